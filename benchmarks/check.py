@@ -21,7 +21,7 @@ import npuscope.tile as pl
 from npuscope.base.process_memory import collected_rarely
 from npuscope.check.checked import check
 from npuscope.check.races import races
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import Recording
 from npuscope.tile.script.run import run_script

@@ -35,8 +35,7 @@ from rich.console import Console
 from rich.progress import track
 from validation import blocks, measured, public
 
-from npuscope.chip.devices.changed import value_at
-from npuscope.chip.devices.chip import load, names
+from npuscope.chip.devices import load, names, value_at
 
 DEVICE = "ascend910b1"
 TAKEN = "taken from the 910B"  # as the sources of other files say

@@ -27,7 +27,7 @@ from browser import chromium, watched_page
 from lab_server import Lab, lab
 from palette import smaller
 
-from npuscope.trace.example_run import HAND_OUT, write_decode_run
+from npuscope.trace.example import HAND_OUT, write_decode_run
 from tests.lab.app import until
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from simpy_chip import Chip  # noqa: E402
 
-from npuscope.chip.devices.chip import load  # noqa: E402
+from npuscope.chip.devices import load  # noqa: E402
 from npuscope.lower.program import Program  # noqa: E402
 from npuscope.tile.script.run import run_script  # noqa: E402
 from npuscope.time.chip.engine import run_chip  # noqa: E402

@@ -27,7 +27,7 @@ from validation import measured, predictions, refresh
 from validation.evidence import DEVICE, evidence
 from validation.page import write
 
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 
 
 def main() -> None:

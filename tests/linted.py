@@ -11,7 +11,7 @@ from ml_dtypes import bfloat16
 
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.rule import Rule
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import collecting, mode_of_runs
 from npuscope.tile.script.run import run_script

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from npuscope.chip.devices.chip import Device, load
+from npuscope.chip.devices import Device, load
 from npuscope.lower.program import Program
 from npuscope.time.programs import program_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from npuscope.check.checked import Checked, CheckOptions, check_all
 from npuscope.check.findings import Finding
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 
 HEAD = """import numpy as np
 import npuscope.tile as pl

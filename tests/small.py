@@ -26,8 +26,7 @@ from builders import (
 )
 
 import npuscope
-from npuscope.trace.example import write_decode_steps
-from npuscope.trace.example_run import write_decode_run
+from npuscope.trace.example import write_decode_run, write_decode_steps
 
 FLOW = {"cat": "ac2g", "name": "ac2g", "pid": 1, "tid": 1}
 

@@ -20,8 +20,7 @@ from published_changes.runs import DEVICES
 from validation.predictions import Bench as PublicBench
 from validation.predictions import Value, predict, recorded
 
-from npuscope.chip.devices.changed import with_values
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device, with_values
 from npuscope.lower.program import Program
 from npuscope.time.programs import chip_to_time
 from npuscope.time.run import Simulated, simulate

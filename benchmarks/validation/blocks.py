@@ -12,7 +12,7 @@ from published_changes.rows import Side
 from validation.measured import MAINLINE, SECOND, Kernel, Phase
 from validation.results import Pair
 
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.time.chip.prepare import machine_of
 
 SMALL = 5.0  # µs: kernels up to here may be off by more

@@ -25,7 +25,7 @@ from published_changes.score import Prediction
 from validation import blocks, measured, public
 from validation.results import Pair
 
-from npuscope.chip.devices.chip import Device, load
+from npuscope.chip.devices import Device, load
 from npuscope.time.misses import Misses
 from npuscope.time.uncertainty import known_misses
 

@@ -9,7 +9,7 @@ from validation.evidence import Ablated, Evidence
 from validation.markdown import percent, table
 from validation.score_table import LARGE
 
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 
 COLUMNS = {
     "direction": "direction right",

@@ -11,7 +11,7 @@ from validation.idle import idle_with_ready
 from validation.public import Value
 from validation.variants import MODELS, folder
 
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import Recording
 from npuscope.tile.script.run import run_script

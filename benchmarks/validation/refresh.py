@@ -14,7 +14,7 @@ from published_changes.runs import ROOT, Bench, Failed, version
 from validation import blocks, predictions, public
 from validation.evidence import DEVICE, KEPT, digest
 
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 
 US = 1e3
 CONSTANTS = digest(load(DEVICE))

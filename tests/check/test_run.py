@@ -16,7 +16,7 @@ from npuscope.check.run import added_up, ranked
 from npuscope.check.select import chosen
 from npuscope.check.source.ignores import silenced
 from npuscope.check.traffic.estimate import seconds_of
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 
 CHIP = load("ascend910b1")
 

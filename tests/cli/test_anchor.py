@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.cli import app
 
 GEMM = Path(__file__).resolve().parents[2] / "models/basics/gemm.py"

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from command import npuscope
 
-from npuscope.chip.devices.chip import load, names
-from npuscope.chip.devices.listing import differences, listed
+from npuscope.chip.devices import differences, list_constants, load, names
 
 
 def test_a_chip_with_all_its_constants_and_sources() -> None:
@@ -50,7 +49,7 @@ def test_two_chips_differ_where_their_files_say_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", names())
 def test_every_chip_is_listed_whole_and_equals_itself(name: str) -> None:
     chip = load(name)
-    places = [row.place for row in listed(chip)]
+    places = [row.place for row in list_constants(chip)]
     assert len(places) == len(set(places))
     assert differences(chip, chip) == []
 

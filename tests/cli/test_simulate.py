@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 import npuscope
 from npuscope.base.errors import BadInput, NpuscopeError
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.cli import app
 from npuscope.trace import Trace
 

@@ -11,7 +11,7 @@ from npuscope.explain.replay import served_jobs, wall_of
 from npuscope.explain.waits import readiness
 from npuscope.explain.work import Work
 from npuscope.trace import Trace, read
-from npuscope.trace.example_run import write_decode_run
+from npuscope.trace.example import write_decode_run
 
 TICK = 20  # ns
 COSTS = (10, 25, 50, 100)  # ticks that the planted scheduler takes for a hand-out

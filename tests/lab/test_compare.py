@@ -7,7 +7,7 @@ from typing import Any
 
 from browser import chromium, watched_page
 
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.explain import explain
 from npuscope.explain.comparison import compare_explained
 from npuscope.lab.runs import compare_document

@@ -10,7 +10,7 @@ import pytest
 from browser import chromium, watched_page
 
 from npuscope.check.checked import check
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.explain import explain
 from npuscope.lab.document import document
 from npuscope.lab.panels import panels_of

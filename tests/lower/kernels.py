@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from npuscope.check.memory.usage import Usage, usages
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.ops.dtypes import BY_NAME

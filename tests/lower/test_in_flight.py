@@ -206,7 +206,7 @@ def test_an_empty_body_and_one_of_scalars_take_nothing() -> None:
     _, found = lowered(main, tensor((8, 64), "INT32"), tensor((8, 64), "INT32"))
     assert used(found) == {}
     empty = Lowered("nothing", 0, (), ())
-    from npuscope.chip.devices.chip import load
+    from npuscope.chip.devices import load
 
     assert plan_memory(empty, load("910b1")).spaces == ()
 

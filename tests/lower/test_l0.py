@@ -12,7 +12,7 @@ from tiers import examples
 
 import npuscope.tile as pl
 from npuscope.check.rules import buffer_overflow
-from npuscope.chip.devices.chip import Device, load
+from npuscope.chip.devices import Device, load
 from npuscope.lower.model import instructions
 from npuscope.lower.products import Cut, Product, choose
 from tests.lower.kernels import lowered, tensor, used

@@ -14,7 +14,7 @@ from tiers import examples
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.check.run import unfit
-from npuscope.chip.devices.chip import Device, load
+from npuscope.chip.devices import Device, load
 from npuscope.lower.lowering import passed
 from npuscope.lower.memory_plan import MemoryPlan, plan_memory
 from npuscope.lower.model import Lowered

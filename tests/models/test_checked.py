@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from npuscope.check.checked import check_all
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTION = (

@@ -11,7 +11,7 @@ import pytest
 from sessions import FENCE, ROOT
 
 import npuscope.tile as pl
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.lower.model import instructions
 from npuscope.lower.program import Program
 from npuscope.ops import elementwise, table

@@ -7,7 +7,7 @@ import pytest
 import npuscope.tile as pl
 import npuscope.tile.distributed as pld
 from npuscope.base.errors import NpuscopeError
-from npuscope.chip.devices.chip import load, names
+from npuscope.chip.devices import load, names
 from npuscope.ops import table
 from npuscope.ops.spec import VECTOR, OpSpec, Role
 from npuscope.tile.calls.own import FUNCTIONS

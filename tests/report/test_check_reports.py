@@ -13,7 +13,7 @@ from npuscope.check.findings import Finding, Waste
 from npuscope.check.rule import Example, Rule
 from npuscope.check.rules import all_rules
 from npuscope.check.run import ranked
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.report.check_markdown import check_markdown
 from npuscope.report.check_sarif import check_sarif
 from npuscope.report.check_text import TOP, check_text

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.ops import table
 from npuscope.report.ops_page import op_dict, op_text, ops_page, ops_text
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.lower.rings import limits_of
 from npuscope.tile.record.model import RingSizes

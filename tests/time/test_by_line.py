@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.explain import explain
 from npuscope.lower.program import Program
 from npuscope.tile.record.summary import summarise

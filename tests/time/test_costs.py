@@ -10,7 +10,7 @@ import pytest
 
 import npuscope.tile as pl
 from npuscope.base.errors import NpuscopeError
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.ops import table
 from npuscope.time.certainty import Certainty, certainty_of

@@ -19,7 +19,7 @@ from random_programs import arguments, module, source
 from tiers import examples
 
 from npuscope.base.kept_files import OFF, KeptFiles
-from npuscope.chip.devices.chip import Constant, Device, OpCost, ReduceCost, load
+from npuscope.chip.devices import Constant, Device, OpCost, ReduceCost, load
 from npuscope.lower import kept_bodies
 from npuscope.lower.kept_bodies import FILES, Lowerer
 from npuscope.lower.lowering import LoweringOptions

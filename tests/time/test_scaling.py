@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 import npuscope.tile as pl
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.time.run import simulate
 from tests.lower.kernels import program, tensor

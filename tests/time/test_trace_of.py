@@ -18,7 +18,7 @@ from tiers import examples
 import npuscope
 from npuscope.base.errors import NpuscopeError
 from npuscope.check.run import unfit
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import record
 from npuscope.tile.script.run import run_script
@@ -26,7 +26,7 @@ from npuscope.time.chip.job import AIC, AIV, MIX, NONE
 from npuscope.time.chip.prepare import Prepared, prepare
 from npuscope.time.jitter import with_jitter
 from npuscope.time.run import Simulated, run
-from npuscope.trace.counters import READY_QUEUES
+from npuscope.trace.core import READY_QUEUES
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 PROGRAMS = {

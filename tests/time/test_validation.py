@@ -21,7 +21,7 @@ from validation.measured import Kernel, Phase  # noqa: E402
 from validation.plot import BLUE, Plot, Point, svg  # noqa: E402
 from validation.results import Pair, agreement  # noqa: E402
 
-from npuscope.chip.devices.chip import load  # noqa: E402
+from npuscope.chip.devices import load  # noqa: E402
 
 NOTES = tomllib.loads(page.NOTES.read_text())
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuscope.trace.decimal_time import needs_rounding, ns_from_us, us_from_ns
+from npuscope.trace.schema import needs_rounding, ns_from_us, us_from_ns
 
 
 def ns(text: str) -> int | None:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuscope.trace.interval_sets import Intervals, gaps, inside, outside, sum_by, union
+from npuscope.trace.intervals import Intervals, gaps, inside, outside, sum_by, union
 
 ONE = st.tuples(st.integers(0, 3), st.integers(0, 30), st.integers(0, 12))
 MANY = st.lists(ONE, max_size=25)

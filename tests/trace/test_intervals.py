@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuscope.trace.interval_sets import one_group, union
-from npuscope.trace.intervals import Enclosing, crossing, depths, lane_order, sublanes
+from npuscope.trace.intervals import Enclosing, crossing, depths, lane_order, one_group, sublanes, union
 
 slices = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 12)), max_size=25)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from npuscope.trace.step_marks import StepMark, numbered, step_mark
+from npuscope.trace.names import StepMark, numbered, step_mark
 
 VLLM, SGLANG, TORCH = "execute_", "step[", "ProfilerStep#"
 

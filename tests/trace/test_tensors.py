@@ -9,7 +9,7 @@ import pytest
 from builders import KERNEL_HEADER, kernel_row, write_kernel_table
 
 import npuscope
-from npuscope.trace.tensors import with_tensors
+from npuscope.trace.names import with_tensors
 
 HEADER = [*KERNEL_HEADER, "Input Data Types", "Input Formats"]
 

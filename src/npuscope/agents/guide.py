@@ -8,8 +8,7 @@ from functools import cache
 
 from npuscope.answer.answer import MEANING
 from npuscope.check.rules import own_rules
-from npuscope.chip.devices.chip import Device, load
-from npuscope.chip.devices.listing import listed
+from npuscope.chip.devices import Device, list_constants, load
 from npuscope.models import FOLDER
 from npuscope.ops import table
 from npuscope.report.ops_page import first_call, unit
@@ -85,7 +84,7 @@ def guide(device: str = "ascend910b1") -> str:
 
 
 def _chip(chip: Device) -> str:
-    told = {row.place: row for row in listed(chip)}
+    told = {row.place: row for row in list_constants(chip)}
     lines = [f"## The chip: {chip.title}\n"]
     if "cores.cube" in told:
         lines.append(

@@ -119,12 +119,11 @@ def op(name: str | None, device: str) -> Told:
 
 def chip(device: str) -> Told:
     """What a chip has: cores, memories, peak rates."""
-    from npuscope.chip.devices.chip import load
-    from npuscope.chip.devices.listing import listed
+    from npuscope.chip.devices import list_constants, load
 
     found = load(device)
     wanted = ("cores.", "clock.", "cube.", "vector.", "memory.", "space.")
-    rows = [row for row in listed(found) if row.place.startswith(wanted)]
+    rows = [row for row in list_constants(found) if row.place.startswith(wanted)]
     limits = {row.place: {"value": row.value, "unit": row.unit, "sure": row.confidence} for row in rows}
     return {"name": found.name, "title": found.title, "limits": limits}
 

@@ -15,7 +15,7 @@ from npuscope.check.rules import all_rules, race
 from npuscope.check.run import RankedFinding, lint
 from npuscope.check.select import chosen
 from npuscope.check.source.ignores import silenced
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.explain.diagnosis import Diagnosis
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program

@@ -9,7 +9,7 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.check.findings import Finding
 from npuscope.check.memory.usage import Usage, usages
 from npuscope.check.rules import buffer_overflow
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.tile.graph.outputs import the_one

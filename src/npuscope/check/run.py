@@ -12,7 +12,7 @@ from npuscope.check.rules import all_rules
 from npuscope.check.source.ignores import silenced
 from npuscope.check.source.sections import Section, section_of
 from npuscope.check.traffic.estimate import seconds_of
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import short_name
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from npuscope.chip.devices.chip import Device
+    from npuscope.chip.devices import Device
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.time.measured.base import MeasuredBase
 

@@ -51,8 +51,7 @@ def command(
     from pathlib import Path
 
     from npuscope.base.errors import CannotWrite
-    from npuscope.chip.devices.chip import is_known
-    from npuscope.chip.devices.heir import heir
+    from npuscope.chip.devices import inheriting_file, is_known
     from npuscope.cli.output import check_outputs, settings_of, write_texts
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report import calibrate as report
@@ -75,7 +74,7 @@ def command(
         subject = fitting(program_of(file, argv, chip, lowering, program, settings=settings_of(setting or [])))
         found = calibrate(subject, runs, captures[0])
     inherits = chip.name if known else os.path.relpath(device, Path(out).resolve().parent)
-    write_texts({out: heir(name, f"{chip.title}, calibrated", inherits, found.constants(file, captures))})
+    write_texts({out: inheriting_file(name, f"{chip.title}, calibrated", inherits, found.constants(file, captures))})
     if json:
         print_json(report.calibrate_dict(file, captures, out, found))
     else:

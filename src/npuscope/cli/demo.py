@@ -27,8 +27,7 @@ def command(
     from npuscope.lab.runs import report_document
     from npuscope.report.explain import report
     from npuscope.trace import read
-    from npuscope.trace.example import write_decode_steps
-    from npuscope.trace.example_run import HAND_OUT, write_decode_run
+    from npuscope.trace.example import HAND_OUT, write_decode_run, write_decode_steps
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch if keep is None else keep)

@@ -28,7 +28,7 @@ Name = Annotated[str, typer.Argument(help="A chip by name, or a TOML file of you
 @app.command("list")
 def list_(json: JsonFlag = False) -> None:
     """The names of all chips, and what can be done for each."""
-    from npuscope.chip.devices.chip import load, names
+    from npuscope.chip.devices import load, names
     from npuscope.report.device import chips
 
     table = chips([load(name) for name in names()])
@@ -46,14 +46,13 @@ def show(
 ) -> None:
     """All constants of a chip."""
     from npuscope.base.errors import NpuscopeError
-    from npuscope.chip.devices.chip import load
-    from npuscope.chip.devices.listing import listed
+    from npuscope.chip.devices import list_constants, load
     from npuscope.report.device import device, device_dict
 
     chip = load(name)
-    rows = listed(chip, prefix)
+    rows = list_constants(chip, prefix)
     if not rows:
-        parts = ", ".join(dict.fromkeys(row.place.partition(".")[0] for row in listed(chip)))
+        parts = ", ".join(dict.fromkeys(row.place.partition(".")[0] for row in list_constants(chip)))
         raise NpuscopeError(f"no constant of {chip.name} begins with '{prefix}'", remedy=f"It has: {parts}.")
     if json:
         print_json(device_dict(chip, rows))
@@ -64,8 +63,7 @@ def show(
 @app.command()
 def diff(a: Name, b: Name, json: JsonFlag = False) -> None:
     """The constants in which two chips differ."""
-    from npuscope.chip.devices.chip import load
-    from npuscope.chip.devices.listing import differences
+    from npuscope.chip.devices import differences, load
     from npuscope.report import device
 
     chips = load(a), load(b)

@@ -18,8 +18,7 @@ from npuscope.explain.work import Rules, Work, area_of, area_rules, places
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, duration, many, percent
 from npuscope.trace.core import Trace, arrays_of, overlaps
-from npuscope.trace.interval_sets import Intervals, one_group, union
-from npuscope.trace.intervals import Ints
+from npuscope.trace.intervals import Intervals, Ints, one_group, union
 
 
 def _quantile(share: float) -> pl.Expr:

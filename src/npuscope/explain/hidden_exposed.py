@@ -19,8 +19,7 @@ from npuscope.explain.work import NEVER, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, TEXT, TIME, duration, many, percent, sentence_start, short
 from npuscope.trace.core import Trace
-from npuscope.trace.interval_sets import Intervals, inside, one_group, union
-from npuscope.trace.intervals import Ints, largest
+from npuscope.trace.intervals import Intervals, Ints, inside, largest, one_group, union
 
 UNITS = Columns(
     "report.overlap.units",

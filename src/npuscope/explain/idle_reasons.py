@@ -37,8 +37,7 @@ from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, SHARE, TEXT, TIME, duration, percent, sentence_start, short
 from npuscope.trace.core import Trace
-from npuscope.trace.interval_sets import Intervals, gaps, inside, one_group, outside, union
-from npuscope.trace.intervals import Ints
+from npuscope.trace.intervals import Intervals, Ints, gaps, inside, one_group, outside, union
 
 IDLE = Columns(
     "report.idle",

@@ -28,8 +28,7 @@ from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, SHARE, TEXT, TIME, duration, many, percent
 from npuscope.trace.core import Trace
-from npuscope.trace.interval_sets import gaps, one_group, outside, union
-from npuscope.trace.intervals import Ints
+from npuscope.trace.intervals import Ints, gaps, one_group, outside, union
 
 LINKS = ("dependency", "core", "none")  # why a slice of the path began no earlier: its producer, its core, neither
 NO_LINK = LINKS.index("none")

@@ -19,9 +19,8 @@ from npuscope.explain.work import Work, places
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, FLAG, TEXT, TIME
 from npuscope.trace.core import Trace
-from npuscope.trace.interval_sets import Intervals, union
-from npuscope.trace.intervals import Ints, largest
-from npuscope.trace.step_marks import marked
+from npuscope.trace.intervals import Intervals, Ints, largest, union
+from npuscope.trace.names import marked
 
 EVEN = 0.02  # distances may differ by this share of the period
 MOST_EVEN = 0.8  # of an anchor's distances must be even

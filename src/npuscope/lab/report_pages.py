@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from npuscope.check.fit import Fit
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lab.document import document, page
 from npuscope.lab.payload.graph import graph_of
 from npuscope.lab.payload.memory import memory

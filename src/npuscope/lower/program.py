@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lower.kept_bodies import Known, Lowerer
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.memory_plan import MemoryPlan, SpacePlan

@@ -8,8 +8,7 @@ from textwrap import wrap
 
 import polars as pl
 
-from npuscope.chip.devices.chip import Device
-from npuscope.chip.devices.listing import Difference, Row
+from npuscope.chip.devices import ConstantDifference, ConstantRow, Device
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import NUMBER, RATIO, TEXT, many
 from npuscope.table.parts import Heading, Part, Rows, Say
@@ -66,7 +65,7 @@ def chips(devices: Sequence[Device]) -> Table:
     return Table(CHIPS, pl.DataFrame(rows))
 
 
-def device(chip: Device, rows: Sequence[Row]) -> Iterator[Part]:
+def device(chip: Device, rows: Sequence[ConstantRow]) -> Iterator[Part]:
     """What `npuscope device show` prints."""
     inherits = f", derived from {chip.inherits}" if chip.inherits else ""
     numbers, sources = _sources([row.source for row in rows])
@@ -76,7 +75,7 @@ def device(chip: Device, rows: Sequence[Row]) -> Iterator[Part]:
     yield Say(sources)
 
 
-def diff(a: Device, b: Device, found: Sequence[Difference]) -> Iterator[Part]:
+def diff(a: Device, b: Device, found: Sequence[ConstantDifference]) -> Iterator[Part]:
     """What `npuscope device diff` prints."""
     yield Heading(f"{a.name} and {b.name} differ in {many(len(found), 'constant')}")
     if not found:
@@ -114,13 +113,13 @@ def _sources(given: Sequence[str]) -> tuple[list[str], str]:
     return numbers, "\n".join([SOURCES, *wrapped])
 
 
-def device_dict(chip: Device, rows: Sequence[Row]) -> dict[str, object]:
+def device_dict(chip: Device, rows: Sequence[ConstantRow]) -> dict[str, object]:
     """The contract of `npuscope device show --json` (docs/reference/json.md)."""
     constants = Table(CONSTANTS, pl.DataFrame([asdict(row) for row in rows])).rows()
     told = {"name": chip.name, "title": chip.title, "inherits": chip.inherits, "aliases": list(chip.aliases)}
     return {**told, "constants": constants}
 
 
-def diff_dict(a: Device, b: Device, found: Sequence[Difference]) -> dict[str, object]:
+def diff_dict(a: Device, b: Device, found: Sequence[ConstantDifference]) -> dict[str, object]:
     """The contract of `npuscope device diff --json` (docs/reference/json.md)."""
     return {"a": a.name, "b": b.name, "differences": [asdict(one) for one in found]}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 import npuscope.tile.distributed  # noqa: F401  (binds the functions of pld)
-from npuscope.chip.devices.chip import Device, load
+from npuscope.chip.devices import Device, load
 from npuscope.ops import table
 from npuscope.ops.spec import OpSpec, Plane
 from npuscope.table.text import aligned

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.ops.table import spec_of
 from npuscope.table.formats import rough_percent
 from npuscope.time.chip.job import COMPLETED, DISPATCHED, POLLED, Floats, Job

@@ -24,8 +24,7 @@ from npuscope.time.chip.prepare import STEPS
 from npuscope.time.core.pipes import CUBE_SCALAR, ISSUING, REASONS, BlockTrace, Timing, trace_block
 from npuscope.time.core.stream import BARRIER, ISSUE, LATENCY, PIPES, UNITS, InstructionStream, Ints
 from npuscope.time.run import Simulated
-from npuscope.trace.core import Trace
-from npuscope.trace.meta import Meta
+from npuscope.trace.core import Meta, Trace
 
 FORMAT = "pipes"
 NAMES = tuple(f"{unit} {pipe}" for unit, pipe in zip(UNITS, PIPES, strict=True))

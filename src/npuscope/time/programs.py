@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.check.run import unfit
-from npuscope.chip.devices.chip import Device, load, names
+from npuscope.chip.devices import Device, load, names
 from npuscope.lower.chip import chip_to_lower_for
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program

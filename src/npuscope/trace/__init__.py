@@ -7,8 +7,7 @@ import os
 # (3.6 against 2.9 s for a million rows). It counts only before Polars loads; set the variable to choose otherwise.
 os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
 
-from npuscope.trace.core import Trace
-from npuscope.trace.meta import Meta
+from npuscope.trace.core import Meta, Trace
 from npuscope.trace.readers import read
 from npuscope.trace.writers import write
 

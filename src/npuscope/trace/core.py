@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import polars as pl
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.trace import counters as samples
 from npuscope.trace import schema
 from npuscope.trace.intervals import Ints, depths
-from npuscope.trace.meta import Counts, Meta, add_counts
 
 Wanted = str | int | Sequence[str] | Sequence[int]  # one value or several
 OUTSIDE = "outside the window"
@@ -80,7 +79,7 @@ class Trace:
         """
         if end < start:
             raise NpuscopeError(f"a window from {start} to {end} ends before it begins")
-        counters = samples.within(self.counters.lazy(), start, end).collect()
+        counters = within(self.counters.lazy(), start, end).collect()
         kept = self._keep(overlaps(start, end), self.lanes, counters, OUTSIDE)
         return replace(kept, meta=replace(kept.meta, notes={**kept.meta.notes, "window_ns": [start, end]}))
 
@@ -136,11 +135,11 @@ class Trace:
 
     def with_args(self, *names: str) -> Trace:
         """The trace with the named fields of the JSON column `args` as columns of their own (text, null if absent)."""
-        from npuscope.trace.json_args import field
+        from npuscope.trace.source import json_field
 
         if "args" not in self.slices.columns:
             raise NpuscopeError(f"a {self.meta.format} trace has no JSON arguments", remedy="Its fields are columns.")
-        return replace(self, slices=self.slices.with_columns(field(self.slices["args"], name) for name in names))
+        return replace(self, slices=self.slices.with_columns(json_field(self.slices["args"], name) for name in names))
 
     def write(self, path: str | Path, format: str | None = None) -> Counts:
         """Write the trace, whole or not at all; the format comes from the path's ending unless given.
@@ -197,3 +196,167 @@ def overlaps(start: int, end: int) -> pl.Expr:
 def _is_any_of(column: str, wanted: Wanted) -> pl.Expr:
     several = isinstance(wanted, Sequence) and not isinstance(wanted, str)
     return pl.col(column).is_in(list(wanted) if several else [wanted])  # type: ignore[arg-type]
+
+
+SERIES = ("lane", "name")  # one counter
+WHOLE_DEVICE = "whole device"  # the name of a place for counters without a lane, where a format asks for one
+# depths of the scheduler's queues of ready tasks, by what the tasks run on: in the order that swimlanes list them,
+# under the names that the runtime's own converter gives them
+READY_QUEUES = ("shared_ready_queue AIC", "shared_ready_queue AIV", "shared_ready_queue MIX")
+
+
+def lane_id(lane: str) -> str:
+    """What tells counters of several lanes apart, where a format knows counters by name and id alone."""
+    return f"lane {lane}"
+
+
+def within(counters: pl.LazyFrame, start: int, end: int) -> pl.LazyFrame:
+    """The samples of [start, end), and of each counter the last one before, which holds when it begins."""
+    rows = counters.with_row_index("row")
+    inside = rows.filter(pl.col("time") >= start, pl.col("time") < end)
+    # of samples at one moment the last in the table counts
+    held = rows.filter(pl.col("time") < start).sort("time", "row").unique(SERIES, keep="last")
+    return pl.concat([inside, held]).sort("row").drop("row")
+
+
+def by_time(counters: pl.DataFrame) -> pl.DataFrame:
+    """Sorted by lane, name and time; samples of one moment keep their order, and of them only the last holds."""
+    return counters.sort(*SERIES, "time", maintain_order=True, nulls_last=True)
+
+
+OWN = "npuscope"  # the key of our notes among others'
+WINDOW = "window_ns"
+LARGEST = 2**62  # nanoseconds: differences of two such times fit a column
+
+
+def note_of(trace: Trace, shift: int = 0) -> dict[str, object]:
+    """What to write; times are moved by `shift` as the format moves all of them."""
+    if WINDOW not in trace.meta.notes:
+        return {}
+    return {WINDOW: [time + shift for time in trace.window_ns]}
+
+
+def take_note(ledger: Ledger, note: Mapping[str, object]) -> None:
+    """What was written; anything else under our name is counted as unknown."""
+    for key, value in note.items():
+        match value:
+            case [int(start), int(end)] if key == WINDOW and -LARGEST < start <= end < LARGEST:
+                ledger.notes[WINDOW] = [int(start), int(end)]
+            case _:
+                ledger.count_unknown("note of npuscope", key)
+
+
+Counts = Mapping[str, int]
+
+# reasons that several readers count under, or that the doctor looks for
+BELOW_NANOSECOND = "time with digits below a nanosecond rounded"
+NEGATIVE = "negative duration set to zero"
+BACKWARDS = "end before start, duration set to zero"
+NO_DURATION = "slice without a duration given zero"
+NEVER_ENDED = "slice never ended, closed at the last event"
+OUT_OF_ORDER = "trace point out of order, sorted"
+NEVER_CLOSED = "slice never closed"
+UNSCHEDULED = "task without dispatch and finish"
+UNRECORDED = "dispatch and finish of a task no core recorded"
+NOT_UTF8 = "byte that is not UTF-8 replaced"
+ZERO_DURATIONS = (NEGATIVE, BACKWARDS, NO_DURATION)
+LONGEST_NAME = 80  # characters of an unknown thing's name
+CUT_OFF = (NEVER_CLOSED, UNSCHEDULED, UNRECORDED)
+
+
+@dataclass(frozen=True)
+class Meta:
+    """The fifth table of a Trace."""
+
+    format: str
+    files: tuple[str, ...] = ()
+    device: str | None = None
+    clock: str | None = None
+    records: int = 0  # records of the source: rows, events, trace points, samples of counters
+    merged: Counts = field(default_factory=dict)  # reason -> records that became part of a slice, lane or edge
+    dropped: Counts = field(default_factory=dict)  # reason -> records that left no slice and no sample
+    marked: Counts = field(default_factory=dict)  # reason -> slices kept and flagged
+    repaired: Counts = field(default_factory=dict)  # reason -> slices kept with a mended value
+    unknown: Counts = field(default_factory=dict)  # keys, columns, tables, categories without a meaning here -> entries
+    notes: Mapping[str, Any] = field(default_factory=dict)  # facts of the capture, JSON-able
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+    def all_notes(self) -> list[Mapping[str, Any]]:
+        """The notes, and those of every capture that went into this trace."""
+        parts = self.notes.get("parts", {})
+        return [self.notes, *(parts.values() if isinstance(parts, Mapping) else ())]
+
+
+def account_of(meta: Meta) -> Counts:
+    """What the account adds up to."""
+    return {"records": meta.records, "merged": sum(meta.merged.values()), "dropped": sum(meta.dropped.values())}
+
+
+def combine(metas: Mapping[str, Meta], format: str, *, records_merged: Counts | None = None, **notes: Any) -> Meta:
+    """The meta of a trace made of several captures, whose own notes stay under `parts` by name."""
+    several = list(metas.values())
+    devices = list(dict.fromkeys(meta.device for meta in several if meta.device))
+    clocks = {meta.clock for meta in several}
+    return Meta(
+        format=format,
+        files=tuple(file for meta in several for file in meta.files),
+        device=", ".join(devices) or None,
+        clock=clocks.pop() if len(clocks) == 1 else "several",
+        records=sum(meta.records for meta in several),
+        merged=add_counts(*(meta.merged for meta in several), records_merged or {}),
+        dropped=add_counts(*(meta.dropped for meta in several)),
+        marked=add_counts(*(meta.marked for meta in several)),
+        repaired=add_counts(*(meta.repaired for meta in several)),
+        unknown=add_counts(*(meta.unknown for meta in several)),
+        notes={"parts": {name: dict(meta.notes) for name, meta in metas.items()}, **notes},
+    )
+
+
+class Ledger:
+    """The running account a reader keeps; `close` turns it into a Meta."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.merged: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self.marked: Counter[str] = Counter()
+        self.repaired: Counter[str] = Counter()
+        self.unknown: Counter[str] = Counter()
+        self.notes: dict[str, Any] = {}
+
+    def count_unknown(self, what: str, name: object, entries: int = 1) -> None:
+        """Something the reader has no meaning for, told by what it is and its name."""
+        self.unknown[f"{what} '{str(name)[:LONGEST_NAME]}'"] += entries
+
+    def close(
+        self, format: str, files: tuple[str, ...], *, device: str | None = None, clock: str | None = None
+    ) -> Meta:
+        return Meta(
+            format=format,
+            files=files,
+            device=device,
+            clock=clock,
+            records=self.records,
+            merged=_nonzero(self.merged),
+            dropped=_nonzero(self.dropped),
+            marked=_nonzero(self.marked),
+            repaired=_nonzero(self.repaired),
+            unknown=_nonzero(self.unknown),
+            notes=self.notes,
+        )
+
+
+def _nonzero(counts: Counter[str]) -> dict[str, int]:
+    return {reason: int(n) for reason, n in counts.items() if n}
+
+
+def add_counts(*counts: Counts) -> dict[str, int]:
+    """Counts of several captures, reason by reason."""
+    total: dict[str, int] = {}
+    for count in counts:
+        for reason, n in count.items():
+            total[reason] = total.get(reason, 0) + n
+    return total

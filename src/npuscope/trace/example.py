@@ -6,8 +6,11 @@ It has the traps of real files: collectives told twice, tiling on the AI CPU, tw
 from __future__ import annotations
 
 import csv
+import heapq
 import io
-from dataclasses import dataclass
+import json
+from collections import deque
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from npuscope.trace.writers.atomic import whole_file
@@ -33,7 +36,7 @@ EPOCH_NS = 1_779_440_805_781_809_542
 
 
 @dataclass(frozen=True)
-class Kernel:
+class ExampleKernel:
     """One kernel of a layer: its type, core, nanoseconds, blocks and input shapes."""
 
     type: str
@@ -43,18 +46,18 @@ class Kernel:
     shapes: str
 
 
-LAYER = (
-    Kernel("RmsNorm", "AI_VECTOR_CORE", 6_020, 16, f"{BATCH},{HIDDEN};{HIDDEN}"),
-    Kernel("MatMulV2", "AI_CORE", 41_380, 24, f"{BATCH},{HIDDEN};448,320,16,16"),
-    Kernel("RotaryMul", "AI_VECTOR_CORE", 5_240, 40, f"{BATCH},40,128;{BATCH},1,128"),
-    Kernel("FusedInferAttentionScore", "MIX_AIC", 38_600, 24, f"{BATCH},40,128;161,8,32,128,16"),
-    Kernel("MatMulV2", "AI_CORE", 30_120, 24, f"{BATCH},{HIDDEN};320,320,16,16"),
-    Kernel("HcomAllReduce", "COMMUNICATION", 19_480, 8, f"{BATCH},{HIDDEN}"),
-    Kernel("RmsNorm", "AI_VECTOR_CORE", 6_100, 16, f"{BATCH},{HIDDEN};{HIDDEN}"),
-    Kernel("MatMulV2", "AI_CORE", 118_640, 24, f"{BATCH},{HIDDEN};2176,320,16,16"),
-    Kernel("SwiGlu", "AI_VECTOR_CORE", 8_900, 48, f"{BATCH},34816"),
-    Kernel("MatMulV2", "AI_CORE", 61_460, 24, f"{BATCH},17408;320,1088,16,16"),
-    Kernel("HcomAllReduce", "COMMUNICATION", 20_260, 8, f"{BATCH},{HIDDEN}"),
+STEP_KERNELS = (
+    ExampleKernel("RmsNorm", "AI_VECTOR_CORE", 6_020, 16, f"{BATCH},{HIDDEN};{HIDDEN}"),
+    ExampleKernel("MatMulV2", "AI_CORE", 41_380, 24, f"{BATCH},{HIDDEN};448,320,16,16"),
+    ExampleKernel("RotaryMul", "AI_VECTOR_CORE", 5_240, 40, f"{BATCH},40,128;{BATCH},1,128"),
+    ExampleKernel("FusedInferAttentionScore", "MIX_AIC", 38_600, 24, f"{BATCH},40,128;161,8,32,128,16"),
+    ExampleKernel("MatMulV2", "AI_CORE", 30_120, 24, f"{BATCH},{HIDDEN};320,320,16,16"),
+    ExampleKernel("HcomAllReduce", "COMMUNICATION", 19_480, 8, f"{BATCH},{HIDDEN}"),
+    ExampleKernel("RmsNorm", "AI_VECTOR_CORE", 6_100, 16, f"{BATCH},{HIDDEN};{HIDDEN}"),
+    ExampleKernel("MatMulV2", "AI_CORE", 118_640, 24, f"{BATCH},{HIDDEN};2176,320,16,16"),
+    ExampleKernel("SwiGlu", "AI_VECTOR_CORE", 8_900, 48, f"{BATCH},34816"),
+    ExampleKernel("MatMulV2", "AI_CORE", 61_460, 24, f"{BATCH},17408;320,1088,16,16"),
+    ExampleKernel("HcomAllReduce", "COMMUNICATION", 20_260, 8, f"{BATCH},{HIDDEN}"),
 )
 GAP_NS, FIRST_WAIT_NS = 1_360, 900_000
 
@@ -65,7 +68,7 @@ def write_decode_steps(path: Path) -> None:
     now = EPOCH_NS
     for step in range(3, 3 + STEPS):
         for layer in range(LAYERS):
-            for position, kernel in enumerate(LAYER):
+            for position, kernel in enumerate(STEP_KERNELS):
                 late = FIRST_WAIT_NS if step == 3 and layer == 0 and kernel.core == "COMMUNICATION" else 0
                 rows += _rows(step, layer, position, kernel, now, kernel.ns + late)
                 now += kernel.ns + late + GAP_NS
@@ -77,8 +80,10 @@ def write_decode_steps(path: Path) -> None:
         file.write(text.getvalue().encode())
 
 
-def _rows(step: int, layer: int, position: int, kernel: Kernel, start: int, ns: int) -> list[tuple[int, list[str]]]:
-    task, name = layer * len(LAYER) + position, f"{kernel.type}_{layer}_{position}"
+def _rows(
+    step: int, layer: int, position: int, kernel: ExampleKernel, start: int, ns: int
+) -> list[tuple[int, list[str]]]:
+    task, name = layer * len(STEP_KERNELS) + position, f"{kernel.type}_{layer}_{position}"
     shapes = [f'"{kernel.shapes}"', ";".join(["DT_BF16"] * (kernel.shapes.count(";") + 1)), "ND"]
     none = ["N/A"] * 3
 
@@ -95,3 +100,128 @@ def _rows(step: int, layer: int, position: int, kernel: Kernel, start: int, ns: 
     if kernel.type == "FusedInferAttentionScore":
         rows.append(row(start - 90_000, 76_480, str(task), "162", kernel.type, "AI_CPU", 0, none))
     return rows
+
+
+CUBES, VECTORS = 24, 48
+HERTZ = 50_000_000  # 20 ns a tick
+HAND_OUT, PICK_UP, SEE = 25, 45, 60  # ticks to hand out a task, for its core to start it, for its end to be seen
+HALVES, RUN_LAYERS = 2, 2
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Tasks of one kernel: their unit, number and ticks, and the stages they wait for.
+
+    They wait for all tasks of a stage, or one by one (the nth for the nth, by share) where `paired`.
+    """
+
+    kernel: str
+    unit: str
+    tasks: int
+    ticks: int
+    after: tuple[str, ...]
+    paired: bool = False
+
+
+LAYER_STAGES = (
+    Stage("rmsnorm", "aiv", 4, 300, ("residual",)),
+    Stage("q_proj", "aic", 20, 900, ("rmsnorm",)),
+    Stage("k_proj", "aic", 4, 800, ("rmsnorm",)),
+    Stage("v_proj", "aic", 4, 800, ("rmsnorm",)),
+    Stage("rope", "aiv", 16, 350, ("q_proj", "k_proj")),
+    Stage("qk_matmul", "aic", 32, 700, ("rope",), paired=True),
+    Stage("softmax", "aiv", 32, 500, ("qk_matmul",), paired=True),
+    Stage("sv_matmul", "aic", 32, 700, ("softmax", "v_proj"), paired=True),
+    Stage("out_proj", "aic", 20, 1_000, ("sv_matmul",)),
+    Stage("gate_proj", "aic", 28, 1_500, ("out_proj",)),
+    Stage("up_proj", "aic", 28, 1_500, ("out_proj",)),
+    Stage("silu", "aiv", 28, 400, ("gate_proj", "up_proj"), paired=True),
+    Stage("down_proj", "aic", 20, 1_300, ("silu",)),
+    Stage("residual", "aiv", 4, 250, ("down_proj",)),
+)
+
+
+@dataclass
+class ExampleTask:
+    stage: Stage
+    waits: int
+    consumers: list[int] = field(default_factory=list)
+
+
+def write_decode_run(folder: Path, hand_out: int = HAND_OUT) -> None:
+    """Write chip_swimlane_records.json, deps.json and a name map; every run gives the same bytes.
+
+    `hand_out` is what the scheduler takes for a task, in ticks of 20 ns.
+    """
+    tasks, edges = _program()
+    rows, seen = _scheduled(tasks, hand_out)
+    kernels = [stage.kernel for stage in LAYER_STAGES]
+    cores = {"clock_freq_hz": HERTZ, "num_cores": CUBES + VECTORS, "core_types": ["aic"] * CUBES + ["aiv"] * VECTORS}
+    records = {"chip_swimlane_level": 2, "metadata": cores, "aicore_tasks": rows, "aicpu_tasks": seen}
+    functions = [
+        [kernels.index(t.stage.kernel), -1, -1] if t.stage.unit == "aic" else [-1, kernels.index(t.stage.kernel), -1]
+        for t in tasks
+    ]
+    deps = {
+        "tasks": [{"task_id": str(n), "kernel_ids": ids} for n, ids in enumerate(functions)],
+        "edges": [{"pred": str(a), "succ": str(b), "source": "tensormap"} for a, b in edges],
+    }
+    names = {"level": 2, "callable_id_to_name": {str(n): name for n, name in enumerate(kernels)}}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in (("chip_swimlane_records", records), ("deps", deps), ("name_map_decode", names)):
+        with whole_file(folder / f"{name}.json") as file:
+            file.write(json.dumps(data, separators=(",", ":")).encode())
+
+
+def _program() -> tuple[list[ExampleTask], list[tuple[int, int]]]:
+    """The tasks in the order of their submission, and who waits for whom."""
+    tasks: list[ExampleTask] = []
+    edges: list[tuple[int, int]] = []
+    last: list[dict[str, range]] = [{} for _ in range(HALVES)]
+    for _ in range(RUN_LAYERS):
+        for half in range(HALVES):
+            for stage in LAYER_STAGES:
+                mine = range(len(tasks), len(tasks) + stage.tasks)
+                before = [last[half][name] for name in stage.after if name in last[half]]
+                for place, task in enumerate(mine):
+                    producers = [p for r in before for p in ([r[place * len(r) // stage.tasks]] if stage.paired else r)]
+                    tasks.append(ExampleTask(stage, len(producers)))
+                    edges += [(producer, task) for producer in producers]
+                last[half][stage.kernel] = mine
+    for producer, consumer in edges:
+        tasks[producer].consumers.append(consumer)
+    return tasks, edges
+
+
+def _scheduled(tasks: list[ExampleTask], hand_out: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Hand out ready tasks in order, one every `hand_out` ticks, to the lowest free core of their unit."""
+    free = {"aic": list(range(CUBES)), "aiv": list(range(CUBES, CUBES + VECTORS))}
+    ready: dict[str, deque[int]] = {"aic": deque(), "aiv": deque()}
+    for number, task in enumerate(tasks):
+        if task.waits == 0:
+            ready[task.stage.unit].append(number)
+    events: list[tuple[int, int, int]] = []  # when an end is seen, task, core
+    used = [0] * (CUBES + VECTORS)
+    rows, seen = [], []
+    now = 1_000
+    while events or any(ready.values()):
+        unit = next((unit for unit in ("aic", "aiv") if ready[unit] and free[unit]), None)
+        if unit is None or (events and events[0][0] <= now):
+            now, done, core = max(events[0][0], now), events[0][1], events[0][2]
+            heapq.heappop(events)
+            heapq.heappush(free[tasks[done].stage.unit], core)
+            for consumer in tasks[done].consumers:
+                tasks[consumer].waits -= 1
+                if tasks[consumer].waits == 0:
+                    ready[tasks[consumer].stage.unit].append(consumer)
+            continue
+        number, core = ready[unit].popleft(), heapq.heappop(free[unit])
+        now += hand_out
+        used[core] += 1
+        start = now + PICK_UP
+        end = start + tasks[number].stage.ticks + (number * 37) % 90  # no two alike
+        finish = end + SEE + (number * 13) % 40
+        rows.append([core, number, used[core], start, end, 0])
+        seen.append([core, used[core], now, finish])
+        heapq.heappush(events, (finish, number, core))
+    return rows, seen

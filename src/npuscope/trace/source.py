@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import io
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
+
+import msgspec
+import polars as pl
 
 from npuscope.base import progress
 from npuscope.base.errors import BadInput
+from npuscope.base.toml_file import checked
+from npuscope.trace.schema import ns_from_us
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 CHUNK = 1 << 20
@@ -140,3 +146,64 @@ class _Unpacked(io.RawIOBase):
         self._stream.close()
         self._raw.close()
         super().close()
+
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+WHOLE = 2**63  # ids and times beyond this fit no column
+
+
+def read_json(path: Path, type: type[T], what: str) -> T:
+    """The file as an instance of `type`; `what` names the file's kind in the error."""
+    return checked(lambda: msgspec.json.decode(read_all(path), type=type), what, path)
+
+
+def decode_object(
+    text: bytes | msgspec.Raw, type: type[S], what: str, path: Path, unknown: Counter[str], where: str = "top-level key"
+) -> S:
+    """A JSON object as a struct. Keys that the struct does not have are counted in `unknown`, by how much they hold."""
+    fields = checked(lambda: msgspec.json.decode(text, type=dict[str, msgspec.Raw]), what, path)
+    for key in fields.keys() - set(type.__struct_encode_fields__):
+        unknown[f"{where} '{key}'"] += _entries(fields[key])
+    return checked(lambda: msgspec.json.decode(text, type=type), what, path)
+
+
+def _entries(text: msgspec.Raw) -> int:
+    """Entries of a list; 1 for anything else, so that an empty list counts as well."""
+    if not bytes(text).lstrip().startswith(b"["):
+        return 1
+    try:
+        return max(1, len(msgspec.json.decode(text, type=list[msgspec.Raw])))
+    except (msgspec.DecodeError, RecursionError):
+        return 1
+
+
+def whole_number(text: str) -> int | None:
+    """A non-negative number of plain decimal digits that fits 63 bits; None for anything else."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 19):
+        return None
+    number = int(text)
+    return number if number < WHOLE else None
+
+
+def json_field(args: pl.Series, name: str) -> pl.Series:
+    """One field of every row's JSON object, as text (a string without its quotes); null where it is absent."""
+    if '"' in name or "\\" in name:  # Polars' JSON paths have no way to write these
+        return pl.Series(name, [_field_of(text, name) for text in args], dtype=pl.String)
+    return args.str.json_path_match(f'$["{name}"]').alias(name)
+
+
+def _field_of(text: str | None, name: str) -> str | None:
+    fields = None if text is None else msgspec.json.decode(text)
+    value = fields.get(name) if isinstance(fields, dict) else None
+    return value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def json_whole_number(args: pl.Series, name: str) -> pl.Series:
+    """One field as int64; null where it is absent or not a whole number."""
+    return json_field(args, name).cast(pl.Int64, strict=False)
+
+
+def json_microseconds(args: pl.Series, name: str) -> pl.Series:
+    """One field that holds microseconds, as nanoseconds."""
+    return json_field(args, name).to_frame().select(ns_from_us(pl.col(name)).alias(name))[name]

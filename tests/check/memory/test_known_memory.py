@@ -15,7 +15,7 @@ import pytest
 
 import npuscope.tile as pl
 from npuscope.check.rules import buffer_overflow
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program
 from npuscope.tile.script.run import run_script

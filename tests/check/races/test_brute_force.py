@@ -12,7 +12,7 @@ from recordings import buffer, recording, task
 from tiers import examples
 
 from npuscope.check.races import races
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.tile.graph import exact_accesses, task_graph
 from npuscope.tile.record.model import Access, Argument, BlockGroup, Body, Loop, Op, Recording, Segment, Site

@@ -8,7 +8,7 @@ from linted import MODELS, model
 from npuscope.check.races import races
 from npuscope.check.races.replay import replay_races
 from npuscope.check.rules import ring_deadlock, shared_line, uninitialised_read
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 
 PROGRAMS = [
     ("qwen3_14b/decode", ["--small"]),

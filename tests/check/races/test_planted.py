@@ -9,7 +9,7 @@ from planted_races import PLANTED, arguments
 
 from npuscope.check.races import Race, races
 from npuscope.check.races.replay import replay
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import Mode
 from npuscope.tile.run.execute import Finished, record, repeatable

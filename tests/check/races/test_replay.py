@@ -16,7 +16,7 @@ import npuscope.tile as pl
 from npuscope.check.races import races
 from npuscope.check.races.other_orders import random_order
 from npuscope.check.races.replay import replay, replay_races
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import Finished, record, repeatable
 from npuscope.tile.run.order_phase import OrderPhase

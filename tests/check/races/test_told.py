@@ -13,7 +13,7 @@ from recordings import buffer
 import npuscope.tile as pl
 from npuscope.check.races import Race, races
 from npuscope.check.wording.region_text import region_text
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import record
 

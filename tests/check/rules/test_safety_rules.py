@@ -9,7 +9,7 @@ from linted import found, line_of, program
 
 import npuscope.tile as pl
 from npuscope.check.rules import false_serialisation, ring_deadlock, shared_line, uninitialised_read
-from npuscope.chip.devices.chip import Constant, Device, load
+from npuscope.chip.devices import Constant, Device, load
 from npuscope.lower.program import Program
 from npuscope.tile.record.recorder import asked_for
 

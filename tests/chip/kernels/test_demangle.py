@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuscope.chip.kernels import area_of, demangled, readable
+from npuscope.chip.kernels import area_of
+from npuscope.chip.kernels.demangle import demangled, readable
 
 NAMES = {
     "_Z4gemmv": "gemm",

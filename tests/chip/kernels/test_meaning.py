@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuscope.chip import kernels
-from npuscope.chip.kernels.table import known
+from npuscope.chip.kernels import kernel_table
 
-NAMES = Path(__file__).resolve().parents[1] / "data" / "kernel_names.txt"
+NAMES = Path(__file__).resolve().parents[2] / "data" / "kernel_names.txt"
 ROWS = [
     tuple(cell.strip() for cell in line.rsplit("|", 4))
     for line in NAMES.read_text().splitlines()
@@ -92,7 +92,7 @@ def test_any_name_has_a_meaning(name: str) -> None:
 def test_no_pattern_is_in_vain() -> None:
     """Whole names that an entry before has taken would never be reached."""
     seen: dict[str, str] = {}
-    for entry in known().kernel:
+    for entry in kernel_table().kernel:
         for pattern in entry.whole_names if entry.rule is not None else ():
             if pattern.isalnum():
                 family = kernels.rule_of(pattern).family

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from npuscope.base.errors import BadInput
-from npuscope.chip.kernels.table import known, table_of
+from npuscope.chip.kernels import kernel_table, parse_table
 
 PATH = Path("my_kernels.toml")
 GOOD = '[[kernel]]\nfamily = "spin"\nwork = { by = "bytes", ops = 1 }\nnames.Spin = ["spin"]\n\n'
 
 
 def test_the_table_that_comes_along_is_sound() -> None:
-    assert len(known().kernel) > 50
+    assert len(kernel_table().kernel) > 50
 
 
 def test_an_entry_says_several_things() -> None:
-    (entry,) = table_of(GOOD.encode(), PATH).kernel
+    (entry,) = parse_table(GOOD.encode(), PATH).kernel
     assert entry.rule is not None
     assert (entry.rule.family, entry.rule.work.ops, entry.whole_names) == ("spin", 1, ("spin",))
 
@@ -42,5 +42,5 @@ def test_an_entry_says_several_things() -> None:
 )
 def test_a_mistake_has_its_line(text: str, line: int, told: str) -> None:
     with pytest.raises(BadInput, match=told) as caught:
-        table_of((GOOD + text).encode(), PATH)
+        parse_table((GOOD + text).encode(), PATH)
     assert (caught.value.line, str(caught.value).startswith(f"my_kernels.toml, line {line}")) == (line, True)

@@ -16,7 +16,7 @@ from npuscope.forward.llm.predicted_trace import predicted_trace
 from npuscope.forward.llm.prediction import Prediction, predict
 from npuscope.forward.llm.run import run_of
 from npuscope.trace import read
-from npuscope.trace.tensors import with_tensors
+from npuscope.trace.names import with_tensors
 
 CONFIGS = Path(__file__).resolve().parents[1] / "data" / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.json"))

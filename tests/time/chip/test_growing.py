@@ -14,7 +14,7 @@ from linted import line_of, program
 from tiers import examples
 
 import npuscope.tile as pl
-from npuscope.chip.devices.chip import Constant, Device, load
+from npuscope.chip.devices import Constant, Device, load
 from npuscope.lower.program import Program
 from npuscope.report.simulate import Told, simulate_dict
 from npuscope.time.chip.engine import run_chip, run_with_room

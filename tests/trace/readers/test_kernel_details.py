@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import npuscope
 from npuscope.explain.doctor import symptoms_of
-from npuscope.trace.csv_table import unguarded
-from npuscope.trace.interval_sets import one_group
-from npuscope.trace.interval_sets import union as union_of
+from npuscope.trace.intervals import one_group
+from npuscope.trace.intervals import union as union_of
+from npuscope.trace.tables import unguarded
 
 REAL = {
     # file: rows, columns, first start, span, sum, union (µs); from the captures' README

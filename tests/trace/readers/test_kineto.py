@@ -10,8 +10,8 @@ import pytest
 from builders import x
 
 import npuscope
-from npuscope.trace.interval_sets import one_group
-from npuscope.trace.interval_sets import union as union_of
+from npuscope.trace.intervals import one_group
+from npuscope.trace.intervals import union as union_of
 
 REAL = {
     # file: events, kernels, kernel streams, span of kernels, sum, union in µs; from the captures' README

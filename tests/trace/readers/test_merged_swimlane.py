@@ -9,8 +9,8 @@ import pytest
 from builders import named, write_events, x
 
 import npuscope
-from npuscope.trace.interval_sets import one_group
-from npuscope.trace.interval_sets import union as union_of
+from npuscope.trace.intervals import one_group
+from npuscope.trace.intervals import union as union_of
 
 REAL = {
     # file: tasks, lanes, span, sum (µs); from the captures' README

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import npuscope
-from npuscope.trace.interval_sets import one_group, union
+from npuscope.trace.intervals import one_group, union
 from npuscope.trace.schema import counts_once
 
 

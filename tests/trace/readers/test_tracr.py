@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import npuscope
 from npuscope import Trace
-from npuscope.trace.tracr_records import first_in_first_out, one_open_slice
+from npuscope.trace.readers.tracr import first_in_first_out, one_open_slice
 
 LABELS = ["A", "B", "C"]
 USUAL = {"markerLabels": LABELS, "num_channels": 2, "start_time": 1000, "end_time": 9000}

@@ -17,7 +17,7 @@ from small import SMALL
 
 import npuscope
 from npuscope import Trace
-from npuscope.trace.writers.packets import Rows
+from npuscope.trace.writers.perfetto import PacketRows
 
 
 class Decoded:
@@ -197,7 +197,7 @@ def test_an_argument_called_text_is_still_a_number(tmp_path: Path) -> None:
 
 
 def test_messages_longer_than_three_bytes_can_tell_are_whole() -> None:
-    packet = Rows(2)
+    packet = PacketRows(2)
     packet.begin(1)
     packet.begin(2)
     packet.add_some(np.zeros(300_000, dtype=np.int64), np.full((300_000, 10), 7, dtype=np.uint8))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import npuscope
-from npuscope.trace.csv_table import guarded, unguarded
+from npuscope.trace.tables import guarded, unguarded
 
 DANGER = re.compile(r"(?s)\s*[=+\-@＝＋－＠].|[\t\r\n]")
 CELLS = st.text(st.sampled_from("=+-@'\t 1.5eEx＝,\"\r\n"), max_size=8)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from npuscope.base.errors import NpuscopeError
 from npuscope.check.races.model import ChangedOutput, Race
 from npuscope.check.races.other_orders import Phases, later_first, random_order
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import Finished, RunAgain, repeatable
 from npuscope.tile.run.order_phase import Contents, OrderPhase

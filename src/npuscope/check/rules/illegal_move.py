@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from npuscope.check.findings import Finding
 from npuscope.check.memory.each_body import Problem, problems
 from npuscope.check.rule import Example, Rule
-from npuscope.chip.devices.chip import Rules
+from npuscope.chip.devices import Rules
 from npuscope.lower.model import Items, Lowered, Repeat, carried, instructions
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.ops.spec import Role

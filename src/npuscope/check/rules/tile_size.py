@@ -15,7 +15,7 @@ from npuscope.check.findings import Finding, Waste
 from npuscope.check.flow.dataflow import SAME
 from npuscope.check.flow.places import Place, as_one, places, shown
 from npuscope.check.rule import Example, Rule
-from npuscope.chip.devices.chip import PER_CYCLE
+from npuscope.chip.devices import PER_CYCLE
 from npuscope.lower.program import Program
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.record.model import TileType

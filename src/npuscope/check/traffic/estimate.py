@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from npuscope.check.findings import Severity, Waste
 from npuscope.check.traffic.table import traffic_of
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lower.program import Launch, Program
 from npuscope.tile.record.model import Core
 

@@ -1,31 +1,296 @@
-"""What a kernel's name means, in one table (kernels.toml), read by readers, analyses, rooflines and alignment alike."""
+"""What a kernel's name means, in one table (kernels.toml, which explains its keys): family and work, area, kind, …
 
-from npuscope.chip.kernels.demangle import demangled, readable
-from npuscope.chip.kernels.meaning import (
-    aligned_name,
-    area_of,
-    collective_of,
-    is_comm,
-    kind_of,
-    landmark_of,
-    law_of,
-    phase_of,
-    rule_of,
-)
-from npuscope.chip.kernels.table import Landmark, Rule
+Each question has its own answer: an entry that knows the whole name decides, else the first that finds something in it.
+"""
 
-__all__ = [
-    "Landmark",
-    "Rule",
-    "aligned_name",
-    "area_of",
-    "collective_of",
-    "demangled",
-    "is_comm",
-    "kind_of",
-    "landmark_of",
-    "law_of",
-    "phase_of",
-    "readable",
-    "rule_of",
-]
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, cached_property, lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+import polars as pl
+
+from npuscope.base.errors import BadInput
+from npuscope.base.toml_file import decode_toml, line_of
+from npuscope.chip.kernels.demangle import demangled
+
+T = TypeVar("T")
+By = Literal[
+    "matmul", "grouped", "prolog", "attention", "sparse_attention", "indexer",
+    "bytes", "collective", "routed", "unpriced",
+]  # fmt: skip
+Kind = Literal["task", "comm", "copy"]
+Area = Literal["QKV", "attention", "out_proj", "MLP", "norm", "sampling", "comm"]
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
+Landmark = Literal["attention", "attention_backward", "embedding", "sampling", "sampling_or_layer", "none"]
+Phase = Literal["prefill", "decode"]
+Law = Literal["products", "attention"]
+ANSWERS = ("work", "area", "kind", "collective", "landmark", "phase", "law")  # what an entry may say of its names
+PATH = Path("npuscope/chip/kernels/kernels.toml")
+OTHER = "other"  # area of names that no entry places
+LONGEST = 4_000  # characters that are looked at: template arguments may go on for more
+
+
+class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How FLOPs and bytes follow from a call's tensors."""
+
+    by: By
+    ops: float = 0
+    operands: tuple[int, int] = (0, 1)
+    pools: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    table: bool = False
+    reads: Literal["output"] | None = None
+    output: float | None = None
+    floor: bool = False
+    in_floats: bool = False
+    why: str = ""
+
+
+class WorkRule(msgspec.Struct, frozen=True):
+    """The family of a kernel with its work."""
+
+    family: str
+    work: Formula
+
+
+class KernelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the table says of the names that an entry knows."""
+
+    names: dict[str, tuple[str, ...]] = {}
+    whole: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
+    family: str | None = None
+    work: Formula | None = None
+    align: str | None = None
+    area: Area | None = None
+    kind: Kind | None = None
+    collective: Collective | None = None
+    landmark: Landmark | None = None
+    phase: Phase | None = None
+    law: Law | None = None
+
+    @property
+    def rule(self) -> WorkRule | None:
+        return WorkRule(self.family, self.work) if self.family is not None and self.work is not None else None
+
+    @property
+    def whole_names(self) -> tuple[str, ...]:
+        """Every pattern for whole names."""
+        return (*(pattern for patterns in self.names.values() for pattern in patterns), *self.whole)
+
+
+class KernelGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Functions that count as one."""
+
+    name: str
+    begins: tuple[str, ...]
+
+
+class KernelTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file."""
+
+    kernel: tuple[KernelEntry, ...]
+    group: tuple[KernelGroup, ...] = ()
+
+
+# of a kernel that no entry knows: the bytes of its tensors are a floor, and nothing else is known
+UNKNOWN = WorkRule("unknown", Formula("bytes", floor=True))
+
+
+@cache
+def kernel_table() -> KernelTable:
+    """The table that comes with npuscope."""
+    return parse_table(files("npuscope.chip.kernels").joinpath(PATH.name).read_bytes(), PATH)
+
+
+def parse_table(data: bytes, path: Path) -> KernelTable:
+    """A table from its text; what is wrong with it is an error with the line."""
+    table = decode_toml(data, KernelTable, "a table of kernels", path)
+    earlier: set[tuple[str, str]] = set()
+    for number, entry in enumerate(table.kernel):
+        for key, mistake in _mistakes(entry, earlier):
+            raise BadInput(mistake, path=path, line=line_of(data, "kernel", number, key))
+    return table
+
+
+def _mistakes(entry: KernelEntry, earlier: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Keys of an entry that cannot stand as they are, with the reason; `earlier`: patterns of the entries before."""
+    if not (entry.whole_names or entry.found):
+        yield "", "an entry that knows no name: it has neither names nor whole nor found"
+    if (entry.family is None) != (entry.work is None):
+        yield ("work" if entry.family is None else "family"), "family and work go together"
+    if not any(getattr(entry, key) for key in ANSWERS) and not entry.names and entry.align is None:
+        yield "", "an entry that says nothing of the names that it knows"
+    if entry.align is not None and not entry.found:
+        yield "align", "align names what `found` finds, and there is no `found`"
+    if entry.work is not None and (entry.work.by == "unpriced") != bool(entry.work.why):
+        yield "work", "an unpriced kernel says why, and no other does"
+    for key, patterns in (("whole", entry.whole_names), ("found", entry.found)):
+        for pattern in patterns:
+            where = "names" if any(pattern in some for some in entry.names.values()) else key
+            if (mistake := _broken(pattern, key == "whole")) is not None:
+                yield where, f"pattern '{pattern}' {mistake}"
+            if (key, pattern) in earlier and entry.rule is not None:
+                yield where, f"pattern '{pattern}' stands in an entry before"
+            if entry.rule is not None:
+                earlier.add((key, pattern))
+
+
+def _broken(pattern: str, plain: bool) -> str | None:
+    if plain and re.search(r"[A-Z_ ]", pattern):
+        return "can fit no plain name, which is small letters and digits"
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        return f"is no regular expression ({error})"
+    return None
+
+
+# an answer, with the patterns for whole names and those found in names that have it
+NamedAnswer = tuple[T, tuple[str, ...], tuple[str, ...]]
+Patterns = list[tuple[T, re.Pattern[str]]]
+
+
+class _Question(Generic[T]):
+    """One thing that entries say. The table is read when a question is first asked."""
+
+    def __init__(self, answers: Callable[[KernelEntry], Iterable[NamedAnswer[T]]]) -> None:
+        self._answers = answers
+        self.of: Callable[[str], T | None] = lru_cache(maxsize=65536)(self._judged)
+
+    @staticmethod
+    def about(field: Callable[[KernelEntry], T | None]) -> _Question[T]:
+        """A question that an entry answers for all the names it knows."""
+
+        def answers(entry: KernelEntry) -> Iterator[NamedAnswer[T]]:
+            if (answer := field(entry)) is not None:
+                yield answer, entry.whole_names, entry.found
+
+        return _Question(answers)
+
+    def _judged(self, name: str) -> T | None:
+        whole, found = self._patterns
+        name = demangled(name)
+        letters, text = plain(name), name[:LONGEST]
+        for answer, pattern in whole:
+            if pattern.fullmatch(letters):
+                return answer
+        return next((answer for answer, pattern in found if pattern.search(text)), None)
+
+    @cached_property
+    def _patterns(self) -> tuple[Patterns[T], Patterns[T]]:
+        answers = [answer for entry in kernel_table().kernel for answer in self._answers(entry)]
+        return (
+            [(answer, _any_of(whole, 0)) for answer, whole, _ in answers if whole],
+            [(answer, _any_of(found, re.IGNORECASE)) for answer, _, found in answers if found],
+        )
+
+
+def _any_of(patterns: Iterable[str], flags: int) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), flags)
+
+
+def _pairs(entry: KernelEntry) -> Iterator[NamedAnswer[str]]:
+    yield from ((name, patterns, ()) for name, patterns in entry.names.items())
+    if entry.align is not None:
+        yield entry.align, (), entry.found
+
+
+_RULE = _Question.about(lambda entry: entry.rule)
+_AREA = _Question.about(lambda entry: entry.area)
+_KIND: _Question[Kind] = _Question.about(lambda entry: entry.kind)
+_COLLECTIVE: _Question[Collective] = _Question.about(lambda entry: entry.collective)
+_LANDMARK: _Question[Landmark] = _Question.about(lambda entry: entry.landmark)
+_PHASE: _Question[Phase] = _Question.about(lambda entry: entry.phase)
+_LAW: _Question[Law] = _Question.about(lambda entry: entry.law)
+_ALIGNED = _Question(_pairs)
+
+
+def rule_of(name: str) -> WorkRule:
+    """Family and work of a kernel; `UNKNOWN` where no entry has them."""
+    return _RULE.of(name) or UNKNOWN
+
+
+def area_of(name: str) -> str:
+    """The area of the model that a kernel's name says."""
+    return _AREA.of(name) or OTHER
+
+
+def kind_of(name: str) -> Kind:
+    """comm, copy or task, for captures that have nothing but the name."""
+    return _KIND.of(name) or "task"
+
+
+def collective_of(name: str) -> Collective | None:
+    """all_reduce of hcom_allReduce_, HcomAllReduce and ncclDevKernel_AllReduce_Sum_bf16 alike."""
+    return _COLLECTIVE.of(name)
+
+
+def landmark_of(name: str) -> Landmark:
+    """Where in a forward pass a kernel stands, if its name says so."""
+    return _LANDMARK.of(name) or "none"
+
+
+def phase_of(name: str) -> Phase | None:
+    """The phase that an attention is made for, where its name says so."""
+    return _PHASE.of(name)
+
+
+def law_of(name: str) -> Law | None:
+    """The calibrated law that gives a kernel's time."""
+    return _LAW.of(name)
+
+
+def aligned_name(name: str) -> str | None:
+    """The name under which kernels of one thing meet over frameworks; None for a name that no entry has."""
+    aligned = _ALIGNED.of(name)
+    return None if aligned == "none" else aligned
+
+
+def is_comm(names: pl.Series) -> pl.Series:
+    """True for names of communication; false for null. A million names that differ in their numbers are judged once."""
+    distinct = names.drop_nulls().unique()
+    shapes = distinct.str.replace_all("[0-9]+", "0")
+    comm = [shape for shape in shapes.unique() if kind_of(shape) == "comm"]
+    return names.is_in(distinct.filter(shapes.is_in(comm)).implode()).fill_null(False)
+
+
+_TEMPLATE = re.compile(r"(?<=.)[<(\[].*", re.DOTALL)
+_OVERLOADS = {"default", "Tensor", "Scalar", "out", "int", "dim", "dim_IntList", "Tensor_out", "Tensor_mode", "self"}
+_INSTANCE = re.compile(r"(_+\d+)+_*$|_+$")
+_MTIA = re.compile(r"-dtype_\w+(-\w+)*$")  # aten::add.out-dtype_Float-extraKey_1
+_VERSION = re.compile(r"v\d+$")
+_TAILS = ("_mix_aic", "_mix_aiv", "kernel", "Kernel", "_nd", "Nd", "AiCore", "Aicore", "Custom")
+
+
+def stem(name: str) -> str:
+    """A name without namespace, overload, template arguments, instance number and version; its case is kept."""
+    bare = name[:LONGEST].replace("(anonymous namespace)::", "").removeprefix("void ")
+    bare = _MTIA.sub("", _TEMPLATE.sub("", bare).strip())
+    bare = bare.split("::")[-1] or name.strip()
+    parts = [part for part in bare.split(".") if part]
+    while len(parts) > 1 and parts[-1] in _OVERLOADS:
+        parts.pop()
+    bare = parts[-1] if parts else bare
+    bare = _INSTANCE.sub("", bare) or bare
+    if bare.startswith("aclnn") and "_" in bare:
+        bare = bare.rpartition("_")[2]
+    for _ in range(2):  # mla_preprocess_0_mix_aic: a tail, then a number
+        for tail in _TAILS:
+            if len(bare) > len(tail) and bare.endswith(tail):
+                bare = bare[: -len(tail)]
+        bare = _INSTANCE.sub("", bare) or bare
+    return re.sub(r"_?[Vv]\d+$", "", bare) or bare
+
+
+@lru_cache(maxsize=65536)
+def plain(name: str) -> str:
+    """The stem in small letters and digits, which the table's whole names are held against."""
+    letters = re.sub(r"[^a-z0-9]", "", stem(name).lower())
+    return _VERSION.sub("", letters) or letters or name

@@ -20,8 +20,7 @@ from npuscope.explain.diagnosis.shape import Cause
 from npuscope.explain.waits import no_dependencies
 from npuscope.explain.work import CORES, Work
 from npuscope.table.formats import duration, many, percent, short, significant
-from npuscope.trace.interval_sets import Intervals
-from npuscope.trace.intervals import Ints
+from npuscope.trace.intervals import Intervals, Ints
 
 CALLED = {"AIC": "cube cores", "AIV": "vector cores"}
 FEW_IN_FLIGHT = 0.5  # tasks in flight per core that runs any

@@ -17,8 +17,7 @@ from npuscope.explain.repetition import Steps
 from npuscope.explain.waits import Readiness
 from npuscope.explain.work import NONE, Work
 from npuscope.table.formats import duration, percent, short
-from npuscope.trace.interval_sets import Intervals, one_group, union
-from npuscope.trace.intervals import Ints
+from npuscope.trace.intervals import Intervals, Ints, one_group, union
 
 MOST_SPANS = 200  # of a cause, the longest
 SHORT = 10_000  # ns; a shorter gap lies between two kernels that were both launched, a longer one has another reason

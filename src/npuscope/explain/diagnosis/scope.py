@@ -16,7 +16,7 @@ from npuscope.explain.diagnosis.shape import Cause, Span
 from npuscope.explain.waits import Readiness
 from npuscope.explain.work import NEVER, Work
 from npuscope.table.formats import duration, percent, short
-from npuscope.trace.interval_sets import gaps, one_group, union
+from npuscope.trace.intervals import gaps, one_group, union
 
 PAUSE = 0.25  # of the window
 STRAY = 0.1  # of the work

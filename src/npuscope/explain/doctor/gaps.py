@@ -11,8 +11,7 @@ from npuscope.explain.doctor.symptom import Severity, Symptom
 from npuscope.explain.repetition import OUTLIER
 from npuscope.explain.summary import graph_capture
 from npuscope.table.formats import duration
-from npuscope.trace.core import Trace
-from npuscope.trace.meta import CUT_OFF
+from npuscope.trace.core import CUT_OFF, Trace
 from npuscope.trace.schema import is_work
 
 # A guess: buffers are usually powers of two, and a thread that recorded exactly that many points probably filled one.

@@ -9,8 +9,7 @@ import polars as pl
 
 from npuscope.explain.doctor.symptom import Symptom, describe
 from npuscope.table.formats import duration
-from npuscope.trace.core import Trace
-from npuscope.trace.meta import BELOW_NANOSECOND, NEVER_ENDED, OUT_OF_ORDER, ZERO_DURATIONS
+from npuscope.trace.core import BELOW_NANOSECOND, NEVER_ENDED, OUT_OF_ORDER, ZERO_DURATIONS, Trace
 from npuscope.trace.schema import is_work
 
 FEWEST = 20  # device slices from which a pattern in their times is no accident

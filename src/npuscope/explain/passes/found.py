@@ -20,9 +20,8 @@ from npuscope.explain.passes.sequence import FEWEST_ANCHORS, REPETITION, Flags, 
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, FLAG, LIST, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, Form, duration, percent
 from npuscope.trace.core import Trace
-from npuscope.trace.interval_sets import Intervals, inside, one_group, sum_by, union
-from npuscope.trace.intervals import Ints
-from npuscope.trace.tensors import source_column
+from npuscope.trace.intervals import Intervals, Ints, inside, one_group, sum_by, union
+from npuscope.trace.names import source_column
 
 PARTS = pl.Enum(["head", "layer", "tail"])
 WINDOWS = ("anchor", "full", "capture")

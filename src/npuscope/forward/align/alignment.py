@@ -22,8 +22,7 @@ from npuscope.forward.align.sides import Side, side_of, without_free
 from npuscope.table.columns import Table, Tabular, all_rows
 from npuscope.table.formats import duration
 from npuscope.trace.core import Trace
-from npuscope.trace.interval_sets import one_group, union
-from npuscope.trace.intervals import Ints
+from npuscope.trace.intervals import Ints, one_group, union
 
 WORTH_A_WORD = 0.01  # of the measured time: what cancels below that is not in the verdict
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.chip.kernels import aligned_name
-from npuscope.chip.kernels.plain_name import plain, stem
+from npuscope.chip.kernels import aligned_name, plain, stem
 
 
 def families_of(names: Iterable[str], others: Iterable[str] = ()) -> dict[str, str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from npuscope.chip.kernels.table import known
+from npuscope.chip.kernels import kernel_table
 from npuscope.forward.align.sides import Side
 
 HITS = ["MEASURED", "INTERPOLATED"]
@@ -105,7 +105,7 @@ def _functions(events: pl.DataFrame) -> float | None:
     """The share of functions all of whose calls hit; those of a group count as one."""
     if events.is_empty():
         return None
-    begins = [(prefix, group.name) for group in known().group for prefix in group.begins]
+    begins = [(prefix, group.name) for group in kernel_table().group for prefix in group.begins]
     names = events["function"].unique().to_list()
     grouped = {name: next((g for p, g in begins if name.removeprefix("torch.ops.").startswith(p)), name)
                for name in names}  # fmt: skip

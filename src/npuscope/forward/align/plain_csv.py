@@ -17,9 +17,8 @@ import polars as pl
 from npuscope.base.errors import BadInput, NpuscopeError, UnknownFormat
 from npuscope.chip.kernels import is_comm
 from npuscope.trace import read, source
-from npuscope.trace.core import Trace
-from npuscope.trace.csv_table import CsvTable, header_of, read_csv
-from npuscope.trace.meta import Ledger
+from npuscope.trace.core import Ledger, Trace
+from npuscope.trace.tables import CsvTable, header_of, read_csv
 
 KERNEL = ("kernel", "type", "kernel_type", "op_type", "op", "name", "kernel_name", "op_name", "operator")
 TIME = ("time", "dur", "duration", "latency", "mean", "average", "avg", "predicted", "cost", "elapsed")

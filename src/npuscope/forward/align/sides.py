@@ -24,8 +24,8 @@ from npuscope.forward.align.kernel_names import families_of
 from npuscope.table.formats import short
 from npuscope.trace.core import Trace, arrays_of
 from npuscope.trace.intervals import lane_order
-from npuscope.trace.json_args import field
-from npuscope.trace.tensors import source_column
+from npuscope.trace.names import source_column
+from npuscope.trace.source import json_field
 
 # our word -> columns of a table, then fields of an event's arguments
 WORDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -138,7 +138,7 @@ def _word(slices: pl.DataFrame, columns: Iterable[str], fields: Iterable[str]) -
             return text.set(text.is_in(NOT_TOLD).fill_null(False), None)
     if "args" in slices.columns:
         for name in fields:
-            text = field(slices["args"], name)
+            text = json_field(slices["args"], name)
             if text.null_count() < len(text):
                 return text.set(text.is_in(NOT_TOLD).fill_null(False), None)
     return pl.Series([None], dtype=pl.String).new_from_index(0, slices.height)
@@ -152,7 +152,7 @@ def _one_model(rows: pl.DataFrame, trace: Trace, process: str | None, name: str)
         return rows
     lanes = trace.lanes.filter(pl.col("lane").is_in(rows["lane"].unique().implode()))
     names = lanes["process"].unique(maintain_order=True).to_list()
-    is_tensorcast = "args" in trace.slices.columns and field(trace.slices["args"], TENSORCAST).null_count() == 0
+    is_tensorcast = "args" in trace.slices.columns and json_field(trace.slices["args"], TENSORCAST).null_count() == 0
     if process is not None:
         wanted = [n for n in names if n == process or n.startswith(f"{process} (PID")]
     elif len(names) > 1 and is_tensorcast:

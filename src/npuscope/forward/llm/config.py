@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from npuscope.base.errors import BadInput
-from npuscope.trace.json_file import read_json
+from npuscope.trace.source import read_json
 
 LARGEST = 10**9  # no size of a model is beyond this
 DEEPEST = 10_000  # layers; each becomes a dozen kernels

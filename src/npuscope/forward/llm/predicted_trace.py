@@ -10,8 +10,7 @@ import polars as pl
 from npuscope.chip.kernels import kind_of, rule_of
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.llm.prediction import Prediction
-from npuscope.trace.core import Trace
-from npuscope.trace.meta import Meta
+from npuscope.trace.core import Meta, Trace
 
 # the cores a kernel runs on, by how its work is found; the others run on vector cores
 CORES = {

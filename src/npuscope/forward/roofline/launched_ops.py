@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.trace.intervals import Enclosing
-from npuscope.trace.json_args import field, whole_number
+from npuscope.trace.source import json_field, json_whole_number
 
 LAUNCHES = ["cuda_runtime", "cuda_driver", "hip_runtime", "privateuse1_runtime"]
 TYPES = {
@@ -33,13 +33,13 @@ def launched_ops(slices: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """The device rows with op_type, input shapes and types in the form of kernel tables, and a collective's message."""
     args = work["args"]
     work = work.with_columns(
-        whole_number(args, "External id").alias("external"),
-        whole_number(args, "correlation").alias("correlation"),
-        whole_number(args, "Group size").alias("message_ranks"),
-        (whole_number(args, "In msg nelems") * _widths(field(args, "dtype"))).alias("message_bytes"),
+        json_whole_number(args, "External id").alias("external"),
+        json_whole_number(args, "correlation").alias("correlation"),
+        json_whole_number(args, "Group size").alias("message_ranks"),
+        (json_whole_number(args, "In msg nelems") * _widths(json_field(args, "dtype"))).alias("message_bytes"),
     )
     ops = slices.filter(pl.col("cat") == "cpu_op")
-    ops = ops.with_columns(whole_number(ops["args"], "External id").alias("external"), _described(ops["args"]))
+    ops = ops.with_columns(json_whole_number(ops["args"], "External id").alias("external"), _described(ops["args"]))
     place = _places(slices, work, ops)
     known = ops.select("kernel", "described").with_row_index("op")
     found = work.with_columns(pl.Series("op", place, dtype=pl.UInt32, strict=False)).join(
@@ -84,7 +84,7 @@ def _places(slices: pl.DataFrame, work: pl.DataFrame, ops: pl.DataFrame) -> list
     external = work.select(pl.when(pl.col("external") != pl.col("correlation")).then(pl.col("external")))
     direct = external.join(by_id, on="external", how="left", maintain_order="left")["op"]
     calls = slices.filter(pl.col("cat").is_in(LAUNCHES))
-    calls = calls.select("lane", "start", whole_number(calls["args"], "correlation").alias("correlation"))
+    calls = calls.select("lane", "start", json_whole_number(calls["args"], "correlation").alias("correlation"))
     calls = calls.drop_nulls().unique("correlation", keep="first")
     launch = work.select("correlation").join(calls, on="correlation", how="left", maintain_order="left")
     open_ops = Enclosing(*(ops[c].cast(pl.Int64).to_numpy() for c in ("lane", "start", "dur")))
@@ -130,7 +130,7 @@ def _describe(text: str | None) -> dict[str, object] | None:
 
 def _copied(work: pl.DataFrame) -> pl.Series:
     """What a copy within the device or a memset moves, as the shape of its bytes."""
-    moved = whole_number(work["args"], "bytes")
+    moved = json_whole_number(work["args"], "bytes")
     told = pl.DataFrame({"kernel": work["kernel"], "bytes": moved}).with_columns(
         pl.when(pl.col("kernel").str.contains(IN_DEVICE)).then(pl.col("bytes").cast(pl.String)).alias("shapes")
     )

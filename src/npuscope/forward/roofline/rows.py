@@ -15,8 +15,8 @@ from npuscope.explain.summary import kernel_group, on_ai_cpu
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.roofline.launched_ops import launched_ops
 from npuscope.trace.core import Trace
+from npuscope.trace.names import SHAPES, WORDS, source_column, with_tensors
 from npuscope.trace.schema import is_work
-from npuscope.trace.tensors import SHAPES, WORDS, source_column, with_tensors
 
 # the database's numbers of data types, by its own table ENUM_HCCL_DATA_TYPE
 HCCL_BYTES = {"0": 1, "1": 2, "2": 4, "3": 2, "4": 4, "5": 8, "6": 8, "7": 1, "8": 2, "9": 4, "10": 8, "11": 2}

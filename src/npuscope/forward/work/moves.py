@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from npuscope.chip.kernels import Rule
-from npuscope.chip.kernels.table import Formula
+from npuscope.chip.kernels import Formula, WorkRule
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.work.amount import NotPriced, Work
 from npuscope.forward.work.tensor_size import DTYPES, elements, present, rates_as, size
@@ -11,7 +10,7 @@ from npuscope.forward.work.tensor_size import DTYPES, elements, present, rates_a
 FLOATS = ("bf16", "fp16", "fp32", "fp64")
 
 
-def by_bytes(call: Call, rule: Rule) -> Work:
+def by_bytes(call: Call, rule: WorkRule) -> Work:
     """Every tensor once, save pools and look-up tables, of which only what is touched counts."""
     how = rule.work
     inputs = [tensor if slot not in how.pools else None for slot, tensor in enumerate(call.inputs)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuscope.chip.kernels import Rule, rule_of
+from npuscope.chip.kernels import WorkRule, rule_of
 from npuscope.forward.calls import Call
 from npuscope.forward.work.amount import NotPriced, Work
 from npuscope.forward.work.attention import attention, indexer, sparse_attention
@@ -24,7 +24,7 @@ def work_of(call: Call) -> Work:
         return Work(rule.family, why_unknown=str(why))
 
 
-def _priced(call: Call, rule: Rule) -> Work:
+def _priced(call: Call, rule: WorkRule) -> Work:
     match rule.work.by:
         case "matmul":
             return matmul(call, rule.family, rule.work.operands)
@@ -47,7 +47,7 @@ def _priced(call: Call, rule: Rule) -> Work:
             return replace(work, note=BYTES_ONLY) if rule.work.floor else work
 
 
-def _message(call: Call, rule: Rule) -> Work:
+def _message(call: Call, rule: WorkRule) -> Work:
     """A collective: bytes each rank gives, and how many ranks take part, where somebody told."""
     size, ranks = call.given.get("bytes"), call.given.get("ranks")
     if size is None:

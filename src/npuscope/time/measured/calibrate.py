@@ -21,8 +21,7 @@ import numpy as np
 
 from npuscope.base import progress
 from npuscope.base.errors import BadInput
-from npuscope.chip.devices.changed import with_values
-from npuscope.chip.devices.chip import PLAUSIBLE, Constant, Device
+from npuscope.chip.devices import PLAUSIBLE, Constant, Device, with_values
 from npuscope.lower.program import Program
 from npuscope.time.chip.job import Floats
 from npuscope.time.chip.prepare import prepare, retimed

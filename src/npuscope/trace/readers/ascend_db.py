@@ -6,17 +6,126 @@ STRING_IDS. Which other tables exist depends on the profiler's level.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import polars as pl
 
 from npuscope.base.errors import BadInput
 from npuscope.chip import kernels
-from npuscope.trace.core import Trace, with_depth
-from npuscope.trace.duplicates import AI_CPUS, SAME_NAME, scheduling
-from npuscope.trace.meta import Ledger
-from npuscope.trace.placed_rows import NO_SAMPLES, NO_SLICES, numbered, on_lanes, sound_rows, sound_samples
-from npuscope.trace.readers.ascend_db_counters import SAMPLED, samples_of
-from npuscope.trace.readers.ascend_db_tables import FURTHER, NOT_READ, PRIVATE, TABLES, kind_of
-from npuscope.trace.sqlite_file import SqliteFile
+from npuscope.trace.core import Ledger, Trace, with_depth
+from npuscope.trace.readers.kernel_details import AI_CPUS, SAME_NAME, scheduling
+from npuscope.trace.schema import LARGEST_US
+from npuscope.trace.tables import NO_SAMPLES, NO_SLICES, SqliteFile, numbered, on_lanes, sound_rows, sound_samples
+
+
+class Sampled(NamedTuple):
+    """A table of samples: a row has one of each value, named after `of`, the columns that tell which, and its unit."""
+
+    of: str
+    which: tuple[str, ...]
+    values: dict[str, str]
+    time: str = "timestampNs"
+    text: tuple[str, ...] = ()  # which of the columns are ids into STRING_IDS
+
+
+SAMPLED = {
+    "HBM": Sampled("HBM", ("hbmId", "type"), {"bandwidth": "B/s"}, text=("type",)),
+    "LLC": Sampled("LLC", ("llcId", "mode"), {"hitRate": "hit rate %", "throughput": "B/s"}, text=("mode",)),
+    "NPU_MEM": Sampled("", ("type",), {"ddr": "DDR bytes", "hbm": "HBM bytes"}, text=("type",)),
+    "AICORE_FREQ": Sampled("AI Core", (), {"freq": "MHz"}),
+    "SOC_BANDWIDTH_LEVEL": Sampled("", (), {"l2BufferBwLevel": "L2 buffer level", "mataBwLevel": "Mata level"}),
+    "ACC_PMU": Sampled(
+        "accelerator",
+        ("accId",),
+        {
+            "readBwLevel": "read bandwidth",
+            "writeBwLevel": "write bandwidth",
+            "readOstLevel": "reads outstanding",
+            "writeOstLevel": "writes outstanding",
+        },
+    ),
+    "NPU_MODULE_MEM": Sampled("module", ("moduleId",), {"totalReserved": "reserved bytes"}),
+    "MEMORY_RECORD": Sampled(
+        "",
+        ("component",),
+        {"totalAllocated": "allocated bytes", "totalReserved": "reserved bytes", "totalActive": "active bytes"},
+        time="timestamp",
+        text=("component",),
+    ),
+}
+
+
+def columns_of(sampled: Sampled) -> list[str]:
+    """The columns a table of samples must have."""
+    return [sampled.time, "deviceId", *sampled.which, *sampled.values]
+
+
+# the tables read: columns that must be there, and among all columns those that are ids into STRING_IDS
+TABLES = {
+    "STRING_IDS": (["id", "value"], []),
+    "TASK": (["startNs", "endNs", "deviceId", "globalTaskId", "streamId"], ["taskType"]),
+    "COMPUTE_TASK_INFO": (
+        ["globalTaskId", "name"],
+        [
+            *("name", "taskType", "opType", "attrInfo"),
+            *("inputFormats", "inputDataTypes", "inputShapes"),
+            *("outputFormats", "outputDataTypes", "outputShapes"),
+        ],
+    ),
+    "COMMUNICATION_TASK_INFO": (["globalTaskId", "name", "taskType", "opId"], ["name", "taskType", "groupName"]),
+    "COMMUNICATION_OP": (
+        ["opName", "startNs", "endNs", "connectionId", "opId"],
+        ["opName", "groupName", "algType", "opType"],
+    ),
+    "PYTORCH_API": (["startNs", "endNs", "globalTid", "name"], ["name", "inputDtypes", "inputShapes"]),
+    "CANN_API": (["startNs", "endNs", "globalTid", "name"], ["name"]),
+    "TASK_PMU_INFO": (["globalTaskId", "name", "value"], ["name"]),
+    "CONNECTION_IDS": (["id", "connectionId"], []),
+    "STEP_TIME": (["id", "startNs", "endNs"], []),
+    "RANK_DEVICE_MAP": (["rankId"], []),
+    "NPU_INFO": (["name"], []),
+    **{name: (columns_of(sampled), list(sampled.text)) for name, sampled in SAMPLED.items()},
+}  # fmt: skip
+# known, and no part of a trace: names of numbers, memory by operator, call stacks, what other tools add
+NOT_READ = {
+    "SESSION_TIME_INFO", "HOST_INFO", "META_DATA", "NPU_OP_MEM", "OP_MEMORY", "PYTORCH_CALLCHAINS", "MSTX_EVENTS",
+    "OVERLAP_ANALYSIS", "status_info", "connectionCats", "CommAnalyzerTime", "CommAnalyzerBandwidth",
+    "CommAnalyzerMatrix", "StepTraceTime", "GC_RECORD", "STEP_INFO", "RANK_INFO",
+}  # fmt: skip
+# further columns of the tables that are read
+FURTHER = {
+    "TASK": {"connectionId", "globalPid", "taskType", "contextId", "taskId", "modelId"},
+    "COMPUTE_TASK_INFO": {
+        "blockDim", "mixBlockDim", "blockNum", "mixBlockNum", "taskType", "opType", "opState", "hf32Eligible",
+        "attrInfo", "inputFormats", "inputDataTypes", "inputShapes", "outputFormats", "outputDataTypes", "outputShapes",
+    },
+    "COMMUNICATION_TASK_INFO": {
+        "planeId", "groupName", "notifyId", "rdmaType", "srcRank", "dstRank", "transportType", "size", "dataType",
+        "linkType", "bandwidth",
+    },
+    "COMMUNICATION_OP": {"groupName", "relay", "retry", "dataType", "algType", "count", "opType", "deviceId"},
+    "PYTORCH_API": {
+        "connectionId", "sequenceNumber", "fwdThreadId", "inputDtypes", "inputShapes", "callchainId", "type",
+    },
+    "CANN_API": {"type", "connectionId"},
+    "RANK_DEVICE_MAP": {"deviceId"},
+    "NPU_INFO": {"id"},
+    "MEMORY_RECORD": {"streamPtr"},
+}  # fmt: skip
+_TEXT = {"STRING_IDS.value", "NPU_INFO.name"}  # columns that are text themselves
+_REAL = {
+    "TASK_PMU_INFO.value", "COMMUNICATION_OP.count",
+    *(f"{name}.{column}" for name, sampled in SAMPLED.items() for column in sampled.values),
+}  # fmt: skip
+PRIVATE = {"callchainId"}  # leads to call stacks, which hold home folders
+
+
+def kind_of(table: str, column: str) -> pl.DataType:
+    """Numbers unless the column is known to be text or real; names of functions and shapes are ids too."""
+    if f"{table}.{column}" in _TEXT:
+        return pl.String()
+    return pl.Float64() if f"{table}.{column}" in _REAL else pl.Int64()
+
 
 EVIDENCE = {"TASK", "CANN_API", "PYTORCH_API"}
 
@@ -248,3 +357,22 @@ class _Database:
         ranks = self._rows("RANK_DEVICE_MAP")["rankId"].drop_nulls()
         number = int(ranks[0]) if len(ranks) and 0 <= ranks[0] < 2**31 else None
         return pl.lit(number, dtype=pl.Int32)
+
+
+def samples_of(table: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """place, device, name, time and value of every number; null where the database has none that fits."""
+    sampled = SAMPLED[table]
+    parts = []
+    for column, unit in sampled.values.items():
+        words = [pl.lit(sampled.of), *(pl.col(c).cast(pl.String).fill_null("") for c in sampled.which), pl.lit(unit)]
+        time = pl.col(sampled.time)
+        parts.append(
+            rows.select(
+                pl.lit(table).alias("place"),
+                pl.col("deviceId").cast(pl.Int32, strict=False).alias("device"),
+                pl.concat_str(words, separator=" ").str.strip_chars().alias("name"),
+                pl.when(time.is_between(0, LARGEST_US * 1000)).then(time).alias("time"),
+                pl.col(column).cast(pl.Float64, strict=False).alias("value"),
+            )
+        )
+    return pl.concat(parts)

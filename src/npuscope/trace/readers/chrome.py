@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from npuscope.trace import unknown
+from npuscope.trace import build
+from npuscope.trace.build import dress
 from npuscope.trace.core import Trace
-from npuscope.trace.dressing import dress
 from npuscope.trace.event_table import EventTable, collect
 from npuscope.trace.readers import kineto, merged_swimlane, own_json, trace_view, tracr_perfetto
 
@@ -27,5 +27,5 @@ def read(path: Path) -> Trace:
     for recognises, dress_up in DIALECTS:
         if recognises(table):
             return dress_up(table)
-    unknown.header_keys(table)
+    build.count_unknown_header(table)
     return dress(table, "chrome")

@@ -14,16 +14,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.base.errors import BadInput
-from npuscope.trace import unknown
-from npuscope.trace.core import Trace
-from npuscope.trace.decimal_time import LARGEST_US
-from npuscope.trace.dressing import by_kernels, dress, kind_numbers, plain_lanes, steps_at
+from npuscope.trace import build
+from npuscope.trace.build import NO_OTHER_END, by_kernels, dress, kind_numbers, plain_lanes, steps_at
+from npuscope.trace.core import Trace, add_counts
 from npuscope.trace.event_table import EventTable
-from npuscope.trace.flows import NO_OTHER_END
-from npuscope.trace.json_args import whole_number
-from npuscope.trace.meta import add_counts
-from npuscope.trace.schema import is_work
-from npuscope.trace.step_marks import ON_DEVICE, marked
+from npuscope.trace.names import ON_DEVICE, marked
+from npuscope.trace.schema import LARGEST_US, is_work
+from npuscope.trace.source import json_whole_number
 
 COPY_CATEGORIES = {"gpu_memcpy", "gpu_memset"}
 DEVICE_CATEGORIES = {"kernel", "mtia_ccp_events", "concurrent_kernel", *COPY_CATEGORIES}
@@ -81,8 +78,8 @@ def dress_up(table: EventTable) -> Trace:
     if not isinstance(base, int) or not 0 <= base <= LARGEST_US * 1000:
         raise BadInput(f"baseTimeNanoseconds is {base}, not a time since 1970", path=table.path)
     table.ledger.notes |= {key: header[key] for key in SAFE_HEADER if key in header}
-    unknown.header_keys(table, KNOWN_HEADER)
-    unknown.categories(table, KNOWN_CATEGORIES | OLD_CATEGORIES.keys())
+    build.count_unknown_header(table, KNOWN_HEADER)
+    build.count_unknown_categories(table, KNOWN_CATEGORIES | OLD_CATEGORIES.keys())
     _name_launches(table)
     if isinstance(distributed, dict) and "world_size" in distributed:
         table.ledger.notes["world_size"] = distributed["world_size"]
@@ -167,7 +164,7 @@ def _answer_graph_launches(trace: Trace) -> Trace:
     lonely = pl.col("src").is_null() & pl.col("dst").is_not_null() & pl.col("name").is_in(LAUNCH_FLOWS)
     calls = trace.slices.filter((pl.col("kind") == "host") & pl.col("kernel").str.contains("GraphLaunch"))
     calls = calls.select(
-        whole_number(calls["args"], "correlation").alias("flow"), call="task", call_lane="lane", call_time="start"
+        json_whole_number(calls["args"], "correlation").alias("flow"), call="task", call_lane="lane", call_time="start"
     )
     calls = calls.drop_nulls("flow").unique("flow", keep="first")
     edges = trace.edges.join(calls, on="flow", how="left", maintain_order="left")

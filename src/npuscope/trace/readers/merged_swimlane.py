@@ -13,14 +13,13 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from npuscope.trace import json_args, unknown
-from npuscope.trace.core import Trace, with_depth
-from npuscope.trace.decimal_time import LONGEST_US
-from npuscope.trace.dressing import dress, kind_numbers, plain_lanes
+from npuscope.trace import build
+from npuscope.trace.build import dress, kind_numbers, plain_lanes
+from npuscope.trace.core import Trace, add_counts, with_depth
 from npuscope.trace.event_table import EventTable
-from npuscope.trace.lane_names import LaneUnit, unit_of_lane
-from npuscope.trace.meta import add_counts
-from npuscope.trace.phases import phase_of
+from npuscope.trace.names import LaneUnit, phase_of, unit_of_lane
+from npuscope.trace.schema import LONGEST_US
+from npuscope.trace.source import json_microseconds, json_whole_number
 
 CORE_VIEWS = {"Worker View", "AICore View", "Machine View"}
 SCHEDULER_VIEWS = {"Scheduler View", "AICPU View"}
@@ -48,9 +47,9 @@ def recognises(table: EventTable) -> bool:
 
 def dress_up(table: EventTable) -> Trace:
     """Core slices are tasks with dispatch and finish where a scheduler view has them."""
-    unknown.header_keys(table)
+    build.count_unknown_header(table)
     views = CORE_VIEWS | SCHEDULER_VIEWS | CONTROL_VIEWS | HOST_VIEWS
-    unknown.processes(table, views | {name for name in table.process_names.values() if BLOCK.match(name)})
+    build.count_unknown_processes(table, views | {name for name in table.process_names.values() if BLOCK.match(name)})
     units = [_lane_unit(p, n) for p, n in zip(table.lane_processes(), table.lane_names(), strict=True)]
     in_view = [p in SCHEDULER_VIEWS for p in table.lane_processes()]
     lanes = plain_lanes(table).with_columns(
@@ -68,8 +67,8 @@ def dress_up(table: EventTable) -> Trace:
     args = events["args"]
     # every view but the core's prints times of its own into names, such as idle(0) or dispatch(3)
     label = pl.Series(table.names, dtype=pl.String).gather(events["name"])
-    task = json_args.whole_number(args, "taskId")
-    task = task.zip_with(task.is_not_null(), json_args.whole_number(args, "task_id"))
+    task = json_whole_number(args, "taskId")
+    task = task.zip_with(task.is_not_null(), json_whole_number(args, "task_id"))
     kinds = kind_numbers([u.kind for u in units])[events["lane"].to_numpy()]
     trace = dress(
         table,
@@ -108,8 +107,8 @@ def _from_start_not_receive(slices: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 
     The slices with their kernels' times and `receive`, and how many were moved.
     """
-    setup = json_args.microseconds(slices["args"], "local_setup_us")
-    kernel = json_args.microseconds(slices["args"], "kernel-duration-us")
+    setup = json_microseconds(slices["args"], "local_setup_us")
+    kernel = json_microseconds(slices["args"], "kernel-duration-us")
     if setup.null_count() == slices.height:
         return slices, 0
     sound = setup.is_between(0, LONGEST_US * 1000) & kernel.is_between(0, LONGEST_US * 1000)

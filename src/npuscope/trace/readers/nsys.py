@@ -9,11 +9,9 @@ from __future__ import annotations
 import polars as pl
 
 from npuscope.chip.kernels import kind_of
-from npuscope.trace.core import Trace, with_depth
-from npuscope.trace.decimal_time import LARGEST_US
-from npuscope.trace.meta import NEVER_ENDED, Ledger
-from npuscope.trace.placed_rows import NO_SAMPLES, NO_SLICES, numbered, on_lanes, sound_rows, sound_samples
-from npuscope.trace.sqlite_file import SqliteFile
+from npuscope.trace.core import NEVER_ENDED, Ledger, Trace, with_depth
+from npuscope.trace.schema import LARGEST_US
+from npuscope.trace.tables import NO_SAMPLES, NO_SLICES, SqliteFile, numbered, on_lanes, sound_rows, sound_samples
 
 ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 KERNEL, MEMCPY, MEMSET, GRAPH, RUNTIME, SYNCHRONIZATION = (

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from npuscope.trace import schema, unknown
-from npuscope.trace.core import Trace
-from npuscope.trace.dressing import dress, kind_numbers, plain_lanes
+from npuscope.trace import build, schema
+from npuscope.trace.build import dress, kind_numbers, plain_lanes
+from npuscope.trace.core import OWN, Trace, take_note
 from npuscope.trace.event_table import EventTable
-from npuscope.trace.lane_names import unit_of_lane
-from npuscope.trace.window_note import OWN, take_note
+from npuscope.trace.names import unit_of_lane
 
 
 def recognises(table: EventTable) -> bool:
@@ -20,7 +19,7 @@ def recognises(table: EventTable) -> bool:
 
 def dress_up(table: EventTable) -> Trace:
     """Categories are kinds, and names of lanes tell their units."""
-    unknown.header_keys(table)
+    build.count_unknown_header(table)
     take_note(table.ledger, table.header["otherData"][OWN])
     known = set(schema.KINDS.categories)
     kinds = kind_numbers([category if category in known else "host" for category in table.categories])

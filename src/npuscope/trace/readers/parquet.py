@@ -13,10 +13,8 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from npuscope.base.errors import BadInput
-from npuscope.trace import counters
-from npuscope.trace.core import OUTSIDE, Trace, overlaps
-from npuscope.trace.json_file import read_json
-from npuscope.trace.meta import Meta, account_of, add_counts
+from npuscope.trace.core import OUTSIDE, Meta, Trace, account_of, add_counts, overlaps, within
+from npuscope.trace.source import read_json
 
 MARK = "npuscope_trace"  # the key of meta.json that holds the folder's version
 VERSION = 1
@@ -57,7 +55,7 @@ def read(path: Path, window: tuple[int, int] | None = None) -> Trace:
         if window is not None:
             tables["slices"] = tables["slices"].filter(overlaps(*window))
             if "counters" in tables:
-                tables["counters"] = counters.within(tables["counters"], *window)
+                tables["counters"] = within(tables["counters"], *window)
         kept = {name: table.collect() for name, table in tables.items()}
         outside = sum(rows[name] - kept[name].height for name in ("slices", "counters") if name in kept)
         meta = replace(meta, dropped=add_counts(meta.dropped, {OUTSIDE: outside} if outside else {}))

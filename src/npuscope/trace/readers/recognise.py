@@ -52,7 +52,7 @@ def captures_of(path: Path) -> Found:
 
 def _file_reader(path: Path) -> Reader | None:
     from npuscope.trace.readers import kernel_details, rocprof, sqlite, swimlane
-    from npuscope.trace.sqlite_file import MAGIC
+    from npuscope.trace.tables import MAGIC
 
     head = source.head(path)
     if head.startswith(MAGIC):
@@ -92,8 +92,8 @@ def _folder_reader(path: Path) -> Reader | None:
 
     if parquet.is_folder(path):
         return parquet.read
-    from npuscope.trace.join import join
     from npuscope.trace.readers import swimlane, tracr
+    from npuscope.trace.readers.tracr import join
 
     bundle, records = tracr.bundle_root(path), swimlane.records_in(path)
     if bundle and records:
@@ -110,7 +110,7 @@ def _root_reader(path: Path) -> Trace:
 
 
 def _unknown(path: Path) -> UnknownFormat:
-    from npuscope.trace.readers.foreign import foreign_file
+    from npuscope.trace.readers.root import foreign_file
 
     head = source.head(path, 4096)
     if not head:

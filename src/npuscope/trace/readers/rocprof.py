@@ -14,11 +14,10 @@ import polars as pl
 
 from npuscope.chip.kernels import kind_of
 from npuscope.trace import source
-from npuscope.trace.core import Trace, with_depth
-from npuscope.trace.decimal_time import LARGEST_US, LONGEST_US
-from npuscope.trace.json_file import WHOLE, decode_object
-from npuscope.trace.meta import NEGATIVE, Ledger
-from npuscope.trace.placed_rows import on_lanes
+from npuscope.trace.core import NEGATIVE, Ledger, Trace, with_depth
+from npuscope.trace.schema import LARGEST_US, LONGEST_US
+from npuscope.trace.source import WHOLE, decode_object
+from npuscope.trace.tables import on_lanes
 
 KEY = b'"rocprofiler-sdk-tool"'
 WHAT = "readable as rocprofv3's JSON"
@@ -31,7 +30,7 @@ DESCRIBING = {"memory_allocation", "scratch_memory"}
 NOT_READ = {"counter_collection", "pc_sample_host_trap", "pc_sample_stochastic", "att_filenames"}
 
 
-class Process(msgspec.Struct):
+class RocprofProcess(msgspec.Struct):
     """One entry of the list. What is not read is kept as text, to be passed over."""
 
     metadata: Record = {}
@@ -59,8 +58,10 @@ def read(path: Path) -> Trace:
     """Dispatches and copies on queues of their GPUs, API calls on threads, launches as edges."""
     ledger = Ledger()
     file = decode_object(source.read_all(path), Processes, WHAT, path, ledger.unknown)
-    processes = [decode_object(raw, Process, WHAT, path, ledger.unknown, "key of a process") for raw in file.processes]
-    rows = [row for number, process in enumerate(processes) for row in _Process(number, process, ledger).rows()]
+    processes = [
+        decode_object(raw, RocprofProcess, WHAT, path, ledger.unknown, "key of a process") for raw in file.processes
+    ]
+    rows = [row for number, process in enumerate(processes) for row in _ProcessRows(number, process, ledger).rows()]
     slices = pl.DataFrame(rows, schema=_ROWS, orient="row").with_columns(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("task")
     )
@@ -72,10 +73,10 @@ def read(path: Path) -> Trace:
     return Trace.of(slices, lanes, meta, edges)
 
 
-class _Process:
+class _ProcessRows:
     """The rows of one entry."""
 
-    def __init__(self, number: int, process: Process, ledger: Ledger) -> None:
+    def __init__(self, number: int, process: RocprofProcess, ledger: Ledger) -> None:
         self.number, self.process, self.ledger = number, process, ledger
         self.devices = {_handle(agent.get("id")): place for place, agent in enumerate(_gpus(process))}
         self.kernels = {_whole(symbol.get("kernel_id")): _kernel_name(symbol) for symbol in process.kernel_symbols}
@@ -145,7 +146,7 @@ def _launches(slices: pl.DataFrame) -> pl.DataFrame:
     return met.select("src", "dst", pl.lit("flow").alias("source"), pl.lit("launch").alias("name"))
 
 
-def _gpus(process: Process) -> list[Record]:
+def _gpus(process: RocprofProcess) -> list[Record]:
     return [agent for agent in process.agents if agent.get("type") == GPU]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from npuscope.base.errors import BadInput
 from npuscope.trace.core import Trace
 from npuscope.trace.readers import ascend_db, nsys
-from npuscope.trace.sqlite_file import SqliteFile, read_sqlite
+from npuscope.trace.tables import SqliteFile, read_sqlite
 
 
 def read(path: Path) -> Trace:

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import polars as pl
 
-from npuscope.trace import unknown
-from npuscope.trace.core import Trace
-from npuscope.trace.dressing import by_kernels, dress, kind_numbers, plain_lanes, recast
-from npuscope.trace.duplicates import AI_CPUS, SAME_NAME, scheduling
+from npuscope.trace import build
+from npuscope.trace.build import by_kernels, dress, kind_numbers, plain_lanes, recast
+from npuscope.trace.core import Trace, add_counts
 from npuscope.trace.event_table import EventTable
-from npuscope.trace.json_args import field
-from npuscope.trace.meta import add_counts
-from npuscope.trace.queue_orders import QUEUE_ORDERS
+from npuscope.trace.names import QUEUE_ORDERS
+from npuscope.trace.readers.kernel_details import AI_CPUS, SAME_NAME, scheduling
+from npuscope.trace.source import json_field
 
 # process name -> unit and kind
 PROCESSES = {
@@ -36,8 +35,8 @@ def recognises(table: EventTable) -> bool:
 
 def dress_up(table: EventTable) -> Trace:
     """Streams of Ascend Hardware run tasks and copies; HCCL lanes communicate; Overlap Analysis describes."""
-    unknown.header_keys(table)
-    unknown.processes(table, PROCESSES.keys() | COUNTERS)
+    build.count_unknown_header(table)
+    build.count_unknown_processes(table, PROCESSES.keys() | COUNTERS)
     processes = table.lane_processes()
     lanes = plain_lanes(table).with_columns(
         pl.Series("unit", [PROCESSES.get(p, ("host", "host"))[0] for p in processes], dtype=pl.String),
@@ -78,7 +77,7 @@ def _mark_schedulers(trace: Trace) -> Trace:
     if "args" not in trace.slices.columns:
         return trace
     tasks = trace.slices.filter(pl.col("kind") == "task").select("task", "start", "dur", "kernel", "args")
-    on_ai_cpu = field(tasks["args"], "Task Type").is_in(AI_CPUS).fill_null(False)
+    on_ai_cpu = json_field(tasks["args"], "Task Type").is_in(AI_CPUS).fill_null(False)
     return _marked(trace, scheduling(tasks.filter(on_ai_cpu), tasks.filter(~on_ai_cpu)), SAME_NAME)
 
 

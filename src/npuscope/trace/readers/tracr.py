@@ -8,8 +8,10 @@ dispatch to retired as the AICPU saw them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,32 +21,17 @@ from numpy.typing import NDArray
 from npuscope.base import progress
 from npuscope.base.errors import BadInput
 from npuscope.trace import schema, source
-from npuscope.trace.core import Trace, arrays_of
-from npuscope.trace.flows import edges_of
-from npuscope.trace.intervals import Enclosing
-from npuscope.trace.json_file import WHOLE, decode_object, whole_number
-from npuscope.trace.lane_names import unit_of_lane
-from npuscope.trace.meta import NEVER_CLOSED, OUT_OF_ORDER, Ledger
-from npuscope.trace.phases import ROLE_LABELS, RUN_LABELS, phase_of
-from npuscope.trace.readers.name_map import find_name_map
-from npuscope.trace.tracr_records import (
-    CHANNELS,
-    FLOW_END,
-    FLOW_START,
-    NO_EXTRA,
-    RECORD,
-    RESET,
-    Pairs,
-    Points,
-    first_in_first_out,
-    one_open_slice,
-)
-from npuscope.trace.window_note import take_note
+from npuscope.trace.build import edges_of
+from npuscope.trace.core import NEVER_CLOSED, OUT_OF_ORDER, Ledger, Trace, arrays_of, combine, take_note
+from npuscope.trace.intervals import Enclosing, Ints
+from npuscope.trace.names import ROLE_LABELS, RUN_LABELS, phase_of, unit_of_lane
+from npuscope.trace.readers.swimlane_file import find_name_map
+from npuscope.trace.source import WHOLE, decode_object, whole_number
 
 _PROCESS = re.compile(r"^proc\.([0-9]{1,9})$")
 
 
-class Metadata(msgspec.Struct):
+class TracrMetadata(msgspec.Struct):
     """metadata.json; every field is optional in one build or another."""
 
     markerLabels: list[str] | None = None
@@ -74,11 +61,11 @@ class Metadata(msgspec.Struct):
 
 
 @dataclass
-class Process:
+class TracrProcess:
     """One proc.<pid> folder, read."""
 
     pid: int
-    metadata: Metadata
+    metadata: TracrMetadata
     points: Points  # by channel, then time
 
 
@@ -117,10 +104,10 @@ def read(path: Path) -> Trace:
     return Trace.of(slices, lanes, ledger.close("tracr", files, clock="monotonic, per process"), edges)
 
 
-def _read_process(folder: Path, ledger: Ledger) -> Process:
+def _read_process(folder: Path, ledger: Ledger) -> TracrProcess:
     path = folder / "metadata.json"
     text = source.read_all(path)
-    metadata = decode_object(text, Metadata, "a TraCR metadata file", path, ledger.unknown, "key of metadata.json")
+    metadata = decode_object(text, TracrMetadata, "a TraCR metadata file", path, ledger.unknown, "key of metadata.json")
     take_note(ledger, metadata.npuscope)
     if metadata.declared_channels() > CHANNELS:
         raise BadInput(
@@ -147,7 +134,7 @@ def _read_process(folder: Path, ledger: Ledger) -> Process:
     }
     points = Points.concat(pieces)
     # each thread is in order, so a channel is too unless several threads wrote to it
-    return Process(int(folder.name[5:]), metadata, (points.by_time() if len(shared) else points).by_channel())
+    return TracrProcess(int(folder.name[5:]), metadata, (points.by_time() if len(shared) else points).by_channel())
 
 
 def _written_by_several(channels: list[NDArray[np.uint16]]) -> NDArray[np.int64]:
@@ -182,7 +169,7 @@ def _read_thread(path: Path, ledger: Ledger) -> Points:
 class _Tables:
     """Slices, flows and lanes of one process; lanes are numbered from 0 by channel."""
 
-    def __init__(self, process: Process, kernel_names: dict[int, str], ledger: Ledger) -> None:
+    def __init__(self, process: TracrProcess, kernel_names: dict[int, str], ledger: Ledger) -> None:
         self._metadata, self._pid, self._ledger = process.metadata, process.pid, ledger
         self._kernel_names = kernel_names
         points = process.points
@@ -244,7 +231,7 @@ class _Tables:
             }
         )
 
-    def _count(self, pairs: Pairs, resets: int) -> None:
+    def _count(self, pairs: PointPairs, resets: int) -> None:
         ledger = self._ledger
         ledger.dropped[NEVER_CLOSED] += pairs.unclosed
         ledger.dropped["RESET with nothing open"] += pairs.idle_resets
@@ -308,3 +295,187 @@ class _Tables:
                     number = "" if points.extra[at] == NO_EXTRA else f" {points.extra[at]}"
                     roles.setdefault(int(points.channel[at]), f"{ROLE_LABELS[label]}{number}")
         return roles
+
+
+RECORD = np.dtype([("channel", "<u2"), ("event", "<u2"), ("extra", "<u4"), ("time", "<u8")])
+RESET, FLOW_START, FLOW_END = 65535, 65534, 65533
+NO_EXTRA = 0xFFFFFFFF
+CHANNELS = 1 << 16
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Points:
+    """Trace points as columns, which are much faster to work on than records."""
+
+    channel: NDArray[np.uint16]
+    event: NDArray[np.uint16]
+    extra: NDArray[np.uint32]
+    time: Ints  # nanoseconds; negative for a time beyond 2^63
+
+    @staticmethod
+    def of(records: np.ndarray) -> Points:
+        channel, event, extra, time = (np.ascontiguousarray(records[name]) for name in RECORD.names or ())
+        return Points(channel, event, extra, time.view(np.int64))
+
+    @staticmethod
+    def concat(parts: list[Points]) -> Points:
+        if not parts:
+            return Points.of(np.empty(0, dtype=RECORD))
+        return Points(*(np.concatenate([getattr(p, name) for p in parts]) for name in Points.__dataclass_fields__))
+
+    def take(self, which: Ints | Flags) -> Points:
+        return Points(self.channel[which], self.event[which], self.extra[which], self.time[which])
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def by_channel(self) -> Points:
+        """Sorted by channel, keeping the order within each; a stable sort of 16-bit numbers is linear."""
+        return self.take(np.argsort(self.channel, kind="stable"))
+
+    def by_time(self) -> Points:
+        """Sorted by time, keeping the order of one moment."""
+        return self.take(np.argsort(self.time, kind="stable"))
+
+    def channels(self) -> Iterator[tuple[int, slice]]:
+        """Each channel in use and its stretch of points, which must be sorted by channel."""
+        ends = np.cumsum(np.bincount(self.channel, minlength=CHANNELS))
+        begins = np.concatenate([[0], ends[:-1]])
+        for channel in np.flatnonzero(ends > begins):
+            yield int(channel), slice(int(begins[channel]), int(ends[channel]))
+
+
+class PointPairs(NamedTuple):
+    """Positions of SETs and of the points that end them; SETs nothing ended; RESETs that ended nothing."""
+
+    begin: Ints
+    end: Ints
+    unclosed: int
+    idle_resets: int
+
+
+def one_open_slice(is_set: Flags) -> PointPairs:
+    """TraCR's own reading of one channel: the next SET or RESET ends the open slice."""
+    begin = np.flatnonzero(is_set[:-1])
+    opened = np.zeros(len(is_set), dtype=bool)
+    opened[1:] = is_set[:-1]
+    return PointPairs(begin, begin + 1, int(is_set[-1:].sum()), int(np.count_nonzero(~is_set & ~opened)))
+
+
+def first_in_first_out(is_set: Flags) -> PointPairs:
+    """The reading for a core of the simpler runtime, which runs one task and holds the next.
+
+    A SET queues a task, a RESET retires the oldest one; a RESET on an empty queue means nothing.
+    """
+    queued = np.cumsum(np.where(is_set, 1, -1))
+    lowest = np.minimum.accumulate(np.minimum(queued, 0))
+    fell = np.diff(lowest, prepend=0) < 0  # the queue was empty already
+    begin, end = np.flatnonzero(is_set), np.flatnonzero(~is_set & ~fell)
+    return PointPairs(begin[: len(end)], end, len(begin) - len(end), int(fell.sum()))
+
+
+def join(bundle: Trace, swimlane: Trace) -> Trace:
+    """The swimlane's trace, with `retired` on its tasks and the bundle's AICPU lanes on the swimlane's clock.
+
+    Raises BadInput when a core ran another number of tasks in one capture than in the other.
+    """
+    recorded, ran = _in_order(bundle, "start"), _in_order(swimlane, "dispatch")
+    both = ran.join(
+        recorded.rename({"task": "bundle task"}), on=["unit", "nth core", "nth"], how="full", suffix=" bundle"
+    )
+    lonely = both.filter(pl.col("task").is_null() | pl.col("bundle task").is_null()).height
+    if lonely or both.is_empty():
+        what = f"{lonely} tasks are in only one of the two captures" if lonely else "no task to match"
+        raise BadInput(f"not the same run: {what}", path=bundle.meta.files[0] if bundle.meta.files else None)
+    there, here = both["begin bundle"].to_numpy(), both["begin"].to_numpy()
+    clock = _fit(there, here)
+    slices = swimlane.slices.join(
+        both.select("task", "lane", "begin", clock.expr(pl.col("stop bundle")).alias("retired")).rename(
+            {"begin": "dispatch"}
+        ),
+        on=["task", "lane", "dispatch"],
+        how="left",
+        maintain_order="left",
+    )
+    threads = bundle.lanes.filter(~pl.col("unit").is_in(["AIC", "AIV"]))
+    first = swimlane.lanes.height
+    threads = threads.with_columns(
+        pl.col("lane").alias("old"),
+        pl.int_range(first, first + pl.len(), dtype=pl.UInt32).alias("lane"),
+        pl.concat_str(pl.lit("TraCR "), "name").alias("name"),
+    )
+    moved = bundle.slices.join(threads.select(pl.col("lane").alias("new"), pl.col("old").alias("lane")), on="lane")
+    moved = moved.with_columns(
+        pl.col("new").alias("lane"),
+        clock.expr(pl.col("start")).alias("start"),
+        (clock.expr(pl.col("start") + pl.col("dur")) - clock.expr(pl.col("start"))).alias("dur"),
+        pl.lit(None, dtype=pl.Int64).alias("task"),  # a bundle has no task ids of its own
+    ).drop("new")
+    residual = np.abs(clock.apply(there) - here)
+    told = {
+        "tasks": both.height,
+        "offset_ns": int(clock.offset),
+        "drift_ppm": round((clock.rate - 1) * 1e6, 3),
+        "residual_ns_median": int(np.median(residual)),
+        "residual_ns_max": int(residual.max()),
+    }
+    joined = {"TraCR slice joined to its task": both.height}
+    metas = {"swimlane": swimlane.meta, "tracr": bundle.meta}
+    meta = combine(metas, "swimlane+tracr", records_merged=joined, **{**swimlane.meta.notes, "join": told})
+    meta = replace(meta, clock=swimlane.meta.clock)
+    return Trace.of(
+        pl.concat([slices, moved], how="diagonal_relaxed"),
+        pl.concat([swimlane.lanes, threads.drop("old")], how="diagonal_relaxed"),
+        meta,
+        swimlane.edges,
+        swimlane.counters,
+    )
+
+
+def _in_order(trace: Trace, begin: str) -> pl.DataFrame:
+    """The tasks of every core lane, numbered in the order they were dispatched; cores numbered within their unit."""
+    cores = trace.lanes.filter(pl.col("unit").is_in(["AIC", "AIV"])).sort("unit", "core")
+    cores = cores.select("lane", "unit", pl.int_range(pl.len()).over("unit").alias("nth core"))
+    tasks = trace.slices.filter(pl.col("kind") == "task").join(cores, on="lane")
+    if tasks[begin].null_count():
+        path = trace.meta.files[0] if trace.meta.files else None
+        raise BadInput("a task without a dispatch time: this swimlane cannot be joined with a bundle", path=path)
+    return tasks.select(
+        "unit",
+        "nth core",
+        pl.int_range(pl.len()).over("lane", order_by=begin).alias("nth"),
+        "task",
+        "lane",
+        pl.col(begin).alias("begin"),
+        (pl.col("start") + pl.col("dur")).alias("stop"),
+    )
+
+
+class _Clock:
+    """here = there * rate + offset, computed around a middle so that large numbers keep their nanoseconds."""
+
+    def __init__(self, middle_there: int, middle_here: int, rate: float) -> None:
+        self.there, self.here, self.rate = middle_there, middle_here, rate
+        self.offset = middle_here - middle_there
+
+    def apply(self, times: np.ndarray) -> np.ndarray:
+        return self.here + np.rint((times - self.there) * self.rate).astype(np.int64)
+
+    def expr(self, times: pl.Expr) -> pl.Expr:
+        return self.here + ((times - self.there) * self.rate).round(0).cast(pl.Int64)
+
+
+def _fit(there: np.ndarray, here: np.ndarray) -> _Clock:
+    """Least squares, then once more without the tasks a descheduled thread stamped late."""
+    keep = np.ones(len(there), dtype=bool)
+    for _ in range(2):
+        x, y = there[keep], here[keep]
+        middle_x, middle_y = int(x.mean()), int(y.mean())
+        dx, dy = (x - middle_x).astype(float), (y - middle_y).astype(float)
+        rate = float((dx * dy).sum() / (dx * dx).sum()) if dx.any() else 1.0
+        clock = _Clock(middle_x, middle_y, rate)
+        off = np.abs(clock.apply(there) - here)
+        keep = off <= max(3 * float(np.median(off)), 1.0)
+    return clock

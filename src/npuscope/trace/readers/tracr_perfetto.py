@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from npuscope.trace import unknown
+from npuscope.trace import build
+from npuscope.trace.build import dress, kind_numbers, plain_lanes
 from npuscope.trace.core import Trace
-from npuscope.trace.dressing import dress, kind_numbers, plain_lanes
 from npuscope.trace.event_table import EventTable
-from npuscope.trace.lane_names import unit_of_lane
+from npuscope.trace.names import unit_of_lane
 
 PROCESS = "TraCR proc."
 
@@ -21,7 +21,7 @@ def recognises(table: EventTable) -> bool:
 
 def dress_up(table: EventTable) -> Trace:
     """Lanes as TraCR names them. On pipelined cores its slices are cut short: the bundle itself reads better."""
-    unknown.header_keys(table)
+    build.count_unknown_header(table)
     units = [unit_of_lane(name) for name in table.lane_names()]
     lanes = plain_lanes(table).with_columns(
         pl.Series("unit", [unit.unit for unit in units], dtype=pl.String),

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from npuscope.base.errors import CannotWrite
-from npuscope.trace.core import Trace
-from npuscope.trace.meta import Counts
+from npuscope.trace.core import Counts, Trace
 
 FORMATS = {
     "perfetto": "Perfetto protobuf, for ui.perfetto.dev (.pftrace)",

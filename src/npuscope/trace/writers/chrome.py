@@ -9,15 +9,10 @@ import orjson
 import polars as pl
 
 from npuscope.base import progress
-from npuscope.trace.core import Trace
-from npuscope.trace.counters import WHOLE_DEVICE, lane_id
-from npuscope.trace.decimal_time import us_from_ns
-from npuscope.trace.meta import Counts
-from npuscope.trace.window_note import OWN, note_of
-from npuscope.trace.writers.annotations import annotation_columns
+from npuscope.trace.core import OWN, WHOLE_DEVICE, Counts, Trace, lane_id, note_of
+from npuscope.trace.schema import us_from_ns
 from npuscope.trace.writers.atomic import whole_file
-from npuscope.trace.writers.edge_ends import edge_ends, edges_not_drawn
-from npuscope.trace.writers.lane_groups import lane_groups
+from npuscope.trace.writers.timeline import annotation_columns, edge_ends, edges_not_drawn, lane_groups
 
 BATCH = 1 << 17
 

@@ -13,14 +13,11 @@ import polars as pl
 
 from npuscope.base import progress
 from npuscope.base.errors import CannotWrite
-from npuscope.trace.core import Trace
-from npuscope.trace.csv_table import BOM, guarded
-from npuscope.trace.decimal_time import us_from_ns
+from npuscope.trace.core import Counts, Trace, note_of
 from npuscope.trace.intervals import Ints
-from npuscope.trace.meta import Counts
 from npuscope.trace.readers.kernel_details import PREDICTED
-from npuscope.trace.schema import COPY_CORE, is_work
-from npuscope.trace.window_note import note_of
+from npuscope.trace.schema import COPY_CORE, is_work, us_from_ns
+from npuscope.trace.tables import BOM, guarded
 from npuscope.trace.writers.atomic import whole_file
 
 BATCH = 1 << 18

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from npuscope.trace.core import Trace
-from npuscope.trace.meta import Counts, account_of
+from npuscope.trace.core import Counts, Trace, account_of
 from npuscope.trace.readers.parquet import MARK, TABLES, VERSION, is_ours
 from npuscope.trace.writers.atomic import whole_folder
 

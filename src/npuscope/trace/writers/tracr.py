@@ -16,15 +16,12 @@ import orjson
 import polars as pl
 
 from npuscope.base.errors import CannotWrite
-from npuscope.trace.core import Trace
+from npuscope.trace.core import OWN, Counts, Trace, note_of
 from npuscope.trace.intervals import Ints
-from npuscope.trace.meta import Counts
-from npuscope.trace.phases import RUN_LABELS
-from npuscope.trace.tracr_records import FLOW_END, FLOW_START, NO_EXTRA, RECORD, RESET
-from npuscope.trace.window_note import OWN, note_of
+from npuscope.trace.names import RUN_LABELS
+from npuscope.trace.readers.tracr import FLOW_END, FLOW_START, NO_EXTRA, RECORD, RESET
 from npuscope.trace.writers.atomic import whole_folder
-from npuscope.trace.writers.edge_ends import edge_ends, edges_not_drawn
-from npuscope.trace.writers.lane_groups import lane_groups
+from npuscope.trace.writers.timeline import edge_ends, edges_not_drawn, lane_groups
 
 KEPT = {"lane", "start", "dur", "kernel", "kind", "depth", "task", "marker", "extra", "phase"}
 _BUNDLE_FILE = re.compile(r"^proc\.\d+/(metadata\.json|thread\.\d+/traces\.bts)$|^perfetto\.json$")

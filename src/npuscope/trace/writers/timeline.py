@@ -8,6 +8,9 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from npuscope.trace.core import Trace
+from npuscope.trace.schema import is_work
+
 PLACE = {"lane", "start", "dur", "kernel", "kind", "depth", "phase"}  # phase follows from the marker
 JSON_COLUMNS = ("args", "other")
 MOST_FIELDS = 200
@@ -86,3 +89,49 @@ def _series(name: str, values: list[int | float | str | None]) -> pl.Series:
     if kinds == {float} or (kinds == {int, float} and all(value is None or abs(value) < 2**53 for value in values)):  # type: ignore[arg-type]
         return pl.Series(name, values, dtype=pl.Float64, strict=False)
     return pl.Series(name, [None if v is None else str(v) for v in values], dtype=pl.String)
+
+
+def edge_ends(trace: Trace) -> pl.DataFrame:
+    """Per edge whose tasks both have a slice: the rows of the two slices in `trace.slices`."""
+    edges = trace.edges.select("src", "dst").drop_nulls()
+    if edges.is_empty():
+        return pl.DataFrame(schema={"src_row": pl.UInt32, "dst_row": pl.UInt32})
+    # a task is where it ran; the scheduler's and the host's slices about it come second
+    about = is_work().not_()
+    rows = trace.slices.select(
+        "task", "start", about.alias("about"), end=pl.col("start") + pl.col("dur")
+    ).with_row_index("row")
+    rows = rows.filter(pl.col("task").is_not_null())
+    last = rows.sort("about", "end", descending=[False, True]).unique("task", keep="first", maintain_order=True)
+    first = rows.sort("about", "start").unique("task", keep="first", maintain_order=True)
+    met = edges.join(
+        last.select(pl.col("task").alias("src"), pl.col("row").alias("src_row")),
+        on="src",
+        maintain_order="left",
+    )
+    met = met.join(
+        first.select(pl.col("task").alias("dst"), pl.col("row").alias("dst_row")),
+        on="dst",
+        maintain_order="left",
+    )
+    return met.filter(pl.col("src_row") != pl.col("dst_row")).select("src_row", "dst_row")
+
+
+def edges_not_drawn(trace: Trace, drawn: int) -> dict[str, int]:
+    """What a timeline cannot show: edges with an end that has no slice, or from a slice to itself."""
+    return {"edge without a slice at both ends": trace.edges.height - drawn} if trace.edges.height > drawn else {}
+
+
+def lane_groups(trace: Trace) -> pl.DataFrame:
+    """The lanes with `group` (0, 1, …) and `group_name`, such as "rank 1, device 0, Python"."""
+    keys = [name for name in ("rank", "device", "process") if name in trace.lanes.columns]
+    groups = trace.lanes.select(keys).unique(maintain_order=True)
+    names = [_name(row, trace.meta.format) for row in groups.iter_rows(named=True)]
+    groups = groups.with_columns(pl.Series("group_name", names, dtype=pl.String)).with_row_index("group")
+    return trace.lanes.join(groups, on=keys, nulls_equal=True, maintain_order="left")
+
+
+def _name(row: dict[str, object], otherwise: str) -> str:
+    words = [f"{key} {row[key]}" for key in ("rank", "device") if row[key] is not None]
+    process = row.get("process")
+    return ", ".join([*words, *([str(process)] if process else [])]) or otherwise
