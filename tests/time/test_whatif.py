@@ -8,7 +8,7 @@ import pytest
 
 from npuscope.check.checked import CheckOptions, check
 from npuscope.check.findings import Finding, Waste
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.explain.changes import EVERY_PRODUCER, Gains, OneChange
 from npuscope.lower.program import Program
 from npuscope.tile.script.run import run_script

@@ -32,9 +32,8 @@ from npuscope.table.formats import (
     times,
 )
 from npuscope.trace.core import Trace
-from npuscope.trace.interval_sets import Intervals, one_group, sum_by, union
-from npuscope.trace.intervals import Ints
-from npuscope.trace.tensors import source_column
+from npuscope.trace.intervals import Intervals, Ints, one_group, sum_by, union
+from npuscope.trace.names import source_column
 
 SAME = 0.001  # of a time is no difference worth a line
 GAP = (

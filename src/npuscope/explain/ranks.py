@@ -20,7 +20,7 @@ from npuscope.explain.work import Work
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, SHARE, TEXT, TIME, duration, percent
 from npuscope.trace.core import Trace
-from npuscope.trace.json_args import field
+from npuscope.trace.source import json_field
 
 RANKS = Columns(
     "report.ranks.table",
@@ -248,7 +248,7 @@ def _collectives(rank: str, work: Work) -> pl.DataFrame:
     has_args = "args" in work.trace.slices.columns
     slices = work.told("args") if has_args else work.slices
     comm = slices.filter(pl.col("kind") == "comm").sort("start", maintain_order=True)
-    told = field(comm["args"], "Process Group Ranks") if has_args else pl.Series([None] * comm.height)
+    told = json_field(comm["args"], "Process Group Ranks") if has_args else pl.Series([None] * comm.height)
     return comm.select(
         pl.lit(rank).alias("rank"),
         "step",

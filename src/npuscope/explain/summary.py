@@ -7,12 +7,11 @@ from dataclasses import dataclass, fields, replace
 
 import polars as pl
 
-from npuscope.chip.kernels import readable
+from npuscope.chip.kernels.demangle import readable
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, NUMBER, SHARE, TEXT, TIME, many
-from npuscope.trace.core import Trace
-from npuscope.trace.counters import SERIES, WHOLE_DEVICE, by_time
-from npuscope.trace.duplicates import AI_CPUS
+from npuscope.trace.core import SERIES, WHOLE_DEVICE, Trace, by_time
+from npuscope.trace.readers.kernel_details import AI_CPUS
 from npuscope.trace.schema import is_work
 
 TOP = 10

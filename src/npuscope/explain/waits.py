@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.formats import short, worded
 from npuscope.trace.core import Trace
-from npuscope.trace.interval_sets import Intervals, counting, union_with_last
-from npuscope.trace.intervals import Ints
+from npuscope.trace.intervals import Intervals, Ints, counting, union_with_last
 
 REASONS = (
     "dependency",

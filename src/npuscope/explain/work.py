@@ -26,11 +26,9 @@ from npuscope.explain.choosing import check_one
 from npuscope.explain.summary import TYPES, kernel_group
 from npuscope.table.formats import short
 from npuscope.trace.core import Trace, overlaps
-from npuscope.trace.interval_sets import Intervals, gaps, union
-from npuscope.trace.intervals import Ints, lane_order
+from npuscope.trace.intervals import Intervals, Ints, gaps, lane_order, union
+from npuscope.trace.names import marked, slots, source_column
 from npuscope.trace.schema import SLICES, is_work
-from npuscope.trace.step_marks import marked
-from npuscope.trace.tensors import slots, source_column
 
 CORES = ("AIC", "AIV")
 LONGEST = 2**62  # nanoseconds over all lanes, so that sums stay exact

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.chip.devices.chip import Device, load, names
+from npuscope.chip.devices import Device, load, names
 from npuscope.ops.dtypes import BY_NAME
 
 DEFAULT = "ascend910b1"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lower.chip import matrix, tile_bytes
 from npuscope.lower.model import CoreKind, Instruction, Items, Lowered, Pipe, Repeat, Ring, RingWay, Value, instructions
 from npuscope.ops.dtypes import BY_NAME

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from npuscope.base.kept_files import KeptFiles, own_source
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lower.build import build, name_of_result
 from npuscope.lower.lowering import LoweringOptions, passed
 from npuscope.lower.memory_plan import MemoryPlan, plan_memory

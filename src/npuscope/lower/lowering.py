@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lower.build import build, settle_carries
 from npuscope.lower.cores import measure, order_stages, split_cores
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value

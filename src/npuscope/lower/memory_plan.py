@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import NamedTuple
 
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lower.chip import up
 from npuscope.lower.cores import crosses, in_flight
 from npuscope.lower.model import CoreKind, Instruction, Items, Lowered, Repeat, Value

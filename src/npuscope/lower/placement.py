@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
 from npuscope.ops.cube import MATMUL
 from npuscope.ops.spec import Role

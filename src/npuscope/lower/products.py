@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lower.chip import matrix, tile_bytes
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
 from npuscope.ops.dtypes import BY_NAME

@@ -12,7 +12,7 @@ import pytest
 
 from npuscope.check.checked import Checked, check_all
 from npuscope.check.source.sections import section_of
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.tile.record.model import short_name
 
 MODELS = Path(__file__).resolve().parents[3] / "models"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.chip.devices.chip import load
+from npuscope.chip.devices import load
 from npuscope.explain.work import area_rules
 from npuscope.forward.llm.decode_step import Step, record, simulated_step
 from npuscope.forward.llm.programs import areas_beside, program_file

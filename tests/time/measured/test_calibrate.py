@@ -10,7 +10,7 @@ import pytest
 from other_chips import CHIP, LAYER, other, program_on
 
 from npuscope.base.errors import BadInput
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.time.measured.calibrate import Calibrated, calibrate, knobs_of, pooled
 from npuscope.time.measured.observed import KernelTime, Observed, observed_in
 from npuscope.time.run import simulate

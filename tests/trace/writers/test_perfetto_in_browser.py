@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 import npuscope
 from npuscope.cli import app
 from npuscope.lab.server import PerfettoUi
+from npuscope.trace.core import Counts
 from npuscope.trace.example import write_decode_steps
-from npuscope.trace.meta import Counts
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from npuscope.check.findings import Finding
 from npuscope.check.memory.each_body import Problem, problems
 from npuscope.check.rule import Example, Rule
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lower.chip import matrix
 from npuscope.lower.model import Lowered
 from npuscope.lower.products import product_of

@@ -22,7 +22,7 @@ from npuscope.explain.passes.sequence import Flags, Stretches
 from npuscope.explain.repetition import OUTLIER
 from npuscope.table.formats import duration
 from npuscope.trace.intervals import Ints
-from npuscope.trace.tensors import slots
+from npuscope.trace.names import slots
 
 Range = tuple[int, int]
 NOW_AND_THEN = 0.3  # of the stretches inside passes

@@ -19,9 +19,8 @@ from npuscope.explain.passes.condition import PHASES
 from npuscope.explain.passes.found import NoPasses, Passes, passes
 from npuscope.explain.passes.statistics import statistics
 from npuscope.trace import schema
-from npuscope.trace.core import OUTSIDE, Trace
+from npuscope.trace.core import OUTSIDE, Trace, add_counts
 from npuscope.trace.intervals import Ints
-from npuscope.trace.meta import add_counts
 from npuscope.trace.schema import is_work
 from npuscope.trace.writers.atomic import whole_file
 from npuscope.trace.writers.kernel_details import write as write_table

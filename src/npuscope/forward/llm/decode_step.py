@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.explain.work import Rules, area_of
 from npuscope.lower.program import Program
 from npuscope.tile.graph.outputs import the_one

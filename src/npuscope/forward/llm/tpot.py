@@ -15,7 +15,7 @@ import polars as pl
 
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.explain.work import Rules
 from npuscope.forward.llm.decode_step import Step, groups_by_area, record, simulated_step
 from npuscope.forward.llm.run import BLOCK, MOST

@@ -21,8 +21,7 @@ from npuscope.explain.work import Work, places
 from npuscope.lab.payload.packed import Packed, packed, rising, whole_numbers
 from npuscope.lab.payload.source import program_files
 from npuscope.time.run import Simulated
-from npuscope.trace.core import Trace, overlaps
-from npuscope.trace.counters import READY_QUEUES, SERIES, by_time, within
+from npuscope.trace.core import READY_QUEUES, SERIES, Trace, by_time, overlaps, within
 from npuscope.trace.intervals import Ints
 from npuscope.trace.schema import SLICES
 

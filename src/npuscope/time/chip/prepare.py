@@ -15,7 +15,7 @@ from math import prod
 
 import numpy as np
 
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lower.model import Items, Repeat
 from npuscope.lower.program import PlannedBody, PlannedKey, Program, planned_key
 from npuscope.ops.dtypes import BY_NAME

@@ -36,10 +36,8 @@ from npuscope.time.chip.job import (
 )
 from npuscope.time.chip.prepare import Prepared
 from npuscope.trace import schema
-from npuscope.trace.core import Trace
-from npuscope.trace.counters import READY_QUEUES
-from npuscope.trace.meta import Meta
-from npuscope.trace.phases import phase_of
+from npuscope.trace.core import READY_QUEUES, Meta, Trace
+from npuscope.trace.names import phase_of
 
 FORMAT = "simulated"
 Kernels: TypeAlias = tuple[pl.Series, Ints]  # of each task its kernel's name and number

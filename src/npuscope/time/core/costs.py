@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.chip.devices.chip import Device, OpCost, ReduceCost
+from npuscope.chip.devices import Device, OpCost, ReduceCost
 from npuscope.lower.chip import matrix
 from npuscope.lower.model import CoreKind, Instruction, Lowered, Pipe, Value
 from npuscope.ops.dtypes import BY_NAME

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices import Device
 from npuscope.lower.kept_bodies import FILES, device_content
 from npuscope.lower.model import Instruction, Items, Lowered, instructions
 from npuscope.lower.program import PlannedBody
