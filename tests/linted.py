@@ -11,6 +11,7 @@ from ml_dtypes import bfloat16
 
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.rule import Rule
+from npuscope.check.rules import own_rules
 from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import collecting, mode_of_runs
@@ -34,12 +35,16 @@ def model(name: str, *arguments: str) -> Program:
     return Program(run_script(MODELS / f"{name}.py", arguments, "shapes").recordings[-1], load("ascend910b1"))
 
 
-def found(rule: Rule, checked: Program) -> dict[int, Finding]:
-    """The findings by line; of several at one line the first, with the cost of all."""
+def rule_of(id: str) -> Rule:
+    return {rule.id: rule for rule in own_rules()}[id]
+
+
+def found(id: str, checked: Program) -> dict[int, Finding]:
+    """The findings of a rule by line; of several at one line the first, with the cost of all."""
     findings: dict[int, Finding] = {}
     costs: dict[int, Waste] = {}
-    for finding in rule.check(checked):
-        assert finding.id == rule.id
+    for finding in rule_of(id).check(checked):
+        assert finding.id == id
         assert finding.fix.endswith(".")
         findings.setdefault(finding.line, finding)
         costs[finding.line] = costs.get(finding.line, Waste()) + finding.waste

@@ -23,7 +23,7 @@ ROOMS = {
     "trace": ["readers", "writers"],
     "explain": ["doctor", "diagnosis", "many", "passes"],
     "tile": ["record", "graph", "values", "shapes", "run", "calls", "language", "golden", "distributed", "script"],
-    "check": ["source", "traffic", "flow", "wording", "memory", "races", "rules"],
+    "check": ["races", "rules"],
     "time": ["core", "chip", "measured"],
     "forward": ["work", "estimate", "roofline", "align", "llm"],
     "lab": ["payload"],

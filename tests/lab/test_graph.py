@@ -14,7 +14,7 @@ from planted_races import lost_war
 
 import npuscope.tile as pl
 from npuscope.check.races import races
-from npuscope.check.races.false_edges import false_edges
+from npuscope.check.races.conflicts import false_edges
 from npuscope.chip.devices import load
 from npuscope.explain.work import area_rules
 from npuscope.lab.document import document

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from npuscope.check.memory.usage import Usage, usages
+from npuscope.check.memory_use import Usage, usages
 from npuscope.chip.devices import load
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import PlannedBody, Program

@@ -71,7 +71,7 @@ def test_a_review_has_performance_quality_what_spans_scopes_and_costs(source: st
         [
             checked(
                 finding(source, 3, waste=Waste(bytes=1000)),
-                finding(source, 3, "stale-constant"),
+                finding(source, 3, "rounding-mode"),
                 finding(source, 5, "gm-round-trip", waste=Waste(bytes=2000), also=((source, 3),)),
                 finding(source, 5, "short-row", also=((source, 6),)),
             )
@@ -79,7 +79,7 @@ def test_a_review_has_performance_quality_what_spans_scopes_and_costs(source: st
         "npuscope check layer.py",
     )
     order = ["## Scope 1: norm (layer.py, lines 2–3)", "**Performance**", "**short-row**", "**Code quality**",
-             "**stale-constant**", "## Scope 2", "Also: 6.", "## Across scopes", "**gm-round-trip**", "Also: 3.",
+             "**rounding-mode**", "## Scope 2", "Also: 6.", "## Across scopes", "**gm-round-trip**", "Also: 3.",
              "## What it costs", "| gm-round-trip | layer.py | 5 | 2 kB of GM traffic |",
              "npuscope check layer.py"]  # fmt: skip
     places = [review.index(part) for part in order]

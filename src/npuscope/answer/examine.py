@@ -20,12 +20,12 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.base.process_memory import collected_rarely
 from npuscope.base.surroundings import Surroundings
 from npuscope.check.findings import Finding
-from npuscope.check.memory.usage import usages
+from npuscope.check.gm_traffic import seconds_of
+from npuscope.check.memory_use import usages
 from npuscope.check.rule import Rule
 from npuscope.check.rules import all_rules
-from npuscope.check.rules.race import RULE as RACE
+from npuscope.check.rules.safety import RACE
 from npuscope.check.run import looked_for
-from npuscope.check.traffic.estimate import seconds_of
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program
 from npuscope.tile.golden import RunResult

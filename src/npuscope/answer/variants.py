@@ -13,7 +13,7 @@ from npuscope.answer.variant import Variant
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.surroundings import Surroundings
-from npuscope.check.memory.usage import usages
+from npuscope.check.memory_use import usages
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.tile.script.places import UnknownSetting
 from npuscope.tile.script.surroundings import heard

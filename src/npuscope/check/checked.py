@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.check.findings import SEVERITIES, Finding, Severity
-from npuscope.check.memory.usage import usages
+from npuscope.check.memory_use import usages
 from npuscope.check.races import Race, races
 from npuscope.check.races.replay import Replayed, replay_races
 from npuscope.check.rule import Rule
-from npuscope.check.rules import all_rules, race
+from npuscope.check.rules import all_rules
+from npuscope.check.rules.safety import RACE
 from npuscope.check.run import RankedFinding, lint
 from npuscope.check.select import chosen
-from npuscope.check.source.ignores import silenced
+from npuscope.check.source_text import silenced
 from npuscope.chip.devices import Device
 from npuscope.explain.diagnosis import Diagnosis
 from npuscope.lower.lowering import LoweringOptions
@@ -73,7 +74,7 @@ Pricing = Callable[[Program, Checked], Checked]
 
 def rules_of(options: CheckOptions) -> tuple[Rule, ...]:
     """All that is looked for."""
-    return chosen(all_rules(), options.select, (*options.ignore, *(() if options.races else (race.RULE.id,))))
+    return chosen(all_rules(), options.select, (*options.ignore, *(() if options.races else (RACE.id,))))
 
 
 def check_all(
@@ -114,9 +115,9 @@ def _programs(run: ScriptRun, device: Device, options: CheckOptions) -> list[Pro
 def check(program: Program, options: CheckOptions = CheckOptions()) -> Checked:
     """Checks one recorded program."""
     rules = rules_of(options)
-    found = lint(program, [rule for rule in rules if rule.id != race.RULE.id])
-    racing = races(program) if race.RULE in rules else ()
-    kept = tuple(one for one in racing if not any(silenced(race.RULE.id, s.file, s.line) for s in one.sides))
+    found = lint(program, [rule for rule in rules if rule.id != RACE.id])
+    racing = races(program) if RACE in rules else ()
+    kept = tuple(one for one in racing if not any(silenced(RACE.id, s.file, s.line) for s in one.sides))
     used = usages(program.planned.values())
     return Checked(
         program.recording.program,

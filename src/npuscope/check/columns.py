@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 import polars as pl
 
 from npuscope.check.findings import Finding, Waste
-from npuscope.check.memory.usage import Usage
+from npuscope.check.memory_use import Usage
 from npuscope.check.run import RankedFinding
 from npuscope.lower.program import Program
 from npuscope.table.columns import Column, Columns, Table

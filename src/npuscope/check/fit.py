@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.check.findings import Finding
-from npuscope.check.memory.usage import Usage, usages
-from npuscope.check.rules import buffer_overflow
+from npuscope.check.memory_use import Usage, usages
+from npuscope.check.rules.memory import BUFFER_OVERFLOW
 from npuscope.chip.devices import Device
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import PlannedBody, Program
@@ -36,7 +36,7 @@ class Fit:
 
 def fit(program: Program) -> Fit:
     bodies = tuple(program.planned.values())
-    return Fit(program, bodies, usages(bodies), tuple(buffer_overflow.check(program)))
+    return Fit(program, bodies, usages(bodies), tuple(BUFFER_OVERFLOW.check(program)))
 
 
 def fits_of(

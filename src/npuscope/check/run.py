@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 from npuscope.base import progress
 from npuscope.check.findings import SEVERITIES, Finding, Waste
+from npuscope.check.gm_traffic import seconds_of
 from npuscope.check.rule import Rule
 from npuscope.check.rules import all_rules
-from npuscope.check.source.ignores import silenced
-from npuscope.check.source.sections import Section, section_of
-from npuscope.check.traffic.estimate import seconds_of
+from npuscope.check.source_text import Section, section_of, silenced
 from npuscope.chip.devices import Device
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import short_name

@@ -10,9 +10,9 @@ from npuscope.check.checked import Checked
 from npuscope.check.columns import FINDINGS, cost_text, found_row, saving_text, table_of
 from npuscope.check.findings import Finding
 from npuscope.check.rules import all_rules
-from npuscope.check.rules.race import race_finding
+from npuscope.check.rules.safety import race_finding
 from npuscope.check.run import RankedFinding
-from npuscope.check.source.sections import MODULE_LEVEL, Section
+from npuscope.check.source_text import MODULE_LEVEL, Section
 from npuscope.report.check_text import ALONE, by_section, counts, diagnosis_lines, shown_path
 from npuscope.table.formats import sentence_start
 from npuscope.table.parts import Heading, Marked, Part, Rows, Say, as_markdown, marked_down

@@ -13,7 +13,7 @@ from npuscope.check.checked import Checked
 from npuscope.check.columns import cost_text, saving_text
 from npuscope.check.findings import Finding, Severity
 from npuscope.check.rule import Rule
-from npuscope.check.rules.race import race_finding
+from npuscope.check.rules.safety import race_finding
 from npuscope.lower.source import read
 from npuscope.report.check_text import shown_path
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from npuscope.check.checked import Checked
 from npuscope.check.columns import cost_text, saving_text
 from npuscope.check.findings import SEVERITIES, Finding
-from npuscope.check.races.model import ChangedOutput, Race
+from npuscope.check.races.detect import ChangedOutput, Race
 from npuscope.check.races.replay import Replayed
 from npuscope.check.rule import Rule
 from npuscope.check.run import RankedFinding
-from npuscope.check.source.sections import Section
+from npuscope.check.source_text import Section
 from npuscope.report.causes import together
 from npuscope.table.formats import duration, many, printable, sentence_start
 from npuscope.table.text import Paint, aligned, plain

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from npuscope.check.columns import ERRORS, MEMORY, error_row, place_of, table_of, tile_table, usage_row
 from npuscope.check.fit import Fit
-from npuscope.check.memory.usage import Usage
+from npuscope.check.memory_use import Usage
 from npuscope.table.formats import capacity, many, percent
 from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
 from npuscope.tile.record.model import short_name

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.check.rules.ring_deadlock import ERROR, TOLD
+from npuscope.check.rules.safety import ERROR, TOLD
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import NO_EFFECT, PAST_THE_END, Notice
 from npuscope.time.bound import Bound, bound_of

@@ -12,7 +12,7 @@ from random_programs import arguments, module, source
 from tiers import examples
 
 import npuscope.tile as pl
-from npuscope.check.flow.dataflow import SAME, Flow, flow_of, flows_of
+from npuscope.check.dataflow import SAME, Flow, flow_of, flows_of
 from npuscope.tile.record.model import Ref
 from npuscope.tile.record.walk import Step, ops_of
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from linted import MODELS, model
+from linted import MODELS, model, rule_of
 
 from npuscope.check.races import races
 from npuscope.check.races.replay import replay_races
-from npuscope.check.rules import ring_deadlock, shared_line, uninitialised_read
 from npuscope.chip.devices import load
 
 PROGRAMS = [
@@ -29,8 +28,8 @@ def test_no_model_races(name: str, arguments: list[str]) -> None:
     program = model(name, *arguments)
     assert races(program) == ()
     # as found, the 32B multiplies rows of padding that nobody wrote and drops them again: a hint
-    for rule in (ring_deadlock.RULE, shared_line.RULE, uninitialised_read.RULE):
-        assert [f.message for f in rule.check(program) if f.severity != "hint" or not arguments] == []
+    for rule in ("ring-deadlock", "shared-line", "uninitialised-read"):
+        assert [f.message for f in rule_of(rule).check(program) if f.severity != "hint" or not arguments] == []
 
 
 @pytest.mark.parametrize(("name", "arguments"), COMPUTED, ids=[n for n in NAMES if "as-found" not in n])

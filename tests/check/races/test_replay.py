@@ -14,8 +14,7 @@ from tiers import examples
 
 import npuscope.tile as pl
 from npuscope.check.races import races
-from npuscope.check.races.other_orders import random_order
-from npuscope.check.races.replay import replay, replay_races
+from npuscope.check.races.replay import random_order, replay, replay_races
 from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import Finished, record, repeatable

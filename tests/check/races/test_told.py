@@ -11,8 +11,8 @@ from planted_races import CORE, X, Y, arguments
 from recordings import buffer
 
 import npuscope.tile as pl
+from npuscope.check.phrases import region_text
 from npuscope.check.races import Race, races
-from npuscope.check.wording.region_text import region_text
 from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import record

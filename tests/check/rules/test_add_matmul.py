@@ -6,7 +6,6 @@ from linted import found, line_of, model, program
 
 import npuscope.tile as pl
 from npuscope.check.findings import Waste
-from npuscope.check.rules.add_matmul import RULE
 
 STEPS, K, N = 4, 64, 128
 SHAPES = (("BF16", 16, STEPS * K), ("BF16", STEPS * K, N), ("FP32", 16, N))
@@ -85,7 +84,7 @@ def in_global_memory(
 
 
 def test_a_product_added_on_a_vector_core_belongs_in_the_accumulator() -> None:
-    (finding,) = found(RULE, program(on_the_vector_core, *SHAPES)).values()
+    (finding,) = found("add-matmul", program(on_the_vector_core, *SHAPES)).values()
     assert finding.line == line_of(__file__, "# on the vector core")
     assert (finding.severity, finding.kernel) == ("warning", "summed")
     # four products cross to the vector core, through GM: written and read; each is one add per element
@@ -94,7 +93,7 @@ def test_a_product_added_on_a_vector_core_belongs_in_the_accumulator() -> None:
 
 
 def test_a_product_added_to_a_sum_in_global_memory_belongs_there_too() -> None:
-    (finding,) = found(RULE, program(in_global_memory, *SHAPES)).values()
+    (finding,) = found("add-matmul", program(in_global_memory, *SHAPES)).values()
     assert finding.line == line_of(__file__, "# in global memory")
     assert finding.waste == Waste(bytes=STEPS * 2 * TILE, flops=STEPS * 16 * N)  # the sum's own way is gm-accumulate's
     assert "to c, loaded and stored again, on a vector core" in finding.message
@@ -102,16 +101,16 @@ def test_a_product_added_to_a_sum_in_global_memory_belongs_there_too() -> None:
 
 def test_sums_that_the_accumulator_cannot_keep_are_left_alone() -> None:
     for entry in (in_the_accumulator, rescaled, seen_elsewhere):
-        assert not found(RULE, program(entry, *SHAPES))
+        assert not found("add-matmul", program(entry, *SHAPES))
 
 
 def test_on_a_chip_with_a_ring_on_chip_the_crossing_costs_no_traffic() -> None:
-    (finding,) = found(RULE, program(on_the_vector_core, *SHAPES, device="ascend950")).values()
+    (finding,) = found("add-matmul", program(on_the_vector_core, *SHAPES, device="ascend950")).values()
     assert finding.waste.bytes == 0
 
 
 def test_attention_cut_into_tasks_is_told_to_accumulate_after_fusing() -> None:
-    findings = found(RULE, model("paged_attention"))
+    findings = found("add-matmul", model("paged_attention"))
     source = model("paged_attention").recording.sites[0].file
     assert sorted(findings) == [line_of(source, "pl.matmul(q_l0"), line_of(source, "pl.matmul(p_l0")]
     assert {finding.severity for finding in findings.values()} == {"hint"}

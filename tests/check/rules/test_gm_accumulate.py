@@ -9,7 +9,6 @@ from linted import found, line_of, model, program
 
 import npuscope.tile as pl
 from npuscope.check.findings import Waste
-from npuscope.check.rules.gm_accumulate import RULE
 
 STEPS, K, N = 4, 64, 256
 SHAPES = (("BF16", 16, STEPS * K), ("BF16", STEPS * K, N), ("FP32", 16, N))
@@ -95,7 +94,7 @@ def read_in_between(
     ],
 )
 def test_sums_in_memory(entry: Any, mark: str, cost: int) -> None:
-    (finding,) = found(RULE, program(entry, *SHAPES)).values()
+    (finding,) = found("gm-accumulate", program(entry, *SHAPES)).values()
     assert finding.line == line_of(__file__, mark)
     assert finding.waste == Waste(bytes=cost)
     assert "every tile of c" in finding.message
@@ -103,15 +102,15 @@ def test_sums_in_memory(entry: Any, mark: str, cost: int) -> None:
 
 @pytest.mark.parametrize("entry", [on_chip, atomic, read_in_between], ids=["on chip", "atomic", "read in between"])
 def test_sums_elsewhere(entry: Any) -> None:
-    assert not found(RULE, program(entry, *SHAPES))
+    assert not found("gm-accumulate", program(entry, *SHAPES))
 
 
 def test_the_down_projection_of_the_tilelet_as_found() -> None:
-    ((line, finding),) = found(RULE, model("qwen3_32b_tilelet", "--as-found")).items()
+    ((line, finding),) = found("gm-accumulate", model("qwen3_32b_tilelet", "--as-found")).items()
     assert line == line_of(finding.file, "down_proj = pl.assemble(down_proj, pl.add(so_far, part)")
     # 512 columns of the MLP in 64s: 8 times [16, 2048] fp32 each way, where one write would do
     assert finding.waste == Waste(bytes=15 * 16 * 2048 * 4)
 
 
 def test_not_in_the_improved_tilelet() -> None:
-    assert not found(RULE, model("qwen3_32b_tilelet"))
+    assert not found("gm-accumulate", model("qwen3_32b_tilelet"))

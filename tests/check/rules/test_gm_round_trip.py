@@ -9,9 +9,8 @@ from linted import found, line_of, model, program
 
 import npuscope.tile as pl
 from npuscope.check.findings import Waste
-from npuscope.check.rules import gm_round_trip, split_halves
 
-ROUND_TRIP, HALVES = gm_round_trip.RULE, split_halves.RULE
+ROUND_TRIP, HALVES = "gm-round-trip", "split-halves"
 ROWS, N = 4, 128
 SHAPES = (("BF16", ROWS * 16, N), ("BF16", N, N), ("FP32", ROWS * 16, N))
 TILE = 16 * N * 4

@@ -10,8 +10,7 @@ from linted import found, program
 from tiers import examples
 
 import npuscope.tile as pl
-from npuscope.check.rules import gm_round_trip, sequential_independent
-from npuscope.check.traffic.table import traffic_of
+from npuscope.check.gm_traffic import traffic_of
 from npuscope.tile.record.summary import summarise
 
 TILES, WIDE = 5, 128
@@ -47,7 +46,7 @@ def test_a_loop_is_found_exactly_if_no_two_turns_share_a_written_tile(steps: lis
         for n, (read, written) in enumerate(steps)
         for other_read, other in steps[n + 1 :]
     )
-    sequential = sequential_independent.RULE
+    sequential = "sequential-independent"
     # turns that write one tensor in a pl.range loop always wait for one another
     assert bool(found(sequential, program(in_turns(steps), *SHAPES))) is not shared
 
@@ -76,7 +75,7 @@ def in_pairs(steps: list[tuple[int, int]]) -> Any:
 @given(st.lists(st.tuples(places, places) | places.map(lambda p: (p, p)), min_size=1, max_size=4))
 def test_two_tasks_are_found_exactly_if_each_reads_what_its_own_turn_wrote(steps: list[tuple[int, int]]) -> None:
     own = all(written == read for written, read in steps)
-    together = gm_round_trip.RULE
+    together = "gm-round-trip"
     findings = [f for f in found(together, program(in_pairs(steps), *SHAPES)).values() if f.waste.tasks]
     assert bool(findings) is own
 

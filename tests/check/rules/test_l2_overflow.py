@@ -6,7 +6,6 @@ from linted import found, line_of, program
 
 import npuscope.tile as pl
 from npuscope.check.findings import Waste
-from npuscope.check.rules.l2_overflow import RULE
 
 M, K, N, TILE = 32, 4096, 32768, 2048
 SHAPES = (("BF16", M, K), ("BF16", K, N), ("FP32", M, N))
@@ -53,7 +52,7 @@ def blocks_rows_outside(
 
 def test_the_weight_is_read_again_after_all_of_it_has_passed() -> None:
     for entry, mark in ((rows_outside, "# rows outside"), (blocks_rows_outside, "# blocks")):
-        (finding,) = found(RULE, program(entry, *SHAPES)).values()
+        (finding,) = found("l2-overflow", program(entry, *SHAPES)).values()
         assert finding.line == line_of(__file__, mark)
         assert finding.waste == Waste(bytes=WEIGHT)
         assert "reads 537 MB of b, which has 268 MB" in finding.message
@@ -61,4 +60,4 @@ def test_the_weight_is_read_again_after_all_of_it_has_passed() -> None:
 
 
 def test_read_by_neighbours_it_stays_in_the_cache() -> None:
-    assert not found(RULE, program(rows_inside, *SHAPES))
+    assert not found("l2-overflow", program(rows_inside, *SHAPES))

@@ -6,7 +6,6 @@ from linted import found, line_of, program
 
 import npuscope.tile as pl
 from npuscope.check.findings import Waste
-from npuscope.check.rules.padded_rows import RULE
 
 HEADS, K, N = 8, 128, 64
 SHAPES = (("BF16", HEADS, K), ("BF16", K, N), ("FP32", HEADS, N))
@@ -76,7 +75,7 @@ def full_rows(
 
 
 def test_rows_that_were_never_written_are_told_with_the_work_they_cause() -> None:
-    (finding,) = found(RULE, program(never_written, *SHAPES)).values()
+    (finding,) = found("padded-rows", program(never_written, *SHAPES)).values()
     assert finding.line == line_of(__file__, "# never written")
     assert finding.severity == "warning"
     assert "8 of which were never written: 50% useful" in finding.message
@@ -101,25 +100,25 @@ def rows_that_ended(
 
 
 def test_rows_that_a_branch_leaves_empty_this_time_are_no_padding() -> None:
-    assert not found(RULE, program(rows_that_ended, *SHAPES))
+    assert not found("padded-rows", program(rows_that_ended, *SHAPES))
 
 
 def test_rows_of_zeros_are_told_as_a_hint() -> None:
-    (finding,) = found(RULE, program(zero_rows, *SHAPES)).values()
+    (finding,) = found("padded-rows", program(zero_rows, *SHAPES)).values()
     assert (finding.line, finding.severity) == (line_of(__file__, "# zero rows"), "hint")
     assert "8 of which hold zeros" in finding.message
 
 
 def test_declared_padding_to_what_the_cube_needs_is_no_finding() -> None:
-    assert not found(RULE, program(declared, *SHAPES))
+    assert not found("padded-rows", program(declared, *SHAPES))
 
 
 def test_declared_padding_beyond_that_is() -> None:
-    (finding,) = found(RULE, program(too_high, *SHAPES)).values()
+    (finding,) = found("padded-rows", program(too_high, *SHAPES)).values()
     assert finding.line == line_of(__file__, "# too high")
     assert finding.waste == Waste(flops=3 * FLOPS)  # 64 rows in place of 16
     assert "16 rows high" in finding.fix
 
 
 def test_rows_that_have_data_in_part_are_rows_with_data() -> None:
-    assert not found(RULE, program(full_rows, *SHAPES))
+    assert not found("padded-rows", program(full_rows, *SHAPES))

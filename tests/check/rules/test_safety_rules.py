@@ -8,7 +8,6 @@ import msgspec
 from linted import found, line_of, program
 
 import npuscope.tile as pl
-from npuscope.check.rules import false_serialisation, ring_deadlock, shared_line, uninitialised_read
 from npuscope.chip.devices import Constant, Device, load
 from npuscope.lower.program import Program
 from npuscope.tile.record.recorder import asked_for
@@ -34,7 +33,7 @@ def unwritten(x: T, y: pl.Out[T]):
 
 
 def test_a_read_of_what_nobody_wrote_is_a_warning_and_of_some_of_it_a_hint() -> None:
-    findings = found(uninitialised_read.RULE, program(unwritten, *GIVEN))
+    findings = found("uninitialised-read", program(unwritten, *GIVEN))
     nothing, some = line_of(__file__, "# nothing of it"), line_of(__file__, "# some of it")
     assert {line: f.severity for line, f in findings.items()} == {nothing: "warning", some: "hint"}
     assert "use reads mid[16:32, 0:64], and nothing has written it before" in findings[nothing].message
@@ -58,10 +57,10 @@ def output_read_by_another(x: T, y: pl.Out[T], z: pl.Out[T]):
 
 
 def test_an_output_of_the_entry_starts_with_nothing() -> None:
-    (finding,) = found(uninitialised_read.RULE, program(output_read_by_another, *GIVEN, GIVEN[0])).values()
+    (finding,) = found("uninitialised-read", program(output_read_by_another, *GIVEN, GIVEN[0])).values()
     assert finding.line == line_of(__file__, "# an output, read")
     assert "Declare y pl.InOut" in finding.fix
-    assert not found(uninitialised_read.RULE, program(output_read, *GIVEN))  # who writes it may have done so before
+    assert not found("uninitialised-read", program(output_read, *GIVEN))  # who writes it may have done so before
 
 
 @pl.jit
@@ -93,11 +92,11 @@ def written_part(x: T, y: pl.Out[T]):
 
 
 def test_a_tensor_that_is_filled_or_assembled_is_written() -> None:
-    assert list(found(uninitialised_read.RULE, program(never_written, *GIVEN))) == [
+    assert list(found("uninitialised-read", program(never_written, *GIVEN))) == [
         line_of(__file__, "# of nothing at all")
     ]
-    assert not found(uninitialised_read.RULE, program(filled, *GIVEN))
-    assert not found(uninitialised_read.RULE, program(written_part, *GIVEN))
+    assert not found("uninitialised-read", program(filled, *GIVEN))
+    assert not found("uninitialised-read", program(written_part, *GIVEN))
 
 
 # --- two cores on one line
@@ -120,13 +119,13 @@ TABLE = ("FP32", 32, 64), ("INT32", 1, 1024)
 
 def test_blocks_that_write_neighbours_one_by_one_share_a_line() -> None:
     # 910B: a line of a core's cache has 64 bytes, 16 numbers of 4 bytes
-    (finding,) = found(shared_line.RULE, program(counting(1), *TABLE)).values()
+    (finding,) = found("shared-line", program(counting(1), *TABLE)).values()
     assert finding.line == line_of(__file__, "# four blocks")
     assert "blocks 0 and 1 of count write elements of one 64-byte line of table" in finding.message
     assert finding.fix.startswith("Keep them 16 elements apart")
-    assert found(shared_line.RULE, program(counting(15), *TABLE))
-    assert not found(shared_line.RULE, program(counting(16), *TABLE))
-    assert not found(shared_line.RULE, program(counting(1, alone=True), *TABLE))
+    assert found("shared-line", program(counting(15), *TABLE))
+    assert not found("shared-line", program(counting(16), *TABLE))
+    assert not found("shared-line", program(counting(1, alone=True), *TABLE))
 
 
 def two_tasks(ordered: bool) -> Any:
@@ -143,9 +142,9 @@ def two_tasks(ordered: bool) -> Any:
 
 
 def test_tasks_share_a_line_unless_one_waits_for_the_other() -> None:
-    (finding,) = found(shared_line.RULE, program(two_tasks(False), *TABLE)).values()
+    (finding,) = found("shared-line", program(two_tasks(False), *TABLE)).values()
     assert "one and two, which nothing orders, write elements of one 64-byte line" in finding.message
-    assert not found(shared_line.RULE, program(two_tasks(True), *TABLE))
+    assert not found("shared-line", program(two_tasks(True), *TABLE))
 
 
 # --- rings
@@ -171,7 +170,7 @@ def tasks_in_a_loop(per_turn: int, turns: int) -> Any:
 
 
 def ring_findings(entry: Any, **limits: float) -> dict[int, Any]:
-    return found(ring_deadlock.RULE, Program(program(entry, *GIVEN).recording, small_runtime(**limits)))
+    return found("ring-deadlock", Program(program(entry, *GIVEN).recording, small_runtime(**limits)))
 
 
 def test_a_scope_must_submit_fewer_tasks_than_its_ring_has_slots() -> None:
@@ -316,13 +315,13 @@ def halves(sliced: bool) -> Any:
 
 
 def test_tasks_given_a_whole_tensor_wait_for_all_who_wrote_some_of_it() -> None:
-    (finding,) = found(false_serialisation.RULE, program(halves(False), *GIVEN)).values()
+    (finding,) = found("false-serialisation", program(halves(False), *GIVEN)).values()
     assert finding.line == line_of(__file__, "# waits")
     # 4 x 4 edges, of which each task of `use` needs one
     assert "12 of 16 edges from make to 4 tasks of use join tasks that touch different elements" in finding.message
     assert finding.waste.waits == 4
     assert "Slice mid in the orchestration" in finding.fix
-    assert not found(false_serialisation.RULE, program(halves(True), *GIVEN))
+    assert not found("false-serialisation", program(halves(True), *GIVEN))
 
 
 def test_an_edge_that_another_way_needs_too_costs_nothing() -> None:
@@ -337,4 +336,4 @@ def test_an_edge_that_another_way_needs_too_costs_nothing() -> None:
             y[0:16, :] = mid[16:32, :]  # given mid whole, but it waits for `second` anyway
         return y
 
-    assert not found(false_serialisation.RULE, program(chain, *GIVEN))
+    assert not found("false-serialisation", program(chain, *GIVEN))

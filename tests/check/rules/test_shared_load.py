@@ -9,7 +9,6 @@ from linted import found, line_of, model, program
 
 import npuscope.tile as pl
 from npuscope.check.findings import Waste
-from npuscope.check.rules.shared_load import RULE
 
 K, N, STEP = 256, 512, 64
 SHAPES = (("BF16", 16, K), ("BF16", K, N), ("BF16", K, N), ("FP32", 16, N), ("FP32", 16, N))
@@ -159,7 +158,7 @@ def narrow(
     ],
 )
 def test_loaded_again(entry: Any, mark: str, cost: int, said: str) -> None:
-    (finding,) = found(RULE, program(entry, *SHAPES)).values()
+    (finding,) = found("shared-load", program(entry, *SHAPES)).values()
     assert finding.line == line_of(__file__, mark)
     assert finding.waste == Waste(bytes=cost)
     assert said in finding.message
@@ -167,11 +166,11 @@ def test_loaded_again(entry: Any, mark: str, cost: int, said: str) -> None:
 
 @pytest.mark.parametrize("entry", [together, waiting, once])
 def test_loaded_once_or_not_to_be_shared(entry: Any) -> None:
-    assert not found(RULE, program(entry, *SHAPES))
+    assert not found("shared-load", program(entry, *SHAPES))
 
 
 def test_the_tilelet_as_found_loads_normed_for_k_and_again_for_v() -> None:
-    findings = found(RULE, model("qwen3_32b_tilelet", "--as-found"))
+    findings = found("shared-load", model("qwen3_32b_tilelet", "--as-found"))
     as_found = str(next(iter(findings.values())).file)
     shared = findings[line_of(as_found, "v_acc = pl.matmul(") - 1]
     assert shared.also == ((as_found, line_of(as_found, "k_acc = pl.matmul(") - 1),)
@@ -184,4 +183,4 @@ def test_the_tilelet_as_found_loads_normed_for_k_and_again_for_v() -> None:
 
 @pytest.mark.parametrize("arguments", [(), ("--full", "--even")])
 def test_nothing_in_the_improved_tilelet(arguments: tuple[str, ...]) -> None:
-    assert not found(RULE, model("qwen3_32b_tilelet", *arguments))
+    assert not found("shared-load", model("qwen3_32b_tilelet", *arguments))

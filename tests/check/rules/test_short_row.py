@@ -9,7 +9,6 @@ from linted import found, line_of, program
 
 import npuscope.tile as pl
 from npuscope.check.findings import Waste
-from npuscope.check.rules.short_row import RULE
 
 ROWS, COLUMNS = 128, 1024
 
@@ -29,7 +28,7 @@ def copied(tile: int, columns: int = COLUMNS) -> Any:
 
 
 def test_short_rows_are_told_once_per_tensor_with_what_the_lines_cost() -> None:
-    findings = found(RULE, program(copied(64), ("BF16", ROWS, COLUMNS), ("BF16", ROWS, COLUMNS)))
+    findings = found("short-row", program(copied(64), ("BF16", ROWS, COLUMNS), ("BF16", ROWS, COLUMNS)))
     assert sorted(findings) == [line_of(__file__, "# read"), line_of(__file__, "# written")]
     read = findings[line_of(__file__, "# read")]
     assert "reads 16,384 bytes of x as 128 x 128 B" in read.message
@@ -46,12 +45,12 @@ def test_short_rows_are_told_once_per_tensor_with_what_the_lines_cost() -> None:
     ],
 )
 def test_long_rows_are_fine(tile: int, columns: int) -> None:
-    assert not found(RULE, program(copied(tile, columns), ("BF16", ROWS, columns), ("BF16", ROWS, columns)))
+    assert not found("short-row", program(copied(tile, columns), ("BF16", ROWS, columns), ("BF16", ROWS, columns)))
 
 
 def test_the_line_is_the_chips() -> None:
     checked = program(copied(64), ("BF16", ROWS, COLUMNS), ("BF16", ROWS, COLUMNS), device="ascend950")
-    assert not found(RULE, checked)  # 128 B there
+    assert not found("short-row", checked)  # 128 B there
 
 
 @pl.jit
@@ -62,6 +61,6 @@ def strided(x: pl.Tensor[[ROWS, 96], pl.BF16], y: pl.Out[pl.Tensor[[ROWS, 32], p
 
 
 def test_a_tensor_with_short_rows_gives_no_more_than_it_has() -> None:
-    (finding,) = found(RULE, program(strided, ("BF16", ROWS, 96), ("BF16", ROWS, 32))).values()
+    (finding,) = found("short-row", program(strided, ("BF16", ROWS, 96), ("BF16", ROWS, 32))).values()
     assert "96 columns of BF16 are a whole row" in finding.fix
     assert finding.waste == Waste(bytes=(192 - 64) * ROWS)

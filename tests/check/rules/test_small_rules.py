@@ -8,7 +8,6 @@ from linted import found, line_of, program
 
 import npuscope.tile as pl
 from npuscope.check.findings import Waste
-from npuscope.check.rules import cast_chain, pipeline_depth, tile_size, unused_load
 
 
 def product(k: int, n: int) -> Any:
@@ -33,7 +32,7 @@ GEMM = (("BF16", 16, 256), ("BF16", 256, 256), ("FP32", 16, 256))
 
 
 def test_a_matmul_shorter_than_its_start_is_told() -> None:
-    (small,) = found(tile_size.RULE, program(product(32, 64), *GEMM)).values()
+    (small,) = found("tile-size", program(product(32, 64), *GEMM)).values()
     assert small.line == line_of(__file__, "# small")
     assert len(small.also) == 1  # the first step, which has its own line
     # [16, 32] x [32, 64]: 1 x 2 x 4 fractals, a cycle each, after 21 cycles to start
@@ -43,9 +42,9 @@ def test_a_matmul_shorter_than_its_start_is_told() -> None:
 
 
 def test_a_larger_tile_or_one_that_cannot_be_larger_is_fine() -> None:
-    assert not found(tile_size.RULE, program(product(128, 128), *GEMM))
+    assert not found("tile-size", program(product(128, 128), *GEMM))
     whole = (("BF16", 16, 32), ("BF16", 32, 64), ("FP32", 16, 64))
-    assert not found(tile_size.RULE, program(whole_product, *whole))
+    assert not found("tile-size", program(whole_product, *whole))
 
 
 @pl.jit
@@ -80,15 +79,15 @@ def drained(a: pl.Tensor[[16, 32], pl.BF16], b: pl.Tensor[[32, 64], pl.BF16], c:
 
 
 def test_a_cast_without_an_instruction_is_told_with_its_way() -> None:
-    (finding,) = found(cast_chain.RULE, program(quantised, ("BF16", 16, 128), ("INT8", 16, 128))).values()
+    (finding,) = found("cast-chain", program(quantised, ("BF16", 16, 128), ("INT8", 16, 128))).values()
     assert finding.line == line_of(__file__, "# three hops")
     assert "3 passes: BF16 -> INT32 -> FP16 -> INT8" in finding.message  # rounded once, then only narrowed
     assert finding.waste == Waste(flops=2 * 16 * 128)  # two passes more than one
 
 
 def test_casts_of_one_instruction_are_fine() -> None:
-    assert not found(cast_chain.RULE, program(step_by_step, ("BF16", 16, 128), ("INT8", 16, 128)))
-    assert not found(cast_chain.RULE, program(drained, ("BF16", 16, 32), ("BF16", 32, 64), ("BF16", 16, 64)))
+    assert not found("cast-chain", program(step_by_step, ("BF16", 16, 128), ("INT8", 16, 128)))
+    assert not found("cast-chain", program(drained, ("BF16", 16, 32), ("BF16", 32, 64), ("BF16", 16, 64)))
 
 
 @pl.jit
@@ -105,7 +104,7 @@ def forgotten(x: pl.Tensor[[16, 128], pl.FP32], y: pl.Out[pl.Tensor[[16, 128], p
 
 def test_a_load_that_nothing_uses_is_told_but_not_one_for_a_loop_that_did_not_turn() -> None:
     checked = program(forgotten, ("FP32", 16, 128), ("FP32", 16, 128), 0)
-    (finding,) = found(unused_load.RULE, checked).values()
+    (finding,) = found("unused-load", checked).values()
     assert finding.line == line_of(__file__, "forgotten on purpose")
     assert finding.waste == Waste(bytes=16 * 64 * 4)
 
@@ -127,7 +126,7 @@ def deep(stage: int) -> Any:
 
 def test_a_pipeline_whose_buffers_do_not_fit_is_told() -> None:
     shapes = (("FP32", 16, 8192), ("FP32", 16, 8192))
-    assert not found(pipeline_depth.RULE, program(deep(2), *shapes))
-    (finding,) = found(pipeline_depth.RULE, program(deep(4), *shapes)).values()
+    assert not found("pipeline-depth", program(deep(2), *shapes))
+    (finding,) = found("pipeline-depth", program(deep(4), *shapes)).values()
     assert "turns in flight" in finding.message
     assert "Vec" in finding.fix

@@ -9,10 +9,8 @@ from linted import found, line_of, model, program
 
 import npuscope.tile as pl
 from npuscope.check.findings import Waste
-from npuscope.check.rules import many_tasks, short_task
-from npuscope.check.rules.partial_wave import RULE as WAVE
 
-MANY, SHORT = many_tasks.RULE, short_task.RULE
+MANY, SHORT, WAVE = "many-tasks", "short-task", "partial-wave"
 ROWS = 32
 X = ("FP32", ROWS * 16, 256)
 

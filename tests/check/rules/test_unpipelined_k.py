@@ -9,7 +9,6 @@ from linted import found, line_of, program
 
 import npuscope.tile as pl
 from npuscope.check.findings import Waste
-from npuscope.check.rules.unpipelined_k import RULE
 
 
 def product(steps: int, k: int, n: int, piped: bool = False) -> Any:
@@ -40,7 +39,7 @@ def shapes(steps: int, k: int, n: int) -> tuple[tuple[str, int, int], ...]:
 
 
 def test_a_k_loop_that_waits_for_its_loads_is_told_with_the_line_that_does_not() -> None:
-    (finding,) = found(RULE, program(product(5, 128, 256), *shapes(5, 128, 256))).values()
+    (finding,) = found("unpipelined-k", program(product(5, 128, 256), *shapes(5, 128, 256))).values()
     assert finding.line == line_of(__file__, "# no pipeline")
     # a turn loads [16, 128] and [128, 256] of bf16; two turns' tiles take twice that of Mat
     assert "4 turns of matmul each wait for their own loads (69,632 bytes a turn)" in finding.message
@@ -59,7 +58,7 @@ def test_a_k_loop_that_waits_for_its_loads_is_told_with_the_line_that_does_not()
     ],
 )
 def test_loops_that_have_a_pipeline_or_cannot_have_one(steps: int, k: int, n: int, piped: bool) -> None:
-    assert not found(RULE, program(product(steps, k, n, piped), *shapes(steps, k, n)))
+    assert not found("unpipelined-k", program(product(steps, k, n, piped), *shapes(steps, k, n)))
 
 
 @pl.jit
@@ -74,7 +73,7 @@ def hands_on(
 
 
 def test_a_loop_that_loads_its_own_results_cannot_load_ahead() -> None:
-    assert not found(RULE, program(hands_on, ("BF16", 16, 64), ("BF16", 64, 64), ("BF16", 16, 64)))
+    assert not found("unpipelined-k", program(hands_on, ("BF16", 16, 64), ("BF16", 64, 64), ("BF16", 16, 64)))
 
 
 @pl.jit
@@ -91,4 +90,6 @@ def columns_outside(
 
 
 def test_a_loop_over_columns_around_a_pipelined_one_is_fine() -> None:
-    assert not found(RULE, program(columns_outside, ("BF16", 16, 512), ("BF16", 512, 512), ("FP32", 16, 512)))
+    assert not found(
+        "unpipelined-k", program(columns_outside, ("BF16", 16, 512), ("BF16", 512, 512), ("FP32", 16, 512))
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scripts import findings, line_of
 
-from npuscope.check.source.goldens import faulty_lines
+from npuscope.check.rules.source import faulty_lines
 
 ID = "variance-not-rsqrt"
 NORM = """

@@ -9,7 +9,6 @@ from linted import found, line_of, model, program
 
 import npuscope.tile as pl
 from npuscope.check.findings import Waste
-from npuscope.check.rules.zero_fill import RULE
 
 STEPS, K, N = 4, 64, 128
 SHAPES = (("BF16", 16, STEPS * K), ("BF16", STEPS * K, N), ("FP32", 16, N))
@@ -155,7 +154,7 @@ def seed_on_chip(
     ],
 )
 def test_zeros_that_a_first_product_would_replace(entry: Any, mark: str, cost: Waste, said: str) -> None:
-    (finding,) = found(RULE, program(entry, *SHAPES)).values()
+    (finding,) = found("zero-fill", program(entry, *SHAPES)).values()
     assert finding.line == line_of(__file__, mark)
     assert finding.waste == cost
     assert said in finding.message
@@ -165,11 +164,11 @@ def test_zeros_that_a_first_product_would_replace(entry: Any, mark: str, cost: W
     "entry", [half_overwritten, ones_overwritten, split_k, split_k_in_one_block, zeros_wanted], ids=lambda e: e.name
 )
 def test_zeros_that_somebody_needs(entry: Any) -> None:
-    assert not found(RULE, program(entry, *SHAPES))
+    assert not found("zero-fill", program(entry, *SHAPES))
 
 
 def test_the_seeds_of_split_k_projections_are_needed() -> None:
-    assert not found(RULE, model("qwen3_14b/decode_layer", "--small"))
+    assert not found("zero-fill", model("qwen3_14b/decode_layer", "--small"))
 
 
 @pl.jit
@@ -189,5 +188,5 @@ def met_late(
 
 
 def test_zeros_are_followed_until_the_last_of_them_is_met() -> None:
-    (finding,) = found(RULE, program(met_late, *SHAPES)).values()
+    (finding,) = found("zero-fill", program(met_late, *SHAPES)).values()
     assert finding.line == line_of(__file__, "# met late")

@@ -10,8 +10,6 @@ from linted import found, program
 from random_programs import module
 from tiers import examples
 
-from npuscope.check.rules.zero_fill import RULE
-
 ROWS, COLUMNS = 2, 2  # pieces of 8 x 32 elements: few, so that tasks meet often
 HEAD = """
 import npuscope.tile as pl
@@ -75,4 +73,4 @@ def test_zeros_are_told_exactly_where_no_piece_of_them_is_needed(made: list[Task
     text, places = source(made)
     entry = module(text, tmp_path / f"program_{abs(hash(text))}.py").main
     checked = program(entry, ("FP32", 16, 64), ("FP32", 16, 64), ("FP32", 16, 64))
-    assert {places[line] for line in found(RULE, checked)} == idle(made)
+    assert {places[line] for line in found("zero-fill", checked)} == idle(made)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from npuscope.check.source.sections import Section, section_of
+from npuscope.check.source_text import Section, section_of
 
 LAYER = '''"""A layer."""
 

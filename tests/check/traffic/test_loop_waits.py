@@ -9,9 +9,8 @@ from linted import found, line_of, model, program
 
 import npuscope.tile as pl
 from npuscope.check.findings import Waste
-from npuscope.check.rules import sequential_independent, serialised_parallel
 
-SEQUENTIAL, PARALLEL = sequential_independent.RULE, serialised_parallel.RULE
+SEQUENTIAL, PARALLEL = "sequential-independent", "serialised-parallel"
 N, STEP = 512, 128
 SHAPES = (("FP32", 16, N), ("FP32", 16, N), ("FP32", 16, N))
 

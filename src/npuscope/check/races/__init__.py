@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from npuscope.check.once import once
-from npuscope.check.races.between_blocks import block_races
-from npuscope.check.races.between_tasks import task_races
-from npuscope.check.races.host_reads import host_races
-from npuscope.check.races.model import ChangedOutput, Race, Side
+from npuscope.check.races.detect import ChangedOutput, Race, Side, block_races, host_races, task_races
 from npuscope.lower.program import Program
 
 __all__ = ["ChangedOutput", "Race", "Side", "races"]

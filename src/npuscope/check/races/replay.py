@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import numpy.typing as npt
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.check.races.model import ChangedOutput, Race
-from npuscope.check.races.other_orders import Phases, later_first, random_order
+from npuscope.check.races.conflicts import Order, closure, conflicts_of, ones, order_of
+from npuscope.check.races.detect import ChangedOutput, Race
 from npuscope.chip.devices import Device
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import Finished, RunAgain, repeatable
@@ -155,3 +156,35 @@ def _differ(one: npt.NDArray[np.generic], other: npt.NDArray[np.generic]) -> npt
 def _largest(one: npt.NDArray[np.generic], other: npt.NDArray[np.generic]) -> float | None:
     apart = np.abs(one.astype(np.float64) - other.astype(np.float64))
     return None if np.any(np.isnan(apart)) else float(np.max(apart))
+
+
+Phases = tuple[frozenset[int], ...]
+SEVERAL = 3  # phases of a random order: each is a run of the whole program
+
+
+def later_first(program: Program, earlier: int, later: int) -> Phases:
+    """The later task of a race, with all before it that need not wait for the earlier one; then that one and the rest.
+
+    So the earlier task and what follows from it come late, and everything else keeps the order of the program.
+    """
+    before = with_adds(program).before
+    if before[later] >> earlier & 1:  # both add, besides what they race for
+        before = order_of(program).before
+    first = frozenset(task for task in range(later + 1) if not before[task] >> earlier & 1)
+    return first, frozenset(range(len(before))) - first
+
+
+def random_order(program: Program, seed: int) -> Phases:
+    """A legal order drawn by chance, the same for the same seed."""
+    draw = Random(seed)
+    phases = [0] * SEVERAL  # bitsets
+    for task, before in enumerate(with_adds(program).before):
+        least = max((n for n, tasks in enumerate(phases) if tasks & before), default=0)
+        phases[max(least, draw.randrange(SEVERAL))] |= 1 << task
+    return tuple(frozenset(ones(tasks)) for tasks in phases)
+
+
+def with_adds(program: Program) -> Order:
+    """The order of the graph and of atomic adds into one element."""
+    adds = [(one, task) for task, mask in enumerate(conflicts_of(program).adds) for one in ones(mask) if one != task]
+    return closure(program.recording, program.graph, [*program.graph.pairs, *adds])

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from npuscope.check.races import Race, races
-from npuscope.check.races.false_edges import false_edges
+from npuscope.check.races.conflicts import false_edges
 from npuscope.lab.payload.overview import parts
 from npuscope.lab.payload.packed import packed, whole_numbers
 from npuscope.lab.payload.source import program_files, race_told

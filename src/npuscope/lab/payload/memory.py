@@ -9,7 +9,7 @@ from math import prod
 
 from npuscope.check.columns import MEMORY, place_of, table_of, tile_table, usage_row
 from npuscope.check.fit import Fit
-from npuscope.check.memory.usage import Usage
+from npuscope.check.memory_use import Usage
 from npuscope.lab.payload.source import program_files
 from npuscope.lower.memory_plan import Tenant
 from npuscope.lower.model import Line, line_of

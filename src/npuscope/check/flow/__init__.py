@@ -1,1 +1,0 @@
-"""How a body flows: who made each tile, who uses it, and what became of it in global memory."""

@@ -1,1 +1,0 @@
-"""What every kernel takes of each memory, and which constant fills it."""

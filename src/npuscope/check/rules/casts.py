@@ -1,0 +1,209 @@
+"""Casts: not on this chip (illegal-cast), in several passes (cast-chain), or rounded unlike torch (rounding-mode)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from math import prod
+
+from npuscope.check.dataflow import Flow, Place, flows_of, places, shown
+from npuscope.check.findings import Finding, Waste
+from npuscope.check.memory_use import Problem, problems
+from npuscope.check.rule import Example, Rule
+from npuscope.lower.placement import chain
+from npuscope.lower.program import PlannedBody, Program
+from npuscope.lower.source import read
+from npuscope.ops.dtypes import BY_NAME
+from npuscope.ops.elementwise import CAST
+from npuscope.ops.spec import Role
+from npuscope.tile.record.model import Op, Site
+from npuscope.tile.record.walk import Step
+
+
+def _find_illegal_cast(program: Program) -> Iterator[Finding]:
+    rules = program.device.rules
+    assert rules is not None
+
+    def found(body: PlannedBody) -> Iterator[Problem]:
+        values = body.lowered.values
+        for one in body.lowered.instructions:
+            if not one.spec.is_a(Role.CAST) or one.plane != "vector" or one.result is None or not one.reads:
+                continue
+            source, target = values[one.reads[0]], values[one.result]
+            if source.dtype != target.dtype and not chain(source.dtype.lower(), target.dtype.lower(), rules.casts):
+                told = (
+                    f"{source.name}: the chip has no cast from {source.dtype} to {target.dtype}, and no chain of casts"
+                )
+                yield one.site, told, _cast_fix(source.dtype, target.dtype, rules.casts)
+
+    yield from problems(ILLEGAL_CAST, program, found)
+
+
+def _cast_fix(source: str, target: str, casts: Mapping[str, frozenset[str]]) -> str:
+    """Over the type of the same width that can be cast, by its bits; else the types that can."""
+    size = BY_NAME[source].bytes
+    alike = [name for name, kind in BY_NAME.items() if not kind.is_float and name != source and kind.bytes == size]
+    for name in alike:
+        if name == target or chain(name.lower(), target.lower(), casts):
+            cast = "" if name == target else f", then pl.cast that to {target}"
+            read = f"Read its bits as {name} with pl.reinterpret_view(x, pl.{name}){cast}"
+            return f"{read}: right for values below 2^{8 * size - 1}."
+    ways = sorted(name.upper() for name in casts if chain(name, target.lower(), casts))
+    return (
+        f"Make it of another type: {', '.join(ways)} can be cast to {target}."
+        if ways
+        else f"Nothing can be cast to {target}."
+    )
+
+
+ILLEGAL_CAST = Rule(
+    "illegal-cast",
+    "error",
+    "a cast between types that the chip does not have",
+    "The vector unit casts between few pairs of types; the compiler joins them to chains, and where there is none it "
+    "refuses the kernel. Unsigned 32-bit numbers, as sorting takes them, cannot be cast at all.",
+    _find_illegal_cast,
+    Example(
+        "x = pl.cast(index, pl.FP32)  # index is UINT32",
+        "x = pl.cast(pl.reinterpret_view(index, pl.INT32), pl.FP32)",
+    ),
+    about="chip",
+)
+
+
+def _find_cast_chain(program: Program) -> Iterator[Finding]:
+    rules = program.device.rules
+    if rules is None:
+        return
+    for place in places(program):
+        if not place.step.op.spec.is_a(Role.CAST) or place.step.op.plane != "vector" or _drains(place):
+            continue
+        for source in {maker.result.dtype for maker in place.flow.makers(place.step, 0)}:
+            hops = chain(source.lower(), place.step.result.dtype.lower(), rules.casts)
+            if len(hops) > 1 and source != place.step.result.dtype:
+                yield _cast_chain_finding(place, (source, *(hop.upper() for hop in hops)))
+
+
+def _cast_chain_finding(place: Place, way: tuple[str, ...]) -> Finding:
+    elements = prod(place.step.result.shape)
+    return CAST_CHAIN.at(
+        place.site,
+        f"casts {way[0]} to {shown(place.step.result)}, which takes {len(way) - 1} passes: {' -> '.join(way)}",
+        f"Cast once from what the value was before, or stay in {way[1]}.",
+        kernel=place.kernel,
+        waste=Waste(flops=(len(way) - 2) * elements * place.runs),
+        count=place.runs,
+    )
+
+
+def _drains(place: Place) -> bool:
+    """Whether the cast is done on the way from the accumulator to GM, at no cost."""
+    made = place.flow.makers(place.step, 0)
+    used = place.flow.uses(place.step)
+    return (
+        bool(used) and all(maker.op.plane == "cube" for maker in made) and all(use.op.plane == "store" for use in used)
+    )
+
+
+CAST_CHAIN = Rule(
+    "cast-chain",
+    "hint",
+    "a cast in several passes",
+    "Each hop of a cast chain is a pass of the vector core over the whole tile, and may round again.",
+    _find_cast_chain,
+    Example(
+        "q = pl.cast(x, target_type=pl.INT8)  # BF16 to INT8: three passes",
+        "q = pl.cast(x32, target_type=pl.INT8)  # from the FP32 it was made of: two",
+        "elements that pass once more",
+    ),
+)
+
+
+def _find_rounding_mode(program: Program) -> Iterator[Finding]:
+    casts: dict[str, dict[int, str]] = defaultdict(dict)  # file -> line -> types
+    for flow in flows_of(program):
+        for op, source, target in _rounding(flow):
+            site = program.site(op.site)
+            if _mode_left_out(site):
+                casts[site.file][site.line] = f"{source} to {target}"
+    for file, lines in casts.items():
+        first, *others = sorted(lines)
+        types = ", ".join(sorted(set(lines.values())))
+        many = f"casts on {len(lines)} lines" if others else "a cast"
+        yield ROUNDING_MODE.at(
+            Site(file, first, ""),
+            f"{many} ({types}) in the default mode: ties round away from zero, in torch and NumPy to even",
+            'Give mode="rint" where results must match a torch reference to the last bit.',
+            change=_with_mode(file, first),
+            count=len(lines),
+            also=[Site(file, line, "") for line in others],
+        )
+
+
+def _rounding(flow: Flow) -> Iterator[tuple[Op, str, str]]:
+    """Casts in the default mode that drop bits, with the types from and to."""
+    for step in flow.steps:
+        if (
+            not step.op.spec.is_a(Role.CAST)
+            or ("mode", "round") not in step.op.attributes
+            or not _from_data(flow, step)
+        ):
+            continue
+        for maker in flow.makers(step, 0):
+            if maker.op.result is not None and _loses(maker.op.result.dtype, step.result.dtype):
+                yield step.op, maker.op.result.dtype, step.result.dtype
+
+
+def _from_data(flow: Flow, step: Step) -> bool:
+    """Whether floating-point numbers out of global memory go into a value."""
+    seen = {step.number}
+    waiting = [step.number]
+    for number in waiting:  # grows as it goes
+        one = flow.steps[number]
+        if one.op.accesses and one.op.result is not None and BY_NAME[one.op.result.dtype].is_float:
+            return True
+        new = {maker for operand in one.operands for maker in operand.makers} - seen
+        seen |= new
+        waiting += new
+    return False
+
+
+def _loses(source: str, target: str) -> bool:
+    """Whether values of one type need rounding to become the other."""
+    if source not in BY_NAME or target not in BY_NAME:
+        return False
+    one, other = BY_NAME[source], BY_NAME[target]
+    if not one.is_float:
+        return other.is_float and other.bytes < 4 and one.bytes >= 2
+    return other.is_int or (other.is_float and other is not one and other.bytes <= one.bytes)
+
+
+def _mode_left_out(site: Site) -> bool:
+    source = read(site.file)
+    calls = [] if source is None else list(source.calls_at(site.line, CAST))
+    return any(len(call.args) < 3 and all(k.arg != "mode" for k in call.keywords) for call in calls)
+
+
+def _with_mode(file: str, line: int) -> str:
+    """The line with the mode given, where it holds one cast, whole."""
+    source = read(file)
+    calls = [] if source is None else list(source.calls_at(line, CAST))
+    if source is None or len(calls) != 1 or calls[0].lineno != calls[0].end_lineno:
+        return ""
+    return source.replaced(calls[0], f'{source.segment(calls[0])[:-1]}, mode="rint")')
+
+
+ROUNDING_MODE = Rule(
+    "rounding-mode",
+    "hint",
+    "casts round ties another way than torch",
+    "pl.cast rounds ties away from zero unless told otherwise, torch and NumPy round them to even. bf16 sums and "
+    "products are short, so ties are common: a last bit here and there, and a step of a quantised value, differ "
+    "from the reference.",
+    _find_rounding_mode,
+    Example(
+        "y = pl.cast(x, target_type=pl.BF16)",
+        'y = pl.cast(x, target_type=pl.BF16, mode="rint")',
+    ),
+    about="quality",
+)

@@ -1,0 +1,321 @@
+"""Tiles that the chip cannot move or store: illegal-move, unequal-move, store-type, atomic-type.
+
+Also moves that nobody wrote: an accumulator that is still read after another product was added to it would have to be
+copied; and what a turn leaves in a name takes the place of what was there before, which wants equal shapes and types.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from npuscope.check.dataflow import flows_of
+from npuscope.check.findings import Finding
+from npuscope.check.memory_use import Problem, problems
+from npuscope.check.rule import Example, Rule
+from npuscope.chip.devices import Rules
+from npuscope.lower.model import Items, Lowered, Repeat, carried, instructions
+from npuscope.lower.program import PlannedBody, Program
+from npuscope.lower.source import SourceFile, read
+from npuscope.ops.spec import Role
+from npuscope.tile.language.grammar import called
+from npuscope.tile.record.model import Site
+
+THROUGH_RING = "Leave the memory space out: the tile is then handed over through the ring between the cores."
+OWN_ACCUMULATOR = (
+    "Store the first result before the second product adds to it, or give the second an accumulator of its own "
+    "(pl.matmul of the first K step, then pl.matmul_acc)."
+)
+
+
+def _find_illegal_move(program: Program) -> Iterator[Finding]:
+    rules = program.device.rules
+    assert rules is not None
+
+    def found(body: PlannedBody) -> Iterator[Problem]:
+        yield from _moves(body.lowered, rules)
+        yield from _accumulators(body.lowered)
+
+    yield from problems(ILLEGAL_MOVE, program, found)
+
+
+def _moves(lowered: Lowered, rules: Rules) -> Iterator[Problem]:
+    for one in lowered.instructions:
+        if one.plane != "move" or one.spec.is_a(Role.RECEIVE) or not one.reads:
+            continue
+        source = lowered.values[one.reads[0]]
+        sends = one.spec.is_a(Role.SEND)
+        number = one.attribute("tile") if sends else one.result
+        if not isinstance(number, int):
+            continue
+        target = lowered.values[number]
+        way = f"{source.space}->{target.space}"
+        fix = ""
+        if way == "Acc->Acc":
+            fix = OWN_ACCUMULATOR
+        elif source.space == target.space or way in rules.moves:
+            if way == "Acc->Mat" and not rules.ring_on_chip and target.dtype not in ("BF16", "FP16"):
+                fix = 'Only BF16 or FP16 can go this way: pl.cast(…, pl.BF16, mode="rint") it first.'
+        elif not sends:
+            fix = "Only a product writes to Acc: begin with pl.matmul." if target.space == "Acc" else THROUGH_RING
+        elif target.said:
+            fix = THROUGH_RING
+        if fix:
+            yield one.site, f"{source.name}: the chip has no move from {source.space} to {target.space}", fix
+
+
+def _accumulators(lowered: Lowered) -> Iterator[Problem]:
+    """Sums in place whose old value is still needed."""
+    order = list(lowered.instructions)
+    last = {number: n for n, one in enumerate(order) for number in one.reads}
+    repeated = set(_read_every_turn(lowered.items))
+    for n, one in enumerate(order):
+        if one.plane != "cube" or one.operands[0] is None:
+            continue
+        old = one.operands[0]
+        if (last[old] > n and order[last[old]].result != one.result) or old in repeated:
+            name = lowered.values[old].name
+            yield (
+                one.site,
+                f"{name} is still read after this product is added to it: that needs a copy from Acc to Acc, "
+                "which the chip does not have",
+                OWN_ACCUMULATOR,
+            )
+
+
+def _read_every_turn(items: Items) -> Iterator[int]:
+    """Accumulators from before a loop that each of its turns would add to anew."""
+    for item in items:
+        if isinstance(item, Repeat) and item.kind != "l0":
+            made = {one.result for one in instructions(item.items)} | set(carried((item,)))
+            if item.count > 1:
+                sums = (one.operands[0] for one in instructions(item.items) if one.plane == "cube")
+                yield from (old for old in sums if old is not None and old not in made)
+            yield from _read_every_turn(item.items)
+
+
+ILLEGAL_MOVE = Rule(
+    "illegal-move",
+    "error",
+    "a move between memories that the chip does not have",
+    "A tile reaches most memories only through another one; on chips without a ring on chip cube and vector cores "
+    "hand over through global memory.",
+    _find_illegal_move,
+    Example(
+        "tile = pl.move(product, target_memory=pl.MemorySpace.Vec)  # Acc to Vec: not on 910B",
+        "tile = pl.cast(product, target_type=pl.BF16)  # the compiler hands it over to the vector cores",
+    ),
+    about="chip",
+)
+
+
+CARRYING = ("range", "pipeline", "parallel", "while_")
+Tile = tuple[tuple[int, ...], str]
+Shapes = dict[tuple[str, int], set[Tile]]  # of the last op of the statement that begins on this line
+
+
+class Met(NamedTuple):
+    """A name where it is read or given a value."""
+
+    name: str
+    writes: bool
+    line: int
+
+
+def _find_unequal_move(program: Program) -> Iterator[Finding]:
+    shapes = _shapes(program)
+    for file in dict.fromkeys(file for file, _ in shapes):
+        source = read(file)
+        lines = {line for other, line in shapes if other == file}
+        for function in source.functions if source is not None else ():
+            if lines.isdisjoint(range(function.lineno, (function.end_lineno or 0) + 1)):
+                continue
+            for name, first, second, how in _joined(function):  # functions inside others have their turn
+                one, other = shapes.get((file, first)), shapes.get((file, second))
+                if one and other and one.isdisjoint(other):
+                    before, after = min(one), min(other)
+                    yield UNEQUAL_MOVE.at(
+                        Site(file, second, function.name),
+                        f"{name} is {_tile_text(after)} here and {_tile_text(before)} on line {first}, and {how}: the "
+                        "compiler would have to move one tile onto the other, and a move wants equal shapes and types",
+                        _equal_move_fix(name, before, after),
+                        also=[Site(file, first, function.name)],
+                    )
+
+
+def _shapes(program: Program) -> Shapes:
+    found: Shapes = defaultdict(set)
+    sources: dict[str, SourceFile | None] = {}
+    for flow in flows_of(program):
+        last: tuple[tuple[str, int], Tile] | None = None
+        for step in flow.steps:
+            site = program.site(step.op.site)
+            source = sources[site.file] if site.file in sources else sources.setdefault(site.file, read(site.file))
+            if source is None or site.line not in source.statements:
+                continue
+            place = (site.file, source.statements[site.line].start)
+            if last is not None and last[0] != place:
+                found[last[0]].add(last[1])
+            result = step.op.result
+            last = None if result is None else (place, (_matrix(result.shape), result.dtype))
+        if last is not None:
+            found[last[0]].add(last[1])
+    return found
+
+
+def _matrix(shape: Sequence[int]) -> tuple[int, ...]:
+    """Without the ones in front, as a tile lies on chip: [1, 16, 256] is [16, 256]."""
+    ones = next((n for n, size in enumerate(shape[:-2]) if size != 1), max(len(shape) - 2, 0))
+    return tuple(shape[ones:])
+
+
+def _joined(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, int, int, str]]:
+    """Name, the lines of two values of which one takes the other's place, and why."""
+    loops: list[ast.For] = []
+    choices: list[ast.If] = []
+    for node in _own(function):
+        if isinstance(node, ast.For) and called(node.iter) in CARRYING:
+            loops.append(node)
+        elif isinstance(node, ast.If) and node.orelse:
+            choices.append(node)
+    met = list(_names_met(function.body)) if loops or choices else []
+    for loop in loops:
+        yield from _carried_names(loop, met)
+    for choice in choices:
+        yield from _branched(choice, met)
+
+
+def _own(node: ast.AST) -> Iterator[ast.stmt]:
+    """The statements of a function without those of functions in it."""
+    for field in ("body", "orelse", "handlers", "finalbody"):
+        for part in getattr(node, field, ()):
+            if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield part
+                yield from _own(part)
+
+
+def _carried_names(loop: ast.For, met: Sequence[Met]) -> Iterator[tuple[str, int, int, str]]:
+    inside = [one for one in met if loop.lineno < one.line <= (loop.end_lineno or loop.lineno)]
+    for name in dict.fromkeys(one.name for one in inside if one.writes):
+        own = [one for one in inside if one.name == name]
+        before = [one for one in met if one.name == name and one.writes and one.line < loop.lineno]
+        after = next((one for one in met if one.name == name and one.line > (loop.end_lineno or loop.lineno)), None)
+        if before and (not own[0].writes or (after is not None and not after.writes)):
+            last = [one for one in own if one.writes][-1]
+            yield name, before[-1].line, last.line, f"the loop on line {loop.lineno} carries it"
+
+
+def _branched(choice: ast.If, met: Sequence[Met]) -> Iterator[tuple[str, int, int, str]]:
+    end, middle = choice.end_lineno or choice.lineno, choice.orelse[0].lineno
+    arms = [
+        {one.name: one.line for one in met if one.writes and low <= one.line <= high}
+        for low, high in ((choice.lineno, middle - 1), (middle, end))
+    ]
+    for name in arms[0].keys() & arms[1].keys():
+        after = next((one for one in met if one.name == name and one.line > end), None)
+        if after is not None and not after.writes:
+            yield name, arms[0][name], arms[1][name], f"it is either after the branch on line {choice.lineno}"
+
+
+def _names_met(body: Sequence[ast.stmt]) -> Iterator[Met]:
+    """Names in the order in which they are met; of an assignment what it reads first."""
+
+    def names(node: ast.AST) -> Iterator[ast.Name]:
+        parts = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            parts.sort(key=lambda part: part is not node.value)
+        for part in parts:
+            if isinstance(part, ast.Name):
+                yield part
+            else:
+                yield from names(part)
+
+    for statement in body:
+        for name in names(statement):
+            yield Met(name.id, isinstance(name.ctx, ast.Store), name.lineno)
+
+
+def _tile_text(tile: Tile) -> str:
+    return f"[{', '.join(map(str, tile[0]))}] {tile[1]}"
+
+
+def _equal_move_fix(name: str, before: Tile, after: Tile) -> str:
+    if before[0] == after[0]:
+        return f"Give the {after[1]} value a name of its own, or pl.cast it to {before[1]}."
+    return f"Give the value of {list(after[0])} a name of its own, or write it into a part of {name} (pl.assemble)."
+
+
+UNEQUAL_MOVE = Rule(
+    "unequal-move",
+    "error",
+    "a move between tiles of different shape",
+    "A name that a loop carries is one place on chip. Where a turn leaves a tile of another shape or type in it the "
+    "compiler would have to move one onto the other, and refuses: a move wants equal shapes.",
+    _find_unequal_move,
+    Example(
+        "part = x[0:64, :]\nfor i in pl.range(4):\n    part = pl.add(part[0:32, :], 1.0)  # half as many rows",
+        "part = x[0:32, :]\nfor i in pl.range(4):\n    part = pl.add(part, 1.0)",
+    ),
+    about="chip",
+)
+
+
+def _find_store_type(program: Program) -> Iterator[Finding]:
+    assert program.device.rules is not None
+    types = program.device.rules.store_types
+    told = ", ".join(sorted(types)).upper()
+
+    def found(body: PlannedBody) -> Iterator[Problem]:
+        for one in body.lowered.instructions:
+            tile = body.lowered.values[one.reads[0]] if one.plane == "store" and one.reads else None
+            if tile is not None and tile.space == "Acc" and tile.dtype.lower() not in types:
+                message = f"{tile.name}: an accumulator cannot be stored as {tile.dtype}"
+                yield one.site, message, f"Store it as one of {told}, or cast it on the vector cores first."
+
+    yield from problems(STORE_TYPE, program, found)
+
+
+STORE_TYPE = Rule(
+    "store-type",
+    "error",
+    "an accumulator stored as a type it cannot have",
+    "Draining the accumulator converts to a few types only; others go through a vector core.",
+    _find_store_type,
+    Example(
+        "out = pl.assemble(out, pl.matmul(a, b, out_dtype=pl.BF16), [0, 0])  # on a chip that drains FP32 only",
+        "out = pl.assemble(out, pl.cast(pl.matmul(a, b, out_dtype=pl.FP32), pl.BF16), [0, 0])",
+    ),
+    about="chip",
+)
+
+
+def _find_atomic_type(program: Program) -> Iterator[Finding]:
+    assert program.device.rules is not None
+    types = program.device.rules.atomic_types
+    told = ", ".join(sorted(types)).upper()
+
+    def found(body: PlannedBody) -> Iterator[Problem]:
+        for one in body.lowered.instructions:
+            if one.plane == "store" and one.reads and any(access.mode == "add" for access in one.accesses):
+                tile = body.lowered.values[one.reads[0]]
+                if tile.dtype.lower() not in types:
+                    message = f"{tile.name}: global memory cannot add {tile.dtype}"
+                    yield one.site, message, f"Add one of {told}, or sum the parts in a task of their own."
+
+    yield from problems(ATOMIC_TYPE, program, found)
+
+
+ATOMIC_TYPE = Rule(
+    "atomic-type",
+    "error",
+    "an atomic add of a type that global memory cannot add",
+    "The memory itself adds, and it knows a few types only.",
+    _find_atomic_type,
+    Example(
+        "out = pl.assemble(out, tile, [0, 0], atomic=pl.AtomicType.Add)  # BF16 on the 950",
+        "out = pl.assemble(out, pl.cast(tile, pl.FP32), [0, 0], atomic=pl.AtomicType.Add)  # out is FP32",
+    ),
+    about="chip",
+)

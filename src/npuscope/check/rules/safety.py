@@ -1,0 +1,328 @@
+"""Programs that may hang or give other results by chance: race, shared-line, ring-deadlock, syncall-occupancy."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from npuscope.check.dataflow import flows_of
+from npuscope.check.findings import Finding
+from npuscope.check.memory_use import Problem, problems
+from npuscope.check.races import Race, races
+from npuscope.check.races.conflicts import order_of
+from npuscope.check.races.detect import Phased, phased
+from npuscope.check.rule import Example, Rule
+from npuscope.lower.program import PlannedBody, Program
+from npuscope.lower.rings import FUNCTION, RingEntry, ScopePath, entries_of, limits_of
+from npuscope.ops.dtypes import BY_NAME
+from npuscope.ops.spec import Role
+from npuscope.tile.graph.boxes import Offsets
+from npuscope.tile.record.model import Site
+from npuscope.tile.record.recorder import NAMES
+
+
+def race_finding(race: Race) -> Finding:
+    """A race as a finding: at the later access, with the earlier one beside it."""
+    first, second = race.sides
+    return RACE.at(
+        Site(second.file, second.line, ""),
+        f"{second.region} of {second.kernel} and {first.region} of {first.kernel}: nothing orders them; {race.why}",
+        race.fix,
+        second.kernel,
+        count=race.count,
+        also=[Site(first.file, first.line, "")],
+    )
+
+
+RACE = Rule(
+    "race",
+    "error",
+    "two accesses of global memory that nothing orders",
+    "The runtime makes readers wait for writers, and writers for writers, but no writer for readers, and opt-outs "
+    "silence even that. Which of the two comes first is then chance.",
+    lambda program: map(race_finding, races(program)),
+    Example(
+        "with pl.at(level=CORE):\n"
+        "    out = pl.assemble(out, pl.slice(tmp, [16, 64], [0, 0]), [0, 0])\n"
+        "with pl.at(level=CORE):  # does not wait for the reader above\n"
+        "    tmp = pl.assemble(tmp, tile, [0, 0])",
+        "with pl.at(level=CORE) as reader:\n"
+        "    out = pl.assemble(out, pl.slice(tmp, [16, 64], [0, 0]), [0, 0])\n"
+        "with pl.at(level=CORE, deps=[reader]):\n"
+        "    tmp = pl.assemble(tmp, tile, [0, 0])",
+    ),
+)
+
+
+class _Writer(NamedTuple):
+    """A block that wrote elements between two barriers at one line of the source; `lines` of GM that they lie in."""
+
+    task: int
+    block: int
+    phase: int
+    site: int
+    lines: Offsets
+
+
+def _find_shared_line(program: Program) -> Iterator[Finding]:
+    if "scalar_line" not in program.device.core:
+        return
+    size = int(program.device.core["scalar_line"].value)
+    for buffer, writers in _writers(program, size).items():
+        told = set()
+        for one, other in _sharing(program, writers):
+            if (one.site, other.site) not in told:
+                told.add((one.site, other.site))
+                yield _shared_line_finding(program, buffer, one, other, size)
+
+
+def _writers(program: Program, size: int) -> dict[int, list[_Writer]]:
+    recording = program.recording
+
+    @cache
+    def scalar(body: int) -> list[tuple[int, Phased]]:
+        steps = flows_of(program)[body].steps
+        if not any(step.op.plane == "scalar" and step.op.accesses for step in steps):
+            return []
+        plan = phased(steps)
+        return [(n, p) for n, p in enumerate(plan) if p.op.plane == "scalar" and p.access.mode == "write"]
+
+    found: dict[int, list[_Writer]] = defaultdict(list)
+    for task in recording.tasks:
+        for group in task.groups:
+            for n, (op, access, phase) in scalar(group.body):
+                buffer = task.arguments[access.argument].buffer
+                lines = group.offsets[n] * BY_NAME[recording.buffers[buffer].dtype].bytes // size
+                shape = np.broadcast_shapes(lines.shape, phase.shape, (len(group.blocks),))
+                where, when = np.broadcast_to(lines, shape), np.broadcast_to(phase, shape)
+                for k, block in enumerate(group.blocks.tolist()):
+                    for number in np.unique(when[..., k]).tolist():
+                        mine = np.unique(where[..., k][when[..., k] == number])
+                        found[buffer].append(_Writer(task.id, block, number, op.site, mine))
+    return found
+
+
+def _sharing(program: Program, writers: Sequence[_Writer]) -> Iterator[tuple[_Writer, _Writer]]:
+    """Pairs that write to one line and are not ordered: for every writer the first such one before it."""
+    owner = np.repeat(np.arange(len(writers)), [len(writer.lines) for writer in writers])
+    lines = np.concatenate([writer.lines for writer in writers])
+    together = np.lexsort((owner, lines))
+    ends = np.flatnonzero(np.diff(lines[together], append=-1)) + 1
+    lists = {tuple(part.tolist()) for part in np.split(owner[together], ends) if len(part) > 1}
+    for numbers in sorted(lists):
+        here = [writers[n] for n in numbers]
+        for n, later in enumerate(here):
+            before = order_of(program).before[later.task]
+            for earlier in here[:n]:
+                if earlier.task == later.task:
+                    loose = earlier.block != later.block and earlier.phase == later.phase
+                else:
+                    loose = not before >> earlier.task & 1
+                if loose:
+                    yield earlier, later
+                    break
+
+
+def _shared_line_finding(program: Program, buffer: int, one: _Writer, other: _Writer, size: int) -> Finding:
+    recording = program.recording
+    site, first = recording.sites[other.site], recording.sites[one.site]
+    kernels = [recording.tasks[writer.task].kernel for writer in (one, other)]
+    name, width = recording.buffers[buffer].name, BY_NAME[recording.buffers[buffer].dtype].bytes
+    who = f"blocks {one.block} and {other.block} of {kernels[1]}"
+    if one.task != other.task:
+        who = f"two tasks of {kernels[1]}" if kernels[0] == kernels[1] else f"{kernels[0]} and {kernels[1]}"
+        who += ", which nothing orders,"
+    return SHARED_LINE.at(
+        site,
+        f"{who} write elements of one {size}-byte line of {name} by pl.write: a core writes back the whole line, "
+        "and what the other put there is lost",
+        f"Keep them {size // width} elements apart, let one block write them all, or store them as a tile.",
+        kernel=kernels[1],
+        also=[] if first == site else [first],
+    )
+
+
+SHARED_LINE = Rule(
+    "shared-line",
+    "warning",
+    "two cores write to one line of GM element by element",
+    "pl.write goes through a core's cache, which writes back whole lines: neighbours' elements come back with it.",
+    _find_shared_line,
+    Example(
+        "for b in pl.spmd(16):\n    pl.write(lengths, [b], n)  # 16 numbers in one line of 512 bytes",
+        "for b in pl.spmd(16):\n    pl.write(lengths, [b, 0], n)  # [16, 128] INT32: a line each",
+    ),
+)
+
+
+TOLD = {  # limit of the runtime -> what is too much
+    "task_window": "{total:,} tasks are submitted in one scope, {limit:,} is one too many",
+    "heap": "{total:,} bytes of tensors are made in one scope, its ring has {limit:,}",
+    "dep_pool": "tasks of one scope wait for {total:,} others, its ring has room for {limit:,}",
+    "tensormap": "{total:,} written tensors are remembered at once, the map has room for {limit:,}",
+}
+ERROR = {  # what the runtime says then
+    "task_window": "SCOPE_DEADLOCK",
+    "heap": "HEAP_RING_DEADLOCK",
+    "dep_pool": "DEP_POOL_OVERFLOW",
+    "tensormap": "TENSORMAP_OVERFLOW",
+}
+
+
+class _Need(NamedTuple):
+    """What a task or a tensor takes of one of the runtime's stores, and where it stands."""
+
+    path: ScopePath
+    amount: int
+    site: int
+    kernel: str
+
+
+def _find_ring_deadlock(program: Program) -> Iterator[Finding]:
+    if "rings" not in program.device.runtime:
+        return
+    entries = list(entries_of(program))
+    tasks = [entry for entry in entries if entry.is_task]
+    stores = {"task_window": _slots(program, entries), "heap": _heap(entries), "dep_pool": _waits(program, tasks)}
+    for name, found in stores.items():
+        limits, needs = limits_of(program, name), list(found)
+        if limits and sum(need.amount for need in needs) >= min(limits):
+            for path, held in _held(needs, len(limits) - 1).items():
+                depth = 0 if path == FUNCTION and not program.recording.auto_scope else len(path)
+                yield from _exceeding(program, name, held, limits[min(depth, len(limits) - 1)])
+    runtime = {name: int(constant.value) for name, constant in program.device.runtime.items()}
+    if "tensormap" in runtime:
+        for held in _open(list(_remembered(program, tasks))).values():
+            yield from _exceeding(program, "tensormap", held, runtime["tensormap"])
+    deepest = max(tasks, key=lambda entry: len(entry.path), default=None)
+    if deepest is not None and len(deepest.path) > runtime.get("scope_depth", len(deepest.path)):
+        what = f"{len(deepest.path)} scopes are open at once, the runtime allows {runtime['scope_depth']}"
+        kernel = program.recording.tasks[deepest.task].kernel
+        yield _ring_deadlock_finding(
+            program, what, "Take loops apart, or put them into the task.", deepest.site, kernel
+        )
+
+
+def _exceeding(program: Program, name: str, needs: list[_Need], limit: int) -> Iterator[Finding]:
+    room = limit - (name == "task_window")
+    for need, used in zip(needs, accumulate(need.amount for need in needs), strict=True):
+        if used > room:
+            told = TOLD[name].format(total=sum(need.amount for need in needs), limit=limit)
+            larger = f", or give the run a larger {NAMES[name]} (PTO2_{NAMES[name].upper()})" if name in NAMES else ""
+            fix = f"Split the scope: make a part of it a pl.scope() of its own or the body of a loop{larger}."
+            message = f"{told}: here it waits for itself, for ever ({ERROR[name]})"
+            yield _ring_deadlock_finding(program, message, fix, need.site, need.kernel)
+            return
+
+
+def _ring_deadlock_finding(program: Program, message: str, fix: str, number: int, kernel: str) -> Finding:
+    site = program.site(number)
+    return RING_DEADLOCK.at(
+        site,
+        message,
+        fix,
+        kernel=kernel,
+    )
+
+
+def _held(needs: list[_Need], shared: int) -> dict[ScopePath, list[_Need]]:
+    """What every scope holds of its ring until it closes; those of `shared` depth and deeper are on one."""
+    found: dict[ScopePath, list[_Need]] = defaultdict(list)
+    for need in needs:
+        found[need.path].append(need)
+        for depth in range(shared, len(need.path)):
+            if (around := need.path[:depth]) in found:
+                found[around].append(need)
+    return found
+
+
+def _open(needs: list[_Need]) -> dict[ScopePath, list[_Need]]:
+    """What every scope and those around it hold together."""
+    own: dict[ScopePath, list[_Need]] = defaultdict(list)
+    for need in needs:
+        own[need.path].append(need)
+    return {path: [n for depth in range(len(path)) for n in own.get(path[: depth + 1], ())] for path in own}
+
+
+def _slots(program: Program, entries: list[RingEntry]) -> Iterator[_Need]:
+    """Task slots in order of submission; an allocation takes one too."""
+    for entry in entries:
+        yield _Need(entry.path, 1, entry.site, program.recording.tasks[entry.task].kernel if entry.is_task else "")
+
+
+def _heap(entries: list[RingEntry]) -> Iterator[_Need]:
+    for entry in entries:
+        if entry.bytes:
+            yield _Need(entry.path, entry.bytes, entry.site, "")
+
+
+def _waits(program: Program, tasks: list[RingEntry]) -> Iterator[_Need]:
+    waits = Counter(dst for _, dst in program.graph.pairs)
+    for task in tasks:
+        yield _Need(task.path, waits[task.task], task.site, program.recording.tasks[task.task].kernel)
+
+
+def _remembered(program: Program, tasks: list[RingEntry]) -> Iterator[_Need]:
+    """Entries of the map of written tensors."""
+    buffers, graph = program.recording.buffers, program.graph
+    for own in tasks:
+        task = program.recording.tasks[own.task]
+        if not task.manual_scope:
+            ways = zip(graph.directions[task.id], graph.footprints[task.id], strict=True)
+            kept = sum(way in ("InOut", "OutputExisting") and not buffers[box.buffer].manual_dep for way, box in ways)
+            yield _Need(own.path, kept, task.site, task.kernel)
+
+
+RING_DEADLOCK = Rule(
+    "ring-deadlock",
+    "error",
+    "a scope that needs more of the runtime than it can ever get",
+    "A scope gives nothing back before it closes, so it must fit its ring: task slots, heap, dependencies.",
+    _find_ring_deadlock,
+    Example(
+        "for i in pl.range(20000):  # a scope may have 16384 tasks\n"
+        "    with pl.at(level=CORE):\n"
+        "        out = pl.assemble(out, pl.slice(x, [1, 64], [i, 0]), [i, 0])",
+        "for i in pl.spmd(1250):  # one task\n"
+        "    out = pl.assemble(out, pl.slice(x, [16, 64], [i * 16, 0]), [i * 16, 0])",
+    ),
+)
+
+
+def _find_syncall_occupancy(program: Program) -> Iterator[Finding]:
+    def found(body: PlannedBody) -> Iterator[Problem]:
+        task = program.recording.tasks[body.task]
+        for one in body.lowered.instructions:
+            if not one.spec.is_a(Role.BARRIER) or one.attribute("mode") != "hard":
+                continue
+            vector = one.attribute("core_type") == "aiv_only"
+            cores = int((program.device.cores.vector if vector else program.device.cores.cube).value)
+            if task.blocks != cores or not task.sync_start:
+                has = f"{task.blocks} blocks" + ("" if task.sync_start else " without sync_start")
+                yield (
+                    one.site,
+                    f"a hard syncall waits for all {cores} cores; {task.kernel} has {has}: the device would hang",
+                    f'Launch pl.spmd({cores}, sync_start=True), or use mode="soft" with a workspace.',
+                )
+
+    yield from problems(SYNCALL_OCCUPANCY, program, found)
+
+
+SYNCALL_OCCUPANCY = Rule(
+    "syncall-occupancy",
+    "error",
+    "a barrier of all cores that not all cores reach",
+    "A hard syncall waits for every core of its kind: with fewer blocks, or blocks that do not start together, the "
+    "device hangs.",
+    _find_syncall_occupancy,
+    Example(
+        'for b in pl.spmd(16):\n    pl.system.syncall(mode="hard")',
+        'for b in pl.spmd(24, sync_start=True):\n    pl.system.syncall(mode="hard")',
+    ),
+    about="chip",
+)

@@ -1,0 +1,307 @@
+"""Tiles that waste what they move or multiply: tile-size, short-row, padded-rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from math import prod
+
+import numpy as np
+
+from npuscope.check.dataflow import SAME, Place, as_one, flows_of, places, shown, zero_of
+from npuscope.check.findings import Finding, Waste
+from npuscope.check.gm_traffic import accesses, traffic_of
+from npuscope.check.rule import Example, Rule
+from npuscope.chip.devices import PER_CYCLE
+from npuscope.lower.program import Program
+from npuscope.ops.dtypes import BY_NAME
+from npuscope.ops.spec import Role
+from npuscope.tile.graph.boxes import Offsets, dims
+from npuscope.tile.record.model import Access, Task, TileType
+from npuscope.tile.record.walk import Step, are_in
+
+STARTING = 0.5
+
+
+def _find_tile_size(program: Program) -> Iterator[Finding]:
+    core = program.device.core
+    if not {"l0_head", "l0_cycles", "l0_cycles_fp32", "fractal", "fractal_k"} <= set(core):
+        return
+    head = core["l0_head"].value
+    small: dict[tuple[int, str, str], list[Finding]] = defaultdict(list)
+    for place in places(program):
+        if place.step.op.plane != "cube":
+            continue
+        left, right = (place.flow.makers(place.step, operand) for operand in (1, 2))
+        if not left or not right or not _has_more(place):
+            continue
+        work = cycles(program, left[0].result, place.step.result)
+        share = head / (head + work)
+        if share > STARTING:
+            tiles = shown(left[0].result), shown(right[0].result)
+            small[id(place.launch), *tiles].append(
+                TILE_SIZE.at(
+                    place.site,
+                    f"multiplies {tiles[0]} by {tiles[1]}: of {head + work:.0f} cycles {head:.0f} go into "
+                    f"starting it ({share:.0%})",
+                    "Take a larger tile of the right operand: more columns, or more of K per step.",
+                    kernel=place.kernel,
+                    waste=Waste(flops=round(head * _rate(program, left[0].result.dtype) * place.runs)),
+                    count=place.runs,
+                )
+            )
+    yield from map(as_one, small.values())
+
+
+def cycles(program: Program, left: TileType, product: TileType) -> float:
+    """Cycles of the multiply-adds alone."""
+    core = program.device.core
+    size = BY_NAME[left.dtype].bytes
+    rows, columns = product.shape[-2:]
+    depth = left.shape[-1] * left.shape[-2] // rows
+    fractal, step = core["fractal"].value, core["fractal_k"].value / size
+    per = core["l0_cycles_fp32" if size == 4 else "l0_cycles"].value
+    return per * prod(product.shape[:-2]) * -(-rows // fractal) * -(-depth // step) * -(-columns // fractal)
+
+
+def _has_more(place: Place) -> bool:
+    """Whether the right operand is a part of its tensor."""
+    loads = place.flow.makers(place.step, 2, SAME)
+    if len(loads) != 1 or not loads[0].loads:
+        return False
+    (access,) = loads[0].op.accesses
+    extents = place.argument(access).shape
+    return any(more > here for more, here in zip(extents, access.shape, strict=False))
+
+
+def _rate(program: Program, dtype: str) -> float:
+    rate = program.device.cube.get(dtype.lower())
+    return rate.value if rate is not None and rate.unit == PER_CYCLE else 0.0
+
+
+TILE_SIZE = Rule(
+    "tile-size",
+    "hint",
+    "a matmul smaller than its start",
+    "Every matmul instruction takes a fixed number of cycles before the first product; small tiles pay it often.",
+    _find_tile_size,
+    Example(
+        "acc = pl.matmul_acc(acc, x[:, k0 : k0 + 16], w[k0 : k0 + 16, 0:16])",
+        "acc = pl.matmul_acc(acc, x[:, k0 : k0 + 128], w[k0 : k0 + 128, 0:128])",
+        "FLOPs that fit into the starts",
+    ),
+)
+
+
+NOTICEABLE = 0.02  # of all bytes that the program moves from and to GM
+LEAST_BYTES = 4096  # bytes
+
+
+def _find_short_row(program: Program) -> Iterator[Finding]:
+    if "gm_line" not in program.device.core:
+        return
+    line = int(program.device.core["gm_line"].value)
+    moved = 0
+    short: dict[tuple[int, int, bool], list[Finding]] = defaultdict(list)
+    for place in places(program):
+        for access in place.step.op.accesses:
+            moved += place.bytes(access) * place.runs
+            lost = _lost(place, access, line) if place.step.op.plane in ("load", "store") else 0
+            if lost:
+                short[id(place.launch), access.argument, access.mode == "read"].append(
+                    _short_row_finding(place, access, line, lost)
+                )
+    for together in short.values():
+        told = as_one(together)
+        if told.waste.bytes >= max(NOTICEABLE * moved, LEAST_BYTES):
+            yield told
+
+
+def _lost(place: Place, access: Access, line: int) -> int:
+    """Bytes of lines that a step moves beside what it wants, as far as the tensor's rows could fill them."""
+    size = BY_NAME[place.buffer(access).dtype].bytes
+    argument = place.argument(access)
+    row = size * run_length(access.shape, access.strides)
+    longest = min(size * argument.shape[-1] if argument.shape and argument.strides[-1] == 1 else 0, line)
+    return (longest - row) * (place.bytes(access) // row) * place.runs if row < longest else 0
+
+
+def run_length(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements that lie side by side."""
+    joined = dims(shape, strides)
+    return joined[0][0] if joined and joined[0][1] == 1 else 1
+
+
+def _short_row_finding(place: Place, access: Access, line: int, lost: int) -> Finding:
+    buffer, argument = place.buffer(access), place.argument(access)
+    size = BY_NAME[buffer.dtype].bytes
+    moved, row = place.bytes(access), size * run_length(access.shape, access.strides)
+    whole = size * argument.shape[-1]
+    return SHORT_ROW.at(
+        place.site,
+        f"{'reads' if access.mode == 'read' else 'writes'} {moved:,} bytes of {buffer.name} as "
+        f"{moved // row:,} x {row} B; a line of global memory is {line} B",
+        f"Make the tile wider: {min(line, whole) // size} columns of {buffer.dtype} "
+        f"{'fill a line' if whole >= line else 'are a whole row'}.",
+        kernel=place.kernel,
+        waste=Waste(bytes=lost),
+        count=place.runs,
+    )
+
+
+SHORT_ROW = Rule(
+    "short-row",
+    "hint",
+    "rows shorter than a line of global memory",
+    "Global memory is read and written in lines; the rest of the line is paid for and thrown away. Told where that is "
+    "2% of all the program moves, and where the tensor's rows are longer than the tile's.",
+    _find_short_row,
+    Example(
+        "w_tile = pl.slice(w, [128, 64], [k0, n0])  # BF16: 128 bytes of each line of 512",
+        "w_tile = pl.slice(w, [128, 256], [k0, n0])",
+        "bytes of lines that are paid for and thrown away",
+    ),
+)
+
+
+def _find_padded_rows(program: Program) -> Iterator[Finding]:
+    if "fractal" not in program.device.core:
+        return
+    least = int(program.device.core["fractal"].value)
+    undeclared: dict[tuple[int, int], list[Finding]] = defaultdict(list)
+    for place in places(program):
+        if place.step.op.plane != "cube" or ("a_trans", True) in place.step.op.attributes:
+            continue
+        yield from _declared(place, least)
+        for argument, one in _undeclared(place):
+            undeclared[id(place.launch), argument].append(one)
+    yield from map(as_one, undeclared.values())
+
+
+def _declared(place: Place, least: int) -> Iterator[Finding]:
+    """Padding that the tile declares, beyond what the cube needs."""
+    lefts = place.flow.makers(place.step, 1)
+    if not lefts or any(left.result.valid is None for left in lefts):
+        return
+    rows = lefts[0].result.shape[-2]
+    valid = max(left.result.valid[-2] for left in lefts if left.result.valid is not None)
+    needed = -(-valid // least) * least
+    if valid and rows > needed:
+        yield PADDED_ROWS.at(
+            place.site,
+            f"multiplies {rows} rows of which {valid} are valid: {valid / rows:.0%} useful",
+            f"Make the tile {needed} rows high, the least the cube can do for {valid}.",
+            kernel=place.kernel,
+            waste=Waste(flops=place.step.op.flops * (rows - needed) // rows * place.runs),
+            count=place.runs,
+        )
+
+
+def _undeclared(place: Place) -> Iterator[tuple[int, Finding]]:
+    """Padding that nothing declares, with the argument that has it."""
+    loads = place.flow.makers(place.step, 1, (Role.SAME_PLACES,))
+    if len(loads) != 1 or not loads[0].loads or len(loads[0].result.shape) < 2:
+        return
+    load = place.other(loads[0])
+    (access,) = load.step.op.accesses
+    rows = load.step.result.shape[-2]
+    buffer = load.buffer(access)
+    if buffer.origin == "parameter" or len(access.shape) < 2 or access.shape[-2] != rows:
+        return
+    data, zeros = _rows(load, access)
+    if not 0 < data < rows:
+        return
+    padding = rows - data
+    what = "hold zeros" if zeros == padding else "were never written" if not zeros else "hold no data"
+    columns = load.step.result.shape[-1]
+    told = PADDED_ROWS.at(
+        place.site,
+        f"multiplies all {rows} rows of a tile of {buffer.name}, {padding} of which {what}: {data / rows:.0%} useful",
+        "Say which rows are valid, so that only those are loaded and stored; put more rows into the tile where "
+        "they share the right operand (the cube does no fewer than 16).",
+        kernel=place.kernel,
+        severity="warning" if zeros < padding else "hint",
+        change=f"pl.slice({buffer.name}, [{rows}, {columns}], [...], valid_shape=[{data}, {columns}])",
+        waste=Waste(
+            flops=place.step.op.flops * padding // rows * place.runs,
+            bytes=load.bytes(access) * padding // rows * load.runs,
+        ),
+        count=place.runs,
+        also=[load.site],
+    )
+    yield access.argument, told
+
+
+def _rows(load: Place, access: Access) -> tuple[int, int]:
+    """Rows of what a step loads first that some task wrote data to, and rows that got only zeros."""
+    program = load.program
+    reader = program.first_task(load.launch)
+    start = _offsets(load.program, reader, load.step, access)[0]
+    rows, columns = access.shape[-2:]
+    row, column = access.strides[-2:]
+    across = np.unique([0, columns // 2, columns - 1]) * column  # a row counts as written if one of these is
+    elements = np.add.outer(np.arange(rows) * row, across).ravel() + start
+    root, _, _, elements = traffic_of(program).placement.pieces(
+        (reader.arguments[access.argument].buffer, (), (), elements)
+    )
+    data = np.zeros(rows, np.bool_)
+    zeros = np.zeros(rows, np.bool_)
+    for empty, where, offsets in _writes(program, root, reader.id):
+        hit = np.any(are_in(where, offsets, elements).reshape(rows, -1), axis=1)
+        if empty:
+            zeros |= hit
+        else:
+            data |= hit
+        if np.all(data):
+            break
+    return int(np.sum(data)), int(np.sum(zeros & ~data))
+
+
+def _offsets(program: Program, task: Task, wanted: Step, access: Access) -> Offsets:
+    for group in task.groups:
+        for (step, one), offsets in zip(accesses(flows_of(program)[group.body]), group.offsets, strict=True):
+            if step is wanted and one is access:
+                return offsets.ravel()
+    raise AssertionError("a step of another task")
+
+
+def _writes(program: Program, root: int, until: int) -> Iterator[tuple[bool, Access, Offsets]]:
+    """Every write to a buffer by tasks up to one: whether it is padding, box and places.
+
+    Zeros are padding where data are written beside them by the same body. Zeros of a body of their own are a branch
+    that a row takes today and not tomorrow: a sequence that has ended.
+    """
+    placement = traffic_of(program).placement
+    for number in traffic_of(program).touching[root]:
+        if number > until:
+            return
+        task = program.recording.tasks[number]
+        into = {n for n, a in enumerate(task.arguments) if a.writes and placement.root(a.buffer) == root}
+        for group in task.groups if into else ():
+            flow = flows_of(program)[group.body]
+            writes = [
+                (access, offsets, zero_of(flow, step) is not None)
+                for (step, access), offsets in zip(accesses(flow), group.offsets, strict=True)
+                if access.mode != "read" and access.argument in into
+            ]
+            beside_data = not all(zero for _, _, zero in writes)
+            for access, offsets, zero in writes:
+                part = task.arguments[access.argument].buffer
+                _, shape, strides, where = placement.pieces((part, access.shape, access.strides, offsets.ravel()))
+                yield zero and beside_data, Access(0, access.mode, shape, strides), where
+
+
+PADDED_ROWS = Rule(
+    "padded-rows",
+    "hint",
+    "matmul rows without data",
+    "Rows of padding are multiplied like others, and undeclared ones are loaded, stored and carried along as well. The "
+    "cube does 16 rows at least, so a tile filled up to 16 and declared with valid_shape= is no finding; FLOPs of such "
+    "rows are saved only by more rows that share the right operand.",
+    _find_padded_rows,
+    Example(
+        "q = pl.slice(q_padded, [16, 128], [0, 0])  # 8 rows are data",
+        "q = pl.slice(q_padded, [16, 128], [0, 0], valid_shape=[8, 128])",
+        "bytes and FLOPs of the rows without data",
+    ),
+)

@@ -1,1 +1,0 @@
-"""How the source reads: its constants, sections and comments, and lines as they should be."""

@@ -1,1 +1,0 @@
-"""How findings speak of tensors, regions, tasks and loops."""
