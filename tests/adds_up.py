@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from npuscope.explain.diagnosis import KINDS, Diagnosis
-from npuscope.explain.diagnosis.known import MOST_SPANS
+from npuscope.explain.diagnosis import CAUSES, Diagnosis
+from npuscope.explain.diagnosis.cause import MOST_SPANS
 from npuscope.explain.explanation import Explanation, explain
 from npuscope.explain.path import cover_of
 from npuscope.trace import Trace
@@ -56,7 +56,7 @@ def adds_up(found: Diagnosis) -> None:
     assert found.causes
     assert sum(cause.share for cause in found.causes) <= 1 + 1e-6
     for cause in found.causes:
-        assert cause.kind in KINDS
+        assert cause.kind in CAUSES
         assert cause.sentence.endswith(".")
         assert cause.confidence in ("sure", "likely", "a guess")
         assert len(cause.where) <= MOST_SPANS

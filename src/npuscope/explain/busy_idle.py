@@ -126,7 +126,7 @@ def kernel_table(work: Work) -> pl.DataFrame:
     length = work.end - work.start
     on_core = union(Intervals(work.kernel, work.start, work.end)).lengths(len(work.kernels))
     wanted = {name for expression in KERNELS.computed() for name in expression.meta.root_names()} - {"ns"}
-    table = work.told(*wanted).select(*wanted, pl.Series("number", work.kernel), pl.Series("ns", length))
+    table = work.with_columns(*wanted).select(*wanted, pl.Series("number", work.kernel), pl.Series("ns", length))
     rows = table.group_by("number").agg(KERNELS.computed())
     names = pl.DataFrame({"number": range(len(work.kernels)), "kernel": work.kernels, "on_core_ns": on_core},
                          schema={"number": pl.Int64, "kernel": pl.String, "on_core_ns": pl.Int64})  # fmt: skip

@@ -375,7 +375,7 @@ def _captures(a: Explanation, b: Explanation) -> Iterator[str]:
 
 def _named_by_type(explained: Explanation) -> bool:
     names = [name for name in TYPES if name in explained.trace.slices.columns]
-    told = explained.work.told(*names)
+    told = explained.work.with_columns(*names)
     return any(not told[name].is_in(NOT_TOLD).all() for name in names)
 
 
@@ -397,7 +397,7 @@ def _tensors(a: Explanation, b: Explanation, matches: Sequence[Match], column: s
         name = source_column(e.trace.slices, column)
         if name is None:
             return
-        rows = e.work.told(name).select("kernel", pl.col(name).alias("what")).unique()
+        rows = e.work.with_columns(name).select("kernel", pl.col(name).alias("what")).unique()
         sides.append({k: set(v) for k, v in rows.group_by("kernel").agg("what").iter_rows()})
     odd = [m for m in matches if m.in_a and m.in_b and _union(sides[0], m.in_a) != _union(sides[1], m.in_b)]
     if odd:

@@ -67,8 +67,8 @@ class Explanation(Tabular):
     def notes(self) -> tuple[str, ...]:
         """What the capture lacks, and what of it does not count."""
         notes = [*self.bubbles.notes, *self.scheduling.notes, *self.path.notes]
-        if self.work.told_again:
-            notes.append(f"{self.work.told_again:,} rows list another row's work a second time and do not count.")
+        if self.work.duplicates:
+            notes.append(f"{self.work.duplicates:,} rows list another row's work a second time and do not count.")
         return tuple(dict.fromkeys(notes))
 
     def tables(self) -> dict[str, Table]:

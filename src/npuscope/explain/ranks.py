@@ -12,9 +12,7 @@ import polars as pl
 
 from npuscope.base import progress
 from npuscope.explain.choosing import Part, apart
-from npuscope.explain.diagnosis.known import WORTH_A_WORD
-from npuscope.explain.diagnosis.ranking import less, ranked
-from npuscope.explain.diagnosis.shape import Cause, Diagnosis, Gain
+from npuscope.explain.diagnosis.cause import WORTH_A_WORD, Cause, CauseKind, Diagnosis, Gain, ranked
 from npuscope.explain.explanation import Explanation, explain
 from npuscope.explain.work import Work
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
@@ -22,6 +20,7 @@ from npuscope.table.formats import COUNT, SHARE, TEXT, TIME, duration, percent
 from npuscope.trace.core import Trace
 from npuscope.trace.source import json_field
 
+LATE_RANK = CauseKind("rank", "ranks wait for one that comes late")
 RANKS = Columns(
     "report.ranks.table",
     "A rank, or a device where one capture holds several. Every number is of this rank alone.",
@@ -246,7 +245,7 @@ def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:
 def _collectives(rank: str, work: Work) -> pl.DataFrame:
     """The collectives of a rank: step, name, the group of ranks where it is told, which of its kind, how long."""
     has_args = "args" in work.trace.slices.columns
-    slices = work.told("args") if has_args else work.slices
+    slices = work.with_columns("args") if has_args else work.slices
     comm = slices.filter(pl.col("kind") == "comm").sort("start", maintain_order=True)
     told = json_field(comm["args"], "Process Group Ranks") if has_args else pl.Series([None] * comm.height)
     return comm.select(
@@ -270,7 +269,7 @@ def diagnose_ranks(names: Sequence[str], each: Sequence[Diagnosis], waits: Colle
     if late is None:
         return replace(one, causes=tuple(causes))
     straggler, wait = late
-    causes = [less(cause, wait, one.wall_ns, "for the late rank") if cause.kind == "communication" else cause
+    causes = [cause.without(wait, one.wall_ns, "for the late rank") if cause.kind == "communication" else cause
               for cause in causes] if (waits.wait_ns[names[slowest]] >= wait) else causes  # fmt: skip
     return replace(one, causes=tuple(ranked([straggler, *causes], one.wall_ns)))
 
@@ -287,7 +286,7 @@ def _late(slowest: Diagnosis, waits: CollectiveWaits) -> tuple[Cause, int] | Non
     if share < WORTH_A_WORD:
         return None
     cause = Cause(
-        "rank",
+        LATE_RANK.kind,
         f"{name} comes late to {waits.last[name]:,} of {waits.matched:,} collectives, and another rank waits "
         f"{duration(most)} for it ({percent(share)} of the time).",
         min(share, 1.0),

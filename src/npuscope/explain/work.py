@@ -41,7 +41,7 @@ class Work:
     """Slices sorted by lane, then start; `lane` and `kernel` are numbers into `lanes` and `kernels`.
 
     `slices` has the columns that every trace has. A capture may have fifty more, of which an analysis wants few: it
-    asks `told` for them.
+    asks `with_columns` for them.
     """
 
     trace: Trace
@@ -82,13 +82,13 @@ class Work:
         begin, stop = np.maximum(start, window[0]), np.minimum(end, window[1])
         return Work(trace, rows, here.drop("row"), lanes, kernels, window, lane, begin, stop, codes)
 
-    def told(self, *names: str) -> pl.DataFrame:
+    def with_columns(self, *names: str) -> pl.DataFrame:
         """The slices with these columns of the capture beside their own."""
         more = [name for name in names if name not in self.slices.columns]
         return self.slices.hstack(self.trace.slices.select(pl.col(more).gather(self.rows)))
 
     @cached_property
-    def told_again(self) -> int:
+    def duplicates(self) -> int:
         """Rows of the window left out because they tell another row's work again."""
         again = pl.col("duplicate_of").is_not_null() & overlaps(*self.window)
         return int(self.trace.slices.select((is_work() & again).sum()).item())
@@ -276,7 +276,7 @@ def tensor_bytes(work: Work) -> pl.Series:
             columns += [shapes, dtypes]
     if not columns:
         return pl.Series("bytes", [None], dtype=pl.Int64).new_from_index(0, work.slices.height)
-    texts = work.told(*columns).select(pl.concat_str(pl.col(columns).fill_null(""), separator="|")).to_series()
+    texts = work.with_columns(*columns).select(pl.concat_str(pl.col(columns).fill_null(""), separator="|")).to_series()
     distinct = texts.unique()
     sizes = pl.Series([_bytes(text) for text in distinct], dtype=pl.Int64)
     return texts.replace_strict(distinct, sizes, return_dtype=pl.Int64).alias("bytes")

@@ -9,7 +9,7 @@ from npuscope.answer.results import Fullest, Outcome, against_first, variant_tab
 from npuscope.answer.variant import Variant
 from npuscope.answer.variants import best_by_setting
 from npuscope.explain.comparison import Comparison
-from npuscope.explain.diagnosis import KINDS
+from npuscope.explain.diagnosis import CAUSES
 from npuscope.report.charts.variants import knobs_chart, variants_chart, without_names
 from npuscope.report.explain import compare
 from npuscope.table.formats import duration, many, percent, short
@@ -91,7 +91,7 @@ def _fitting(ran: Sequence[Outcome], baseline: Outcome, most: int, variants: Seq
 
 def _meaning(ran: Sequence[Outcome], baseline: Outcome) -> list[str]:
     """What the kinds of causes, the interval and the probability mean."""
-    lines = [f"{kind}: {meaning}" for kind, meaning in KINDS.items() if any(one.bound == kind for one in ran)]
+    lines = [f"{kind}: {cause.meaning}" for kind, cause in CAUSES.items() if any(one.bound == kind for one in ran)]
     if any(against_first(one, baseline) for one in ran):
         lines.append("80%: measured ratios lie in there so often; faster: the probability of a ratio below 1")
     return lines

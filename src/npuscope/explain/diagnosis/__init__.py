@@ -1,6 +1,12 @@
-"""What a run suffers from, as a ranked list of causes; one family of causes per module."""
+"""What a run suffers from, as a ranked list of causes. Every file here declares causes: no list names them."""
 
-from npuscope.explain.diagnosis.diagnose import diagnose
-from npuscope.explain.diagnosis.shape import KINDS, Cause, Diagnosis, Gain, Span, Together
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = ["KINDS", "Cause", "Diagnosis", "Gain", "Span", "Together", "diagnose"]
+from npuscope.explain.diagnosis.cause import CAUSES, Cause, Diagnosis, Gain, Span, Together
+from npuscope.explain.diagnosis.whole_run import diagnose
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["CAUSES", "Cause", "Diagnosis", "Gain", "Span", "Together", "diagnose"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from npuscope.answer.results import Outcome, against_first, wall_estimate
 from npuscope.answer.variant import Variant
 from npuscope.answer.variants import best_by_setting
-from npuscope.explain.diagnosis import KINDS
+from npuscope.explain.diagnosis import CAUSES
 from npuscope.table.formats import figures
 from npuscope.table.parts import Spec, axis
 from npuscope.time.estimate_forms import chance_told, estimate_told, interval_told
@@ -25,7 +25,7 @@ def variants_chart(found: Sequence[Outcome], baseline: Outcome) -> Spec | None:
     ran = [one for one in found if one.error is None]
     if not ran:
         return None
-    present = [kind for kind in KINDS if any(one.bound == kind for one in ran[:MOST])]
+    present = [kind for kind in CAUSES if any(one.bound == kind for one in ran[:MOST])]
     rows = []
     for place, one in enumerate(ran[:MOST]):
         wall = wall_estimate(one)

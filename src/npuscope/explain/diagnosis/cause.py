@@ -1,0 +1,267 @@
+"""A cause: one reason why a run took as long as it did. The same objects for measured and for simulated runs.
+
+`CAUSES` has every kind of cause, declared where it is recognised: adding one is one file of this folder, in which a
+`CauseKind` says what it is and `found_in` how captures of some kind show it (docs/howto/extend.md). Whoever shows a
+diagnosis shows these objects: nothing else decides what bounds a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from npuscope.explain.hidden_exposed import Communication, Copies
+from npuscope.explain.ledger import Scheduling
+from npuscope.explain.path import CriticalPath
+from npuscope.explain.repetition import Steps
+from npuscope.explain.waits import Readiness
+from npuscope.explain.work import NONE, Work
+from npuscope.table.formats import duration, percent, short
+from npuscope.trace.interval_sets import Intervals, one_group, union
+from npuscope.trace.intervals import Ints
+
+MOST_SPANS = 200  # of a cause, the longest
+WORTH_A_WORD = 0.01  # of the wall: smaller causes are left out
+TUNABLE = 0.25  # of the time of kernels: they get faster, they do not vanish
+ANY, CHAIN, CORES, STREAMS, THREADS = "any", "chain", "cores", "streams", "threads"  # kinds of captures
+
+
+class Span(NamedTuple):
+    """A stretch of the timeline that shows a cause, in nanoseconds; `lane` is None where it is of all lanes."""
+
+    start: int
+    end: int
+    lane: int | None = None
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What mending a cause is worth: nanoseconds off the wall, the likely value and its bounds."""
+
+    ns: int
+    low_ns: int
+    high_ns: int
+
+
+@dataclass(frozen=True)
+class Together:
+    """What mending all at once is worth that was priced alone, of so many findings of `check`."""
+
+    findings: int
+    gain: Gain
+
+
+@dataclass(frozen=True)
+class Cause:
+    """`kind` is one of CAUSES; `share` of the wall that it accounts for; `confidence` is sure, likely or a guess."""
+
+    kind: str
+    sentence: str
+    share: float
+    evidence: tuple[str, ...] = ()
+    gain: Gain | None = None
+    where: tuple[Span, ...] = ()
+    remedy: str = ""
+    confidence: str = "sure"
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def worth_ns(self, wall: int) -> float:
+        """By which causes are ranked: the likely gain, or of what cannot be taken away TUNABLE of its time."""
+        if CAUSES[self.kind].tunable:
+            return TUNABLE * self.share * wall
+        if self.gain is None:
+            return 0.0 if CAUSES[self.kind].beside else self.share * wall
+        return self.gain.ns
+
+    def without(self, ns: int, wall: int, where: str) -> Cause:
+        """The cause less time that counts elsewhere."""
+        taken = min(ns, round(self.share * wall))
+        left = self.share * wall - taken
+        sentence = f"{self.sentence.removesuffix('.')}; {duration(taken)} of it counts {where}."
+        gain = self.gain
+        if gain is not None:
+            gain = Gain(*(min(part, round(left)) for part in (gain.ns, gain.low_ns, gain.high_ns)))
+        return replace(self, sentence=sentence, share=left / wall if wall else 0.0, gain=gain)
+
+
+def ranked(causes: Iterable[Cause], wall: int) -> list[Cause]:
+    """Those worth most first, those not worth a word left out."""
+    by_worth = sorted(causes, key=lambda cause: -cause.worth_ns(wall))
+    return [cause for number, cause in enumerate(by_worth) if number == 0 or cause.share >= WORTH_A_WORD]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The causes of one run, the weightiest first, over one window with one wall time."""
+
+    causes: tuple[Cause, ...]
+    wall_ns: int
+    window: tuple[int, int]
+    together: Together | None = None
+
+    @property
+    def verdict(self) -> Cause:
+        return self.causes[0]
+
+    @property
+    def bound(self) -> str:
+        """The kind of the first cause."""
+        return self.verdict.kind
+
+    def as_dict(self) -> dict[str, object]:
+        """The part of every JSON output that diagnoses (docs/reference/json.md)."""
+        return {
+            "verdict": self.verdict.sentence,
+            "bound": self.bound,
+            "wall_ns": self.wall_ns,
+            "window": list(self.window),
+            "causes": [asdict(cause) | {"where": [list(span) for span in cause.where]} for cause in self.causes],
+            "together": None if self.together is None else asdict(self.together),
+        }
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of one run when its causes are looked for."""
+
+    work: Work
+    ready: Readiness
+    scheduling: Scheduling
+    path: CriticalPath
+    steps: Steps
+    communication: Communication | None
+    copies: Copies | None
+    scope: tuple[int, int]  # the window without what lies outside the run
+
+    @property
+    def wall(self) -> int:
+        return self.work.wall
+
+    @property
+    def scope_ns(self) -> int:
+        return self.scope[1] - self.scope[0]
+
+    @cached_property
+    def capture(self) -> str:
+        """Which kind of capture it is, which decides what can be recognised."""
+        if self.path.kind == "chain":
+            return CHAIN
+        if self.work.on_cores:
+            return CORES
+        return STREAMS if np.isin(self.work.units, ("stream", "link")).any() else THREADS
+
+    def share(self, ns: float) -> float:
+        """Of the wall."""
+        return ns / self.wall if self.wall else 0.0
+
+    def in_words(self, ns: float) -> str:
+        """A time and its share of the stretch that counts."""
+        return f"{duration(ns)} ({percent(ns / max(self.scope_ns, 1))} of the time)"
+
+    @cached_property
+    def segments(self) -> pl.DataFrame:
+        """The path within the scope, with the kind of the slice that each segment runs or comes before."""
+        kinds = pl.concat([self.work.slices["kind"].cast(pl.String), pl.Series([None], dtype=pl.String)])
+        row = self.path.segments["row"].to_numpy()
+        there = self.path.segments.with_columns(kinds.gather(np.where(row == NONE, len(kinds) - 1, row)).alias("kind"))
+        there = there.filter((pl.col("end") > self.scope[0]) & (pl.col("start") < self.scope[1]))
+        return there.with_columns(ns=pl.col("end") - pl.col("start"))
+
+    def running(self, kind: str) -> pl.DataFrame:
+        """Where a kind of work runs on the path."""
+        return self.segments.filter((pl.col("part") == "run") & (pl.col("kind") == kind))
+
+    @cached_property
+    def ran(self) -> Intervals:
+        """When anything ran."""
+        return union(one_group(self.work.start, self.work.end))
+
+
+Finder = Callable[[RunFacts], Iterator[Cause]]
+CAUSES: dict[str, CauseKind] = {}
+FINDERS: list[tuple[tuple[str, ...], Finder]] = []
+
+
+@dataclass(frozen=True)
+class CauseKind:
+    """A kind of cause: its word in tables and JSON, what it means, and how it counts beside others."""
+
+    kind: str
+    meaning: str
+    tunable: bool = False  # work that can only get faster
+    beside: bool = False  # what the capture lacks, or what is no part of the run: comes last
+    of_work: str = ""  # an odd step that is long by this (comm, copy, task, idle) lost its time to this cause
+
+    def __post_init__(self) -> None:
+        CAUSES[self.kind] = self
+
+    def __call__(
+        self,
+        run: RunFacts,
+        ns: float,
+        sentence: str,
+        *evidence: str,
+        remedy: str = "",
+        gain: Gain | None = None,
+        where: tuple[Span, ...] = (),
+        confidence: str = "sure",
+    ) -> Cause:
+        """The cause in a run, which took so many nanoseconds of it."""
+        return Cause(self.kind, sentence, run.share(ns), evidence, gain, where, remedy, confidence)
+
+
+def found_in(*captures: str) -> Callable[[Finder], Finder]:
+    """Marks a function that recognises causes in captures of some kinds, in the order in which they are looked for."""
+
+    def add(finder: Finder) -> Finder:
+        FINDERS.append((captures, finder))
+        return finder
+
+    return add
+
+
+def gain_between(low: float, high: float) -> Gain:
+    """A gain of which only bounds are known: the middle stands for it."""
+    return Gain(round((low + high) / 2), round(low), round(high))
+
+
+def gain_of_gaps(gaps: Ints, lanes: int = 1) -> Gain:
+    """What shorter gaps are worth: at least if long ones were as short as the usual one, at most if there were none.
+    Gaps of several lanes count as their mean."""
+    if len(gaps) == 0:
+        return Gain(0, 0, 0)
+    return gain_between(*(float(np.maximum(gaps - floor, 0).sum()) / lanes for floor in (np.median(gaps), 0)))
+
+
+def spans(table: pl.DataFrame) -> tuple[Span, ...]:
+    """The longest rows of a table of start, end and lane, in the order of time."""
+    longest = table.sort(pl.col("end") - pl.col("start"), descending=True, maintain_order=True).head(MOST_SPANS)
+    lane = pl.col("lane") if "lane" in table.columns else pl.lit(None)
+    rows = longest.sort("start").select("start", "end", lane)
+    return tuple(Span(int(start), int(end), lane) for start, end, lane in rows.iter_rows())
+
+
+def spans_of(run: RunFacts, pieces: Intervals) -> tuple[Span, ...]:
+    """The longest of some intervals of lanes."""
+    lane = run.work.lanes["lane"].gather(pieces.group)
+    return spans(pl.DataFrame({"start": pieces.start, "end": pieces.end, "lane": lane}))
+
+
+def quoted(kernel: object) -> str:
+    """A kernel's name in a sentence."""
+    return f"`{short(str(kernel), 48)}`"
+
+
+def top_kernel(run: pl.DataFrame) -> tuple[str, int]:
+    """The kernel that runs longest in segments of the path, and for how long."""
+    if run.is_empty():
+        return "", 0
+    name, ns = run.group_by("kernel").agg(pl.col("ns").sum()).sort("ns", "kernel", descending=[True, False]).row(0)
+    return quoted(name), int(ns)

@@ -1,0 +1,266 @@
+"""Why a device does not do more whose captures are of streams: what it computes, collectives and copies that nothing
+hides, and why it stands still: the host launches slowly or stops, launched work waits, or kernels have gaps between
+them. Nobody says who waits for whom there; a stream that is idle while another runs waits for nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from npuscope.explain.diagnosis.cause import (
+    ANY,
+    STREAMS,
+    THREADS,
+    Cause,
+    CauseKind,
+    Gain,
+    RunFacts,
+    found_in,
+    gain_of_gaps,
+    quoted,
+    spans,
+    top_kernel,
+)
+from npuscope.explain.diagnosis.on_cores import BANDWIDTH, CORE, GAP, core_or_bandwidth, faster_kernels
+from npuscope.explain.waits import no_dependencies
+from npuscope.explain.work import NEVER, Work
+from npuscope.table.formats import duration, many, percent, short
+
+COMMUNICATION = CauseKind("communication", "communication that no compute hides", of_work="comm")
+COPY = CauseKind("copy", "copies that neither compute nor communication hides", of_work="copy")
+LAUNCH = CauseKind("launch", "the host launches kernels more slowly than the device runs them", of_work="idle")
+HOST = CauseKind("host", "the host stands still, or does something else, and the device with it", of_work="idle")
+UNRECORDED = CauseKind("unrecorded", "work that was launched waits although nothing recorded runs", beside=True)
+UNKNOWN = CauseKind("unknown", "the capture does not tell")
+
+SHORT = 10_000  # ns; a shorter gap lies between two kernels that were both launched, a longer one has another reason
+STALL = 1_000_000  # ns; a host that launches slowly leaves shorter gaps than this, one that does something else longer
+LATE = 5  # times the usual: a collective that takes longer waits for a rank that is late
+RARE = 0.05  # of the collectives of a kind are late; where more are, they differ in size
+FEWEST = 3  # collectives of a kind, to say what is usual for it
+MOSTLY = 0.8  # of something: enough to name only this
+NAMED_FROM = 0.3  # of the time looked at, from which a host's call is named
+LOOKED_AT = 20  # of the longest pauses
+INSIDE = 0.8  # of a pause lies in the host's call that is to blame
+AROUND = 4  # times as long as the pause: a longer call holds much else
+NOT_LAUNCHED, LAUNCHED = "dispatch", "dependency+pickup"  # parts of a path over streams (explain/waits.py)
+NO_LAUNCHES = "the capture has no launches; pauses this long are usually the host's"
+LATE_RANK = "Find the rank that comes late: give `npuscope report` the folder with all ranks."
+
+
+@found_in(STREAMS)
+def compute(run: RunFacts) -> Iterator[Cause]:
+    """The device computes."""
+    segments = run.running("task")
+    ns = int(segments["ns"].sum())
+    if ns == 0:
+        return
+    name, longest = top_kernel(segments)
+    share = ns / max(run.scope_ns, 1)
+    kind, counted = core_or_bandwidth(run.work)
+    what = ", mostly moving data" if kind is BANDWIDTH else f"; {name} takes most, {duration(longest)}"
+    yield kind(
+        run,
+        ns,
+        f"The device computes {percent(share)} of the time ({duration(ns)}){what}.",
+        f"{name} takes most of it: {duration(longest)}, {percent(longest / ns)}",
+        *counted,
+        remedy=faster_kernels(share),
+        where=spans(segments),
+    )
+
+
+@found_in(STREAMS)
+def idle(run: RunFacts) -> Iterator[Cause]:
+    """Every idle moment of the device with one reason."""
+    waits = run.segments.filter(pl.col("part") != "run")
+    launched, late = pl.col("part") == LAUNCHED, pl.col("part") == NOT_LAUNCHED
+    brief = pl.col("ns") < SHORT
+    rest = waits.filter(late | (~brief & ~launched))
+    for explain, pauses in (
+        (_gaps, waits.filter(brief & ~late)),
+        (_unrecorded, waits.filter(~brief & launched)),
+        (_launches, rest.filter(pl.col("ns") < STALL)),
+        (_stalls, rest.filter(pl.col("ns") >= STALL)),
+    ):
+        if ns := int(pauses["ns"].sum()):
+            yield explain(run, pauses.sort("ns", descending=True, maintain_order=True), ns)
+
+
+def _idle(
+    kind: CauseKind,
+    run: RunFacts,
+    pauses: pl.DataFrame,
+    sentence: str,
+    evidence: list[str],
+    remedy: str,
+    sure: bool = True,
+) -> Cause:
+    """With what all causes of idle time have alike."""
+    gain, where = gain_of_gaps(pauses["ns"].to_numpy()), spans(pauses.select("start", "end"))
+    confidence = "sure" if sure else "likely"
+    return kind(
+        run, int(pauses["ns"].sum()), sentence, *evidence, remedy=remedy, gain=gain, where=where, confidence=confidence
+    )
+
+
+def _gaps(run: RunFacts, pauses: pl.DataFrame, ns: int) -> Cause:
+    usual = duration(float(np.median(pauses["ns"].to_numpy())))
+    sentence = f"The device stands still about {usual} between one kernel and the next: {run.in_words(ns)} in all."
+    evidence = [f"{many(pauses.height, 'gap')} shorter than {duration(SHORT)}"]
+    return _idle(GAP, run, pauses, sentence, evidence, "Fewer and longer kernels have fewer gaps: fuse small ones.")
+
+
+def _unrecorded(run: RunFacts, pauses: pl.DataFrame, ns: int) -> Cause:
+    longest, kernel = pauses.select("ns", "kernel").row(0)
+    sentence = f"Launched kernels wait for {run.in_words(ns)} although nothing that was recorded runs."
+    evidence = [f"{many(pauses.height, 'wait')}, the longest {duration(longest)} before {quoted(kernel)}"]
+    remedy = "Look for events, copies or AI CPU work that the profiler leaves out; record it at a higher level."
+    return _idle(UNRECORDED, run, pauses, sentence, evidence, remedy, sure=False)
+
+
+def _launches(run: RunFacts, pauses: pl.DataFrame, ns: int) -> Cause:
+    work, sure = run.work, _has_launches(run)
+    each, every = float(np.mean(work.end - work.start)), run.scope_ns / max(len(work.lane), 1)
+    what = "The device waits for the host's next launch" if sure else "The device has nothing to run"
+    sentence = f"{what} for {run.in_words(ns)}, in {many(pauses.height, 'pause')}."
+    evidence = [
+        f"half of the pauses are longer than {duration(float(np.median(pauses['ns'].to_numpy())))}",
+        f"a kernel runs {duration(each)} on average, and one begins every {duration(every)}",
+        *([] if sure else [NO_LAUNCHES]),
+        *_host_was_in(run, pauses),
+    ]
+    remedy = "Record the pass into a graph and replay it, fuse small kernels, or give each kernel more work."
+    return _idle(LAUNCH, run, pauses, sentence, evidence, remedy, sure)
+
+
+def _stalls(run: RunFacts, pauses: pl.DataFrame, ns: int) -> Cause:
+    longest, kernel = pauses.select("ns", "kernel").row(0)
+    sure = _has_launches(run)
+    what = "in which the host launches nothing" if sure else "without any kernel"
+    sentence = f"The device stands still for {run.in_words(ns)}, in {many(pauses.height, 'long pause')} {what}."
+    evidence = [
+        f"the longest takes {duration(longest)}, before {'the end' if kernel is None else quoted(kernel)}",
+        *([] if sure else [NO_LAUNCHES]),
+        *_host_was_in(run, pauses),
+    ]
+    remedy = "Let the host run ahead: no waiting for results, data loaded and inputs prepared beforehand."
+    return _idle(HOST, run, pauses, sentence, evidence, remedy, sure)
+
+
+def _has_launches(run: RunFacts) -> bool:
+    """Whether the capture says when work was launched."""
+    return bool((run.ready.dispatch != NEVER).any())
+
+
+def _host_was_in(run: RunFacts, pauses: pl.DataFrame) -> list[str]:
+    """What the host did in the longest pauses, which come first: the innermost of its calls that spans each."""
+    longest = pauses.head(LOOKED_AT)
+    least = int(INSIDE * int(longest["ns"].min() or 0))  # type: ignore[arg-type]
+    host = run.work.trace.slices.lazy().filter((pl.col("kind") == "host") & (pl.col("dur") >= least))
+    calls = host.select("start", (pl.col("start") + pl.col("dur")).alias("end"), "kernel").collect()
+    if calls.is_empty():
+        return []
+    start, end = calls["start"].to_numpy(), calls["end"].to_numpy()
+    spent: dict[str, int] = {}
+    for begin, stop, ns in longest.select("start", "end", "ns").iter_rows():
+        covered = np.minimum(end, stop) - np.maximum(start, begin)
+        around = np.flatnonzero((covered >= INSIDE * ns) & (end - start <= AROUND * ns))
+        if len(around):
+            innermost = around[np.argmin((end - start)[around])]
+            name = str(calls["kernel"][int(innermost)])
+            spent[name] = spent.get(name, 0) + ns
+    looked_at = int(longest["ns"].sum())
+    name = max(spent, key=lambda one: spent[one], default="")
+    if spent.get(name, 0) < NAMED_FROM * looked_at:
+        return []
+    return [f"in {percent(spent[name] / looked_at)} of the longest pauses' time the host is in `{short(name, 60)}`"]
+
+
+@found_in(THREADS)
+def threads(run: RunFacts) -> Iterator[Cause]:
+    """A capture without a device."""
+    busy = run.ran.length
+    share = run.share(busy)
+    what = f"Some thread is at work {percent(share)} of the time"
+    if share >= 0.5:
+        yield CORE(run, busy, f"{what} ({duration(busy)}).", remedy="Look at the longest pieces of work.")
+    else:
+        yield UNKNOWN(run, busy, f"{what}; the capture has {no_dependencies(run.work.trace)} to say why.")
+
+
+@found_in(ANY)
+def exposed_communication(run: RunFacts) -> Iterator[Cause]:
+    """Collectives that no compute hides."""
+    segments = run.running("comm")
+    exposed = int(segments["ns"].sum())
+    if exposed == 0 or run.communication is None:
+        return
+    name, longest = top_kernel(segments)
+    free = run.communication.compute_ns - run.communication.hidden_ns  # compute that nothing communicates beside
+    hidden = 1 - exposed / max(run.communication.on_core_ns, exposed)
+    late, words = _late_collectives(run.work)
+    hideable = min(exposed, free)
+    words = words or f", nearly all of it in {name}" if longest > MOSTLY * exposed else words
+    remedy = "Overlap communication with compute, or send less."
+    if late > exposed / 2:
+        remedy = LATE_RANK
+    elif hideable < exposed / 2:
+        remedy = f"Send less or less often: there is only {duration(free)} of compute to hide it behind."
+    yield COMMUNICATION(
+        run,
+        exposed,
+        f"Communication that no compute hides takes {run.in_words(exposed)}{words}.",
+        f"{percent(hidden)} of all communication is hidden by compute",
+        f"{name} is {percent(longest / exposed)} of what is not hidden",
+        f"it is {percent(exposed / run.ran.length)} of the time in which anything runs",
+        remedy=remedy,
+        gain=Gain(min(max(late, round((hideable + exposed) / 2)), exposed), hideable, exposed),
+        where=spans(segments),
+        confidence="likely" if late else "sure",
+    )
+
+
+def _late_collectives(work: Work) -> tuple[int, str]:
+    """What collectives take beyond LATE times the usual of their kind, and the longest of them in words."""
+    comm = np.flatnonzero((work.slices["kind"] == "comm").to_numpy())
+    # profilers number their collectives
+    kind = [re.sub(r"(_+\d+)+$", "", work.kernels[number]) for number in work.kernel[comm].tolist()]
+    table = pl.DataFrame({"kind": kind, "ns": (work.end - work.start)[comm]})
+    if table.height < FEWEST:
+        return 0, ""
+    several = pl.len().over("kind") >= FEWEST  # a kind of its own is judged by all collectives
+    usual = pl.when(several).then(pl.col("ns").median().over("kind")).otherwise(pl.col("ns").median())
+    late = table.with_columns(usual=usual).filter(pl.col("ns") > LATE * pl.col("usual")).sort("ns", descending=True)
+    if late.is_empty() or late.height > max(RARE * table.height, 1):
+        return 0, ""
+    name, ns, typical = late.select("kind", "ns", "usual").row(0)
+    others = f" ({many(late.height - 1, 'other')} as well)" if late.height > 1 else ""
+    words = f": one `{short(str(name), 40)}` takes {duration(ns)} where {duration(typical)} is usual{others}"
+    return round((late["ns"] - late["usual"]).sum()), f"{words}, as if it waited for another rank"
+
+
+@found_in(ANY)
+def exposed_copies(run: RunFacts) -> Iterator[Cause]:
+    """Copies that nothing hides."""
+    segments = run.running("copy")
+    exposed = int(segments["ns"].sum())
+    if exposed == 0 or run.copies is None:
+        return
+    name, longest = top_kernel(segments)
+    hidden = 1 - exposed / max(run.copies.on_engine_ns, exposed)
+    hideable = min(exposed, int(run.running("task")["ns"].sum()))
+    yield COPY(
+        run,
+        exposed,
+        f"Copies that nothing hides take {run.in_words(exposed)}; {name} is most of it.",
+        f"{percent(hidden)} of all copying is hidden by compute or communication",
+        f"{name} is {percent(longest / exposed)} of what is not hidden",
+        remedy="Copy ahead on a stream of its own, from pinned memory, or keep the data on the device.",
+        gain=Gain(round((hideable + exposed) / 2), hideable, exposed),
+        where=spans(segments),
+    )

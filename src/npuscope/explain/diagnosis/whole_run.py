@@ -1,0 +1,243 @@
+"""All causes of a run, ranked by what each is worth; and those that are of the run as a whole: what of its window does
+not belong to it, and steps that take much longer than the others.
+
+A stray kernel before or after a run can stretch the window many times over. A pause that takes a quarter of the window
+and cuts off less than a tenth of the work ends the run there, unless the host is known to have launched nothing
+meanwhile: then the host is the cause. What is cut off is a cause of its own, and everything else is judged without it.
+Two causes never claim the same time: what an odd step lost is taken off the family that made it long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from npuscope.explain.diagnosis.cause import (
+    ANY,
+    CAUSES,
+    FINDERS,
+    Cause,
+    CauseKind,
+    Diagnosis,
+    Gain,
+    RunFacts,
+    Span,
+    quoted,
+    ranked,
+)
+from npuscope.explain.diagnosis.on_streams import LATE_RANK, UNKNOWN, UNRECORDED
+from npuscope.explain.hidden_exposed import Communication, Copies
+from npuscope.explain.ledger import Scheduling
+from npuscope.explain.path import CriticalPath
+from npuscope.explain.repetition import OUTLIER, Steps
+from npuscope.explain.summary import graph_capture
+from npuscope.explain.waits import Readiness, no_dependencies
+from npuscope.explain.work import NEVER, Work
+from npuscope.table.formats import duration, percent, significant
+from npuscope.trace.interval_sets import gaps, one_group, union
+
+STEP = CauseKind("step", "some steps take much longer than the others")
+OUTSIDE = CauseKind("outside", "idle time that belongs to no pass: a stray kernel stretches the window", beside=True)
+
+PAUSE = 0.25  # of the window
+STRAY = 0.1  # of the work
+MOST_CUTS = 4
+ALIKE = 0.2  # steps whose numbers of slices differ by more do other work
+FEWEST = 3  # steps, to say what is usual
+CUT_THE_WINDOW = "Cut the window to the run, so that shares are of it."
+
+
+def diagnose(
+    work: Work,
+    ready: Readiness,
+    scheduling: Scheduling,
+    path: CriticalPath,
+    steps: Steps,
+    communication: Communication | None = None,
+    copies: Copies | None = None,
+) -> Diagnosis:
+    """The causes of a measured run, the one worth most first."""
+    if (only := _nothing_to_judge(work)) is not None:
+        return Diagnosis((only,), work.wall, work.window)
+    run = RunFacts(work, ready, scheduling, path, steps, communication, copies, scope_of(work, ready))
+    cut = list(outside(run))
+    causes = [
+        cause for captures, finder in FINDERS if run.capture in captures or ANY in captures for cause in finder(run)
+    ]
+    causes = ranked(_with_odd_steps(run, causes), work.wall)
+    if causes and cut:
+        causes[0] = _within(run, causes[0])
+    if not causes and not cut:
+        what = f"Work runs {percent(run.share(run.ran.length))} of the window"
+        why = f"the capture has {no_dependencies(work.trace)} to say why not more"
+        causes = [UNKNOWN(run, 0, f"{what}; {why}.")]
+    return Diagnosis((*causes, *cut), work.wall, work.window)
+
+
+def _nothing_to_judge(work: Work) -> Cause | None:
+    if len(work.lane) == 0 or work.wall == 0:
+        return Cause(UNKNOWN.kind, "Nothing ran in this window.", 0.0)
+    recording = graph_capture(work.trace)
+    if recording is not None and recording.is_all:
+        sentence = f"This capture does not tell what bounds the run: {recording}."
+        return Cause(UNKNOWN.kind, sentence, 0.0, remedy="Capture the run that replays the graph.")
+    return None
+
+
+def _within(run: RunFacts, cause: Cause) -> Cause:
+    """The verdict with what it is about, where that is less than the window."""
+    sentence = cause.sentence[:1].lower() + cause.sentence[1:]
+    return replace(cause, sentence=f"In the {duration(run.scope_ns)} of the run itself: {sentence}")
+
+
+def scope_of(work: Work, ready: Readiness) -> tuple[int, int]:
+    """The window without pauses that cut off next to nothing."""
+    start, end = work.window
+    ran = union(one_group(work.start, work.end))
+    if ran.length == 0:
+        return start, end
+    done = np.append(0, np.cumsum(ran.end - ran.start))  # work before each piece
+    for _ in range(MOST_CUTS):
+        idle = gaps(ran, 1, work.window)
+        inside = idle.where((idle.start >= start) & (idle.end <= end))
+        if len(inside.start) == 0:
+            break
+        longest = int(np.argmax(inside.end - inside.start))
+        begin, stop = int(inside.start[longest]), int(inside.end[longest])
+        before = done[np.searchsorted(ran.start, begin)] - done[np.searchsorted(ran.start, start)]
+        after = done[np.searchsorted(ran.start, end)] - done[np.searchsorted(ran.start, stop)]
+        if stop - begin < PAUSE * (end - start) or min(before, after) > STRAY * (before + after):
+            break
+        if not _ends_the_run(work, ready, begin, stop, stray=min(before, after) > 0):
+            break
+        start, end = (stop, end) if before <= after else (start, begin)
+    return start, end
+
+
+def _ends_the_run(work: Work, ready: Readiness, begin: int, stop: int, *, stray: bool) -> bool:
+    """Whether a pause is the end of a run and not a host that launches nothing."""
+    following = np.flatnonzero(work.start == stop)
+    launched = None if len(following) == 0 else _launched(ready, int(following[0]))
+    return stray if launched is None else launched < (begin + stop) / 2
+
+
+def _launched(ready: Readiness, row: int) -> int | None:
+    at = int(ready.dispatch[row])
+    return None if at == NEVER else at
+
+
+def outside(run: RunFacts) -> Iterator[Cause]:
+    """What was cut off, as a cause each side."""
+    (first, last), (start, end) = run.work.window, run.scope
+    if start > first:
+        yield _before(run, first, start)
+    if end < last:
+        ns = last - end
+        stray = int((run.work.start >= end).sum())
+        what = f"{stray:,} stray kernels" if stray != 1 else "a stray kernel"
+        until = f"{what} after it" if stray else "the end of the window"
+        sentence = f"The run is over after {duration(end - first)}; the window goes on for {duration(ns)} to {until}."
+        yield OUTSIDE(run, ns, sentence, where=(Span(end, last),), remedy=CUT_THE_WINDOW)
+
+
+def _before(run: RunFacts, first: int, start: int) -> Cause:
+    work, ns = run.work, start - first
+    row = int(np.flatnonzero(work.start == start)[0])
+    stray = int((work.start < start).sum())
+    what = {0: "nothing runs", 1: "one stray kernel runs"}.get(stray, f"{stray:,} stray kernels run")
+    part = f"{percent(ns / max(work.wall, 1))} of the window"
+    launched = _launched(run.ready, row)
+    where = (Span(first, start),)
+    if launched is None or start - launched <= ns / 2:
+        sentence = f"The run begins only after {duration(ns)} ({part}), in which {what}."
+        return OUTSIDE(run, ns, sentence, where=where, remedy=CUT_THE_WINDOW)
+    return UNRECORDED(
+        run,
+        ns,
+        f"{quoted(work.kernels[int(work.kernel[row])])} was launched {duration(start - launched)} before it began, and "
+        f"nothing that was recorded ran meanwhile: it waited for work that this capture lacks ({part}).",
+        f"{what} in the {duration(ns)} before the run begins",
+        where=where,
+        remedy="Start the profiler a step earlier, or wait for the device before it starts; then cut the window.",
+        confidence="likely",
+    )
+
+
+def _with_odd_steps(run: RunFacts, causes: list[Cause]) -> list[Cause]:
+    """Odd steps as a cause; what they lost is taken off the family that made them long."""
+    if (odd := odd_steps(run)) is None:
+        return causes
+    step, of_work = odd
+    blamed = [n for n, cause in enumerate(causes) if of_work and CAUSES[cause.kind].of_work == of_work]
+    if blamed:
+        most = max(blamed, key=lambda n: causes[n].share)
+        causes[most] = causes[most].without(round(step.share * run.wall), run.wall, "with the long step")
+    return [*causes, step]
+
+
+def odd_steps(run: RunFacts) -> tuple[Cause, str] | None:
+    """One cause for all steps that take longer than 1.5 times the median of their phase, and what makes the difference:
+    comm, copy or task, idle time, or "" where nothing stands out."""
+    table = run.steps.table
+    if table.height < FEWEST:
+        return None
+    usual_slices = float(np.median(table["slices"].to_numpy()))
+    phase = pl.col("phase").fill_null("")
+    table = table.filter((pl.col("slices") - usual_slices).abs() <= ALIKE * usual_slices)
+    table = table.with_columns(usual=pl.col("span_ns").median().over(phase), of=pl.len().over(phase))
+    odd = table.filter(pl.col("outlier") & (pl.col("span_ns") > OUTLIER * pl.col("usual")) & (pl.col("of") >= FEWEST))
+    if odd.is_empty() or odd.height > table.height / 3:
+        return None
+    odd = odd.sort("span_ns", descending=True)
+    others = table.filter(~pl.col("step").is_in(odd["step"].implode()))
+    spans = others["span_ns"].to_numpy()
+    usual = float(np.median(spans))
+    lost, least = (max(float((odd["span_ns"] - floor).sum()), 0.0) for floor in (usual, float(spans.max())))
+    worst = odd.row(0, named=True)
+    kernel, kind, why = _difference(run, worst, others)
+    takes = f"{duration(worst['span_ns'])}, {significant(worst['span_ns'] / usual)} times the usual {duration(usual)}"
+    more = f" ({odd.height - 1:,} others are long, too)" if odd.height > 1 else ""
+    evidence = [why] if why else []
+    if worst["step"] == run.steps.table["step"][0]:
+        evidence.append(
+            "it is the first step of the capture: what warms up, and the start of the profiler, fall into it"
+        )
+    cause = STEP(
+        run,
+        lost,
+        f"Step {worst['step']} takes {takes}{more}{f': {kernel}' if kernel else ''}.",
+        *evidence,
+        gain=Gain(round(lost), round(least), round(lost)),
+        where=tuple(Span(start, start + ns) for start, ns in odd.sort("start").select("start", "span_ns").iter_rows()),
+        remedy=LATE_RANK if kind == "comm" else "Look into this step alone: `npuscope report --step` explains it.",
+        confidence="likely",
+    )
+    return cause, kind
+
+
+def _difference(run: RunFacts, worst: dict[str, int], others: pl.DataFrame) -> tuple[str, str, str]:
+    """The kernel, or the idle time, that makes the longest step longer: in words for the sentence, its kind, and as
+    evidence."""
+    spans, ran = others["span_ns"].to_numpy(), others["on_core_ns"].to_numpy()
+    idle = (worst["span_ns"] - worst["on_core_ns"]) - float(np.median(spans - ran))
+    excess = worst["span_ns"] - float(np.median(spans))
+    if run.steps.source == "column":
+        spent = run.work.slices.group_by("step", "kernel", "kind").agg(
+            ns=pl.col("dur").sum(), longest=pl.col("dur").max()
+        )
+        usual = spent.filter(pl.col("step").is_in(others["step"].implode()))
+        usual = usual.group_by("kernel").agg(usual=pl.col("ns").sum() / others.height)
+        here = spent.filter(pl.col("step") == worst["step"]).join(usual, on="kernel", how="left")
+        here = here.with_columns(more=pl.col("ns") - pl.col("usual").fill_null(0)).sort("more", descending=True)
+        if here.height and float(here["more"][0]) > max(idle, excess / 3):
+            kernel, kind, longest, more = here.select("kernel", "kind", "longest", "more").row(0)
+            name = quoted(kernel)
+            waits = ", so this rank waited for another" if kind == "comm" else ""
+            words = f"{name} takes {duration(more)} more in it, the longest {duration(longest)}{waits}"
+            return words, str(kind), f"{name} makes up {percent(more / excess)} of the difference"
+    if idle > excess / 3:
+        return f"the device is idle {duration(idle)} longer in it", "idle", ""
+    return "", "", ""
