@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,10 @@ from made import US, Task, made
 
 import npuscope
 from npuscope import explain as analysis
-from npuscope.explain.diagnosis import Cause, Diagnosis, Gain
+from npuscope.explain import diagnosis as folder
+from npuscope.explain.diagnosis import CAUSES, Cause, Diagnosis, Gain
+from npuscope.explain.diagnosis.cause import FINDERS
+from npuscope.report.columns_page import columns_page
 from npuscope.trace import Trace
 
 COMM = (("kind", "comm"),)
@@ -240,3 +245,31 @@ def test_full_cores_at_the_end_are_no_tail() -> None:
     both = [Task(n, "gemm", f"AIC_{n % 2}", 50 * (n // 2), 50 * (n // 2) + 50, 0, 500) for n in range(4)]
     assert [cause.kind for cause in diagnosis(made(both, [(0, 2)])).causes] == ["core"]
     assert "tail" in [cause.kind for cause in diagnosis(made(both[:3], [(0, 2)])).causes]
+
+
+# a new one
+
+
+def test_a_file_in_the_folder_is_a_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recipe of docs/howto/extend.md."""
+    page = Path(__file__).resolve().parents[2] / "docs" / "howto" / "extend.md"
+    (text,) = re.findall(r'```python\n("""Tasks so short.*?)```', page.read_text(), re.DOTALL)
+    (tmp_path / "tiny_tasks.py").write_text(text)
+    short = made(one_after_another("tiny", "AIC_0", 0, 1, 0.5, 40))
+    assert "tiny" not in {one.kind for one in diagnosis(short).causes}
+    # WHEN the file lies beside the others
+    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
+    before = list(FINDERS)
+    try:
+        folder.load_causes()
+        # THEN it is recognised where it holds, and documented
+        found = cause(diagnosis(short), "tiny")
+        assert str(found).startswith("40 tasks of less than 2 µs run for 40 µs")
+        assert found.gain == Gain(20 * US, 0, 40 * US)
+        assert found.evidence == ("half of all tasks are that short (40 tasks in all)",)
+        assert "tiny" not in {one.kind for one in diagnosis(buffered(10)).causes}
+        assert "| tiny | tasks are too short to be worth handing out |" in columns_page()
+    finally:
+        FINDERS[:] = before
+        CAUSES.pop("tiny", None)
+        sys.modules.pop("npuscope.explain.diagnosis.tiny_tasks", None)

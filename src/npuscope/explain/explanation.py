@@ -10,7 +10,8 @@ import polars as pl
 from npuscope.base import progress
 from npuscope.explain import busy_idle
 from npuscope.explain.busy_idle import Busy, FanOut, busy_of, fan_out_of
-from npuscope.explain.diagnosis import Diagnosis, diagnose
+from npuscope.explain.diagnosis import Diagnosis
+from npuscope.explain.diagnosis import whole_run as diagnose
 from npuscope.explain.hidden_exposed import (
     Communication,
     Copies,

@@ -11,6 +11,7 @@ from importlib import import_module
 from itertools import groupby
 
 import npuscope
+from npuscope.explain.diagnosis import CAUSES
 from npuscope.table.columns import Column, Columns
 from npuscope.table.parts import marked_down
 
@@ -21,6 +22,14 @@ A result's table has the same columns in text, Markdown, on pages and in JSON. T
 page is made from the declarations in the code ([architecture.md](../../howto/extend.md) says how to add a column).
 
 {tables}
+
+## Causes
+
+The `kind` of a cause, and the `bound` of a run, which is the kind of its first cause.
+
+| kind | meaning |
+|---|---|
+{causes}
 """
 
 
@@ -29,7 +38,8 @@ def columns_page() -> str:
     parts = []
     for command, tables in groupby(declared(), key=lambda columns: columns.place.partition(".")[0]):
         parts += [f"## `npuscope {command}`", *(_table(columns) for columns in tables)]
-    return PAGE.format(tables="\n\n".join(parts))
+    causes = [f"| {cause.kind} | {cause.meaning} |" for cause in CAUSES.values()]
+    return PAGE.format(tables="\n\n".join(parts), causes="\n".join(causes))
 
 
 def declared() -> list[Columns]:

@@ -6,7 +6,13 @@ from pkgutil import iter_modules
 from npuscope.explain.diagnosis.cause import CAUSES, Cause, Diagnosis, Gain, Span, Together
 from npuscope.explain.diagnosis.whole_run import diagnose
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
-
 __all__ = ["CAUSES", "Cause", "Diagnosis", "Gain", "Span", "Together", "diagnose"]
+
+
+def load_causes() -> None:
+    """Import every file of this folder, which declares what it has."""
+    for module in iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+
+
+load_causes()

@@ -22,8 +22,7 @@ from npuscope.explain.repetition import Steps
 from npuscope.explain.waits import Readiness
 from npuscope.explain.work import NONE, Work
 from npuscope.table.formats import duration, percent, short
-from npuscope.trace.interval_sets import Intervals, one_group, union
-from npuscope.trace.intervals import Ints
+from npuscope.trace.intervals import Intervals, Ints, one_group, union
 
 MOST_SPANS = 200  # of a cause, the longest
 WORTH_A_WORD = 0.01  # of the wall: smaller causes are left out

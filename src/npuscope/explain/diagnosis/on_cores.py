@@ -34,8 +34,7 @@ from npuscope.explain.waits import SCHEDULING, no_dependencies
 from npuscope.explain.work import CORES as UNITS
 from npuscope.explain.work import Work
 from npuscope.table.formats import duration, many, percent, significant
-from npuscope.trace.interval_sets import Intervals
-from npuscope.trace.intervals import Ints
+from npuscope.trace.intervals import Intervals, Ints
 
 CORE = CauseKind("core", "cores are full: only faster kernels, or fewer, help", tunable=True, of_work="task")
 BANDWIDTH = CauseKind("bandwidth", "cores are full, and mostly move data", tunable=True, of_work="task")

@@ -37,7 +37,7 @@ from npuscope.explain.summary import graph_capture
 from npuscope.explain.waits import Readiness, no_dependencies
 from npuscope.explain.work import NEVER, Work
 from npuscope.table.formats import duration, percent, significant
-from npuscope.trace.interval_sets import gaps, one_group, union
+from npuscope.trace.intervals import gaps, one_group, union
 
 STEP = CauseKind("step", "some steps take much longer than the others")
 OUTSIDE = CauseKind("outside", "idle time that belongs to no pass: a stray kernel stretches the window", beside=True)
