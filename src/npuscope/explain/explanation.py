@@ -11,7 +11,7 @@ from npuscope.base import progress
 from npuscope.explain import busy_idle
 from npuscope.explain.busy_idle import Busy, FanOut, busy_of, fan_out_of
 from npuscope.explain.diagnosis import Diagnosis
-from npuscope.explain.diagnosis import whole_run as diagnose
+from npuscope.explain.diagnosis.whole_run import diagnose
 from npuscope.explain.hidden_exposed import (
     Communication,
     Copies,

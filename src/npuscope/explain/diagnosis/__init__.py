@@ -4,9 +4,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from npuscope.explain.diagnosis.cause import CAUSES, Cause, Diagnosis, Gain, Span, Together
-from npuscope.explain.diagnosis.whole_run import diagnose
 
-__all__ = ["CAUSES", "Cause", "Diagnosis", "Gain", "Span", "Together", "diagnose"]
+__all__ = ["CAUSES", "Cause", "Diagnosis", "Gain", "Span", "Together"]
 
 
 def load_causes() -> None:
