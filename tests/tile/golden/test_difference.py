@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.tile.golden import ScalarSpec, TensorSpec, diff_runs, differences, first_difference
+from npuscope.tile.golden import ScalarSpec, TensorSpec, diff_runs, differences
 from tests.tile.golden.conftest import execute
 
 f = np.float32
@@ -97,10 +97,10 @@ def test_tensors_may_be_chosen_and_renamed() -> None:
     b = run_of(q_fused=[1.0, 3.0], k=[1.0], other=[0.0])
     assert differences(a, b).identical == ("k",)
     assert (differences(a, b).only_a, differences(a, b).only_b) == (("q", "tmp"), ("q_fused", "other"))
-    first = first_difference(a, b, rename={"q": "q_fused"})
+    first = differences(a, b, rename={"q": "q_fused"}).first
     assert (first.name, first.name_b, first.index) == ("q", "q_fused", (1,))
     assert first.text().startswith("'q' ('q_fused' in B) [2] float64 differs")
-    assert first_difference(a, b, only=["k"], rename={"q": "q_fused"}) is None
+    assert differences(a, b, only=["k"], rename={"q": "q_fused"}).first is None
 
 
 @pytest.mark.parametrize(
@@ -118,17 +118,17 @@ def test_unknown_names_are_refused(options, says) -> None:
 
 def test_nothing_in_common_is_no_agreement() -> None:
     with pytest.raises(NpuscopeError, match="no named tensor in common"):
-        first_difference(run_of(a=[1.0]), run_of(b=[1.0]))
+        differences(run_of(a=[1.0]), run_of(b=[1.0]))
 
 
 def test_shapes_of_as_many_elements_are_compared_in_order() -> None:
     a, b = run_of(q=np.arange(6.0).reshape(2, 3)), run_of(q=np.arange(6.0))
-    assert first_difference(a, b) is None
+    assert differences(a, b).first is None
 
 
 @pytest.mark.parametrize("other", [np.zeros(5), np.zeros(6, np.float32)])
 def test_what_cannot_be_compared_differs(other) -> None:
-    first = first_difference(run_of(q=np.zeros(6)), run_of(q=other))
+    first = differences(run_of(q=np.zeros(6)), run_of(q=other)).first
     assert first.index is None
     assert first.reason == f"A has [6] float64, B has [{other.size}] {other.dtype}"
 
@@ -136,9 +136,9 @@ def test_what_cannot_be_compared_differs(other) -> None:
 def test_bits_decide() -> None:
     quiet, payload = np.array([0x7FC00000, 0x7FC00001], np.uint32).view(f)
     same = run_of(q=np.array([quiet, payload]))
-    assert first_difference(same, run_of(q=np.array([quiet, payload]))) is None
-    assert first_difference(same, run_of(q=np.array([quiet, quiet]))).index == (1,)
-    zero = first_difference(run_of(q=np.array([0.0], f)), run_of(q=np.array([-0.0], f)))
+    assert differences(same, run_of(q=np.array([quiet, payload]))).first is None
+    assert differences(same, run_of(q=np.array([quiet, quiet]))).first.index == (1,)
+    zero = differences(run_of(q=np.array([0.0], f)), run_of(q=np.array([-0.0], f))).first
     assert (zero.bits_a, zero.bits_b) == ("0x00000000", "0x80000000")
 
 
@@ -147,7 +147,7 @@ def test_as_many_elements_differ_as_were_changed(values, data) -> None:
     changed = sorted(data.draw(st.sets(st.integers(0, len(values) - 1))))
     a, b = np.array(values, np.uint8), np.array(values, np.uint8)
     b[changed] ^= 1
-    first = first_difference(run_of(q=a), run_of(q=b))
+    first = differences(run_of(q=a), run_of(q=b)).first
     assert (first is None) == (not changed)
     if first is not None:
         assert (first.differing, first.index, first.largest) == (len(changed), (changed[0],), 1.0)

@@ -5,21 +5,19 @@ Works with NumPy alone; with torch where the script imports it.
 """
 
 from npuscope.tile.golden.comparators import (
-    LastWriter,
     error_distribution,
     mapped_pool_ratio_allclose,
     ratio_allclose,
     ratio_reldiff,
     topk_pair_compare,
 )
-from npuscope.tile.golden.difference import Difference, Differences, diff_runs, differences, first_difference
+from npuscope.tile.golden.difference import Differences, TensorDifference, diff_runs, differences
 from npuscope.tile.golden.repetition import RepetitionReport, repetition
 from npuscope.tile.golden.runner import Executed, Executor, RunConfig, RunResult, driven, run, run_jit
 from npuscope.tile.golden.spec import ScalarSpec, TensorSpec
-from npuscope.tile.golden.validation import validate_golden
+from npuscope.tile.golden.validation import LastWriter, validate_golden
 
 __all__ = [
-    "Difference",
     "Differences",
     "Executed",
     "Executor",
@@ -28,12 +26,12 @@ __all__ = [
     "RunConfig",
     "RunResult",
     "ScalarSpec",
+    "TensorDifference",
     "TensorSpec",
     "diff_runs",
     "differences",
     "driven",
     "error_distribution",
-    "first_difference",
     "mapped_pool_ratio_allclose",
     "ratio_allclose",
     "ratio_reldiff",

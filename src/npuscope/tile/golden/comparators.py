@@ -8,24 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypedDict, Unpack
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile.golden.spec import Array, array_of, check_number, fp32, is_float, misuse, told
+from npuscope.tile.golden.spec import Array, array_of, check_number, described, fp32, is_float, misuse
 
+SMALLEST = 2.0**-14  # below this over diff_thd a value counts as that large: relative errors of zeros mean nothing
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float32]
 Verdict = tuple[bool, str]  # passed, and else what is wrong, in lines indented by four
-
-
-class LastWriter(Protocol):
-    """What a run must be able to tell: the op that last wrote an element of a named tensor; None if none did."""
-
-    def last_writer(self, name: str, flat_index: int, /) -> object | None: ...
-
-
-def nobody(flat_index: int) -> str:
-    return ""
 
 
 @dataclass(frozen=True)
@@ -37,18 +30,7 @@ class Situation:
     actual_outputs: Mapping[str, object] = field(default_factory=dict)
     expected_outputs: Mapping[str, object] = field(default_factory=dict)
     inputs: Mapping[str, object] = field(default_factory=dict)
-    written_by: Callable[[int], str] = nobody
-
-
-class Context(TypedDict, total=False):
-    """The same as the keywords of a comparator."""
-
-    rtol: float
-    atol: float
-    actual_outputs: Mapping[str, object]
-    expected_outputs: Mapping[str, object]
-    inputs: Mapping[str, object]
-    written_by: Callable[[int], str]
+    written_by: Callable[[int], str] = lambda flat_index: ""
 
 
 @dataclass(frozen=True)
@@ -63,29 +45,8 @@ class Comparator:
         """As a function's, which is how a verdict is labelled."""
         return self.name
 
-    def __call__(self, actual: object, expected: object, **context: Unpack[Context]) -> Verdict:
+    def __call__(self, actual: object, expected: object, **context: Any) -> Verdict:
         return self.judge(array_of(actual), array_of(expected), Situation(**context))
-
-
-def named(name: str, **parameters: object) -> str:
-    return f"{name}({', '.join(f'{key}={value}' for key, value in parameters.items())})"
-
-
-def label(flat_index: int, shape: tuple[int, ...]) -> str:
-    """An element as lists name it: its flat index, and its place where the tensor has several axes."""
-    place = tuple(int(x) for x in np.unravel_index(flat_index, shape)) if len(shape) > 1 else ""
-    return f"[{flat_index}] {place} " if place else f"[{flat_index}] "
-
-
-def listed(bad: Iterable[int], line: Callable[[int], str]) -> str:
-    """The elements that are shown, one per line."""
-    lines = [f"    {line(int(i))}" for i in bad]
-    return f"    first {len(lines)} mismatches:\n" + "\n".join(lines)
-
-
-SMALLEST = 2.0**-14  # below this over diff_thd a value counts as that large: relative errors of zeros mean nothing
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float32]
 
 
 def close(actual: Array, expected: Array, rtol: float, atol: float) -> Bools:
@@ -95,30 +56,29 @@ def close(actual: Array, expected: Array, rtol: float, atol: float) -> Bools:
     """
     with np.errstate(invalid="ignore", over="ignore"):  # inf - inf, and beyond the largest float
         if is_float(actual) or is_float(expected):
-            x, y = (_wide(one) for one in (actual, expected))
+            x, y = (one if one.dtype == np.float64 else one.astype(np.float32) for one in (actual, expected))
             off = np.abs(x - y)
             return np.asarray((x == y) | (np.isfinite(off) & (off <= atol + np.abs(rtol * y))))
         a, e = (one if one.dtype == np.uint64 else one.astype(np.int64) for one in (actual, expected))
-        apart = (np.maximum(a, e) - np.minimum(a, e)).astype(np.uint64)  # wraps to the right number
-        return np.asarray((a == e) | (apart <= atol + np.abs(rtol * e.astype(np.float64))))
-
-
-def _wide(array: Array) -> npt.NDArray[np.floating]:
-    return array.astype(np.float64, copy=False) if array.dtype == np.float64 else array.astype(np.float32)
+        distance = (np.maximum(a, e) - np.minimum(a, e)).astype(np.uint64)  # wraps to the right number
+        return np.asarray((a == e) | (distance <= atol + np.abs(rtol * e.astype(np.float64))))
 
 
 def allclose(actual: Array, expected: Array, situation: Situation, show: int = 20) -> Verdict:
     """The rule for outputs that have no comparator of their own: every element `close`."""
+    if actual.shape != expected.shape:
+        return _shapes_differ(actual, expected)
     rtol, atol = situation.rtol, situation.atol
     bad = np.flatnonzero(~close(actual, expected, rtol, atol))
     if not bad.size:
         return True, ""
     a, e = actual.reshape(-1), expected.reshape(-1)
+
+    def line(i: int) -> str:
+        return f"{_position(i, actual.shape)}actual={a[i]!s}, expected={e[i]!s}{situation.written_by(i)}"
+
     return False, (
-        f"    Mismatched elements: {bad.size}/{a.size}  rtol={rtol} atol={atol}\n"
-        + listed(
-            bad[:show], lambda i: f"{label(i, actual.shape)}actual={a[i]!s}, expected={e[i]!s}{situation.written_by(i)}"
-        )
+        f"    Mismatched elements: {bad.size}/{a.size}  rtol={rtol} atol={atol}\n" + _mismatches(bad[:show], line)
     )
 
 
@@ -136,45 +96,31 @@ def ratio_allclose(
     NaN or Inf on either side fails. Tolerances left out are the run's. `valid_rows` compares only the first rows
     along `valid_axis` (0: nothing, passes); with `zero_tail` the rest must be zero.
     """
+    name = _call("ratio_allclose", locals())
     check_number("max_error_ratio", max_error_ratio, most=1)
-    for name, value in (("atol", atol), ("rtol", rtol)):
-        if value is not None:
-            check_number(name, value)
+    check_number("atol", atol or 0)
+    check_number("rtol", rtol or 0)
     _check_rows(valid_rows, valid_axis)
 
     def judge(actual: Array, expected: Array, situation: Situation) -> Verdict:
-        inside = compared_part(actual, expected, valid_rows, valid_axis, zero_tail)
-        if not isinstance(inside, Part):
-            return inside
-        a, e = inside.actual, inside.expected
+        part = _compared(actual, expected, valid_rows, valid_axis, zero_tail)
+        if not isinstance(part, ComparedPart):
+            return part
+        a, e = part.actual, part.expected
         absolute = situation.atol if atol is None else atol
         relative = situation.rtol if rtol is None else rtol
         off, allowed = np.abs(a - e), absolute + relative * np.abs(e)
         bad = np.flatnonzero(off > allowed)
-        most = round(max_error_ratio * a.size)
-        if bad.size <= most:
+        if bad.size <= round(max_error_ratio * a.size):
             return True, ""
         worst = int(np.argmax(off))
-        place = inside.place(worst)
         return False, (
-            f"    ratio_allclose fail: error_count={bad.size}/{a.size} (ratio={bad.size / a.size:.4%}, "
-            f"allowed<={max_error_ratio:.4%}, threshold={most} pts)\n"
+            f"    ratio_allclose fail: {part.too_many(bad.size, max_error_ratio)}\n"
             f"    atol={absolute} rtol={relative}\n"
-            f"    max abs diff={off[worst]:.6g} at {place} (tol={allowed[worst]:.6g})\n"
-        ) + inside.listed(bad[:max_show], lambda i: f"diff={off[i]:.4g}, tol={allowed[i]:.4g}", situation)
+            f"    max abs diff={off[worst]:.6g} at {part.place(worst)} (tol={allowed[worst]:.6g})\n"
+        ) + part.mismatches(bad[:max_show], lambda i: f"diff={off[i]:.4g}, tol={allowed[i]:.4g}", situation)
 
-    return Comparator(
-        named(
-            "ratio_allclose",
-            atol=atol,
-            rtol=rtol,
-            max_error_ratio=max_error_ratio,
-            valid_rows=valid_rows,
-            valid_axis=valid_axis,
-            zero_tail=zero_tail,
-        ),
-        judge,
-    )
+    return Comparator(name, judge)
 
 
 def ratio_reldiff(
@@ -191,28 +137,23 @@ def ratio_reldiff(
     And if none reaches `max_diff_hd`. NaN or Inf on either side fails; `valid_rows` and `zero_tail` as for
     `ratio_allclose`.
     """
+    name = _call("ratio_reldiff", locals())
     check_number("pct_thd", pct_thd, most=1)
     _check_rows(valid_rows, valid_axis)
-    for name, value in (("diff_thd", diff_thd), ("max_diff_hd", max_diff_hd)):
-        check_number(name, value)
+    for option, value in (("diff_thd", diff_thd), ("max_diff_hd", max_diff_hd)):
+        check_number(option, value)
         if value == 0:
-            raise misuse(f"{name} must be more than 0")
+            raise misuse(f"{option} must be more than 0")
 
     def judge(actual: Array, expected: Array, situation: Situation) -> Verdict:
-        inside = compared_part(actual, expected, valid_rows, valid_axis, zero_tail)
-        if not isinstance(inside, Part):
-            return inside
-        a, e = inside.actual, inside.expected
+        part = _compared(actual, expected, valid_rows, valid_axis, zero_tail)
+        if not isinstance(part, ComparedPart):
+            return part
+        a, e = part.actual, part.expected
         relative = relative_differences(a, e, diff_thd)
         bad = np.flatnonzero(relative > diff_thd)
         worst = float(np.max(relative[bad], initial=0.0))
-        most = round(pct_thd * a.size)
-        reasons = []
-        if bad.size > most:
-            reasons.append(
-                f"error_count={bad.size}/{a.size} (ratio={bad.size / a.size:.4%}, allowed<={pct_thd:.4%}, "
-                f"threshold={most} pts)"
-            )
+        reasons = [part.too_many(bad.size, pct_thd)] if bad.size > round(pct_thd * a.size) else []
         if worst >= max_diff_hd:
             reasons.append(f"worst rdiff={worst:.4g} >= max_diff_hd={max_diff_hd:.4g}")
         if not reasons:
@@ -220,22 +161,11 @@ def ratio_reldiff(
         return False, (
             f"    ratio_reldiff fail: {' AND '.join(reasons)}\n"
             f"    diff_thd={diff_thd} pct_thd={pct_thd} max_diff_hd={max_diff_hd}\n"
-        ) + inside.listed(
+        ) + part.mismatches(
             bad[:max_show], lambda i: f"abs_diff={abs(a[i] - e[i]):.4g}, rdiff={relative[i]:.4g}", situation
         )
 
-    return Comparator(
-        named(
-            "ratio_reldiff",
-            diff_thd=diff_thd,
-            pct_thd=pct_thd,
-            max_diff_hd=max_diff_hd,
-            valid_rows=valid_rows,
-            valid_axis=valid_axis,
-            zero_tail=zero_tail,
-        ),
-        judge,
-    )
+    return Comparator(name, judge)
 
 
 def relative_differences(actual: Floats, expected: Floats, threshold: float) -> Floats:
@@ -246,80 +176,19 @@ def relative_differences(actual: Floats, expected: Floats, threshold: float) -> 
     return relative
 
 
-@dataclass(frozen=True)
-class Part:
-    """The part of two tensors that is compared, flat and in fp32, and where it lies in the whole."""
-
-    actual: Floats
-    expected: Floats
-    shape: tuple[int, ...]
-    whole: tuple[int, ...]
-
-    def place(self, i: int) -> tuple[int, ...]:
-        return tuple(int(x) for x in np.unravel_index(i, self.shape))
-
-    def listed(self, bad: npt.NDArray[np.int64], more: Callable[[int], str], situation: Situation) -> str:
-        def line(i: int) -> str:
-            flat = int(np.ravel_multi_index(self.place(i), self.whole))
-            values = f"actual={self.actual[i]:.8g}, expected={self.expected[i]:.8g}"
-            return f"{label(flat, self.whole)}{values}, {more(i)}{situation.written_by(flat)}"
-
-        return listed(bad, line)
-
-
-def compared_part(actual: Array, expected: Array, rows: int | None, axis: int, zero_tail: bool) -> Part | Verdict:
-    """The first `rows` along an axis (None: everything), or the verdict where a look at it settles the matter."""
-    if actual.shape != expected.shape:
-        return False, f"    shape mismatch: actual {actual.shape}, expected {expected.shape}"
-    whole = actual.shape
-    if rows is not None:
-        if not -actual.ndim <= axis < actual.ndim:
-            return False, f"    valid_axis={axis} out of range for shape {actual.shape}"
-        length = actual.shape[axis]
-        if not 0 <= rows <= length:
-            return False, f"    valid_rows={rows} out of range for axis {axis} of length {length}"
-        actual, tail = np.split(actual, [rows], axis=axis)
-        expected, _ = np.split(expected, [rows], axis=axis)
-        beyond = int(np.count_nonzero(tail)) if zero_tail else 0
-        if beyond:
-            return False, f"    inactive tail contains {beyond} nonzero values"
-    if not actual.size:
-        return True, ""
-    a, e = (fp32(x).reshape(-1) for x in (actual, expected))
-    illegal = not_finite(a, e)
-    return (False, illegal) if illegal else Part(a, e, actual.shape, whole)
-
-
-def not_finite(actual: Array, expected: Array) -> str:
-    """What no comparison can judge, counted; empty where every value is finite."""
-    if np.all(np.isfinite(actual)) and np.all(np.isfinite(expected)):
-        return ""
-    counts = [
-        f"{side}: NaN={np.isnan(x).sum()} Inf={np.isinf(x).sum()}"
-        for side, x in (("actual", actual), ("expected", expected))
-    ]
-    return f"    illegal values in comparison: {'; '.join(counts)}"
-
-
-def _check_rows(rows: object, axis: object) -> None:
-    for name, value in (("valid_rows", 0 if rows is None else rows), ("valid_axis", axis)):
-        if not isinstance(value, int | np.integer):
-            raise misuse(f"{name} must be a whole number, not {told(value)}")
-
-
 def error_distribution(
     diff_thds: Sequence[float] = (1e-3, 3e-3, 5e-3, 1e-2, 3e-2, 5e-2),
     quantiles: Sequence[float] = (0.5, 0.9, 0.99, 0.999, 0.9999, 1.0),
     always_pass: bool = True,
 ) -> Comparator:
-    """Prints ‖a - e‖ / ‖e‖, the cosine, the share of elements over each threshold, and percentiles.
+    """Measures and does not judge: prints ‖a - e‖ / ‖e‖, the cosine, the share over each threshold, and percentiles.
 
     Shares as `ratio_reldiff` counts. It passes, except with `always_pass=False` where the actual output has NaN or Inf.
     """
 
     def judge(actual: Array, expected: Array, situation: Situation) -> Verdict:
         if actual.shape != expected.shape:
-            return False, f"    shape mismatch: actual {actual.shape}, expected {expected.shape}"
+            return _shapes_differ(actual, expected)
         a, e = (fp32(x).reshape(-1) for x in (actual, expected))
         nan, inf = int(np.isnan(a).sum()), int(np.isinf(a).sum())
         if nan or inf:
@@ -334,34 +203,22 @@ def error_distribution(
     return Comparator(f"error_distribution(diff_thds={tuple(diff_thds)})", judge)
 
 
-def _report(
-    a: npt.NDArray[np.float32], e: npt.NDArray[np.float32], thresholds: Sequence[float], quantiles: Sequence[float]
-) -> list[str]:
+def _report(a: Floats, e: Floats, thresholds: Sequence[float], quantiles: Sequence[float]) -> list[str]:
     off, length = np.abs(a - e), float(np.linalg.norm(e))
-    lengths = max(float(np.linalg.norm(a)) * length, 1e-12)
-    lines = [
-        f"rel-L2 = {float(np.linalg.norm(off)) / max(length, 1e-12):.4%}  "
-        f"cosine = {float(np.dot(a, e)) / lengths:.7f}  numel={a.size}"
-    ]
+    cosine = float(np.dot(a, e)) / max(float(np.linalg.norm(a)) * length, 1e-12)
+    share = float(np.linalg.norm(off)) / max(length, 1e-12)
+    lines = [f"rel-L2 = {share:.4%}  cosine = {cosine:.7f}  numel={a.size}"]
     for threshold in thresholds:
         relative = relative_differences(a, e, threshold)
         bad = relative[relative > threshold]
         share = bad.size / max(a.size, 1)
         lines.append(f"  diff_thd={threshold:.0e}  frac>thd={share:.4%}  worst={np.max(bad, initial=0.0):.3g}")
     size = np.maximum(np.maximum(np.abs(a), np.abs(e)), np.float32(1e-6))
-    for label, values in (
-        ("rel-diff percentiles", off / size),
-        ("abs-diff percentiles", off),
-        ("|golden| percentiles", np.abs(e)),
-    ):
+    for label, values in (("rel-diff", off / size), ("abs-diff", off), ("|golden|", np.abs(e))):
         finite = values[np.isfinite(values)]
-        if not finite.size:
-            lines.append(f"  {label}: (no finite values)")
-            continue
-        points = np.quantile(finite, list(quantiles))
-        lines.append(
-            f"  {label}: " + "  ".join(f"p{q * 100:g}={v:.3g}" for q, v in zip(quantiles, points, strict=True))
-        )
+        points = np.quantile(finite, list(quantiles)) if finite.size else []
+        shown = "  ".join(f"p{q * 100:g}={v:.3g}" for q, v in zip(quantiles, points, strict=False))
+        lines.append(f"  {label} percentiles: {shown or '(no finite values)'}")
     return lines
 
 
@@ -376,52 +233,52 @@ def mapped_pool_ratio_allclose(
     rtol: float | None = None,
     max_error_ratio: float = 0.005,
 ) -> Comparator:
-    """Rows that the input `mapping_name` names are compared as by `ratio_allclose`; all others must equal the golden's.
+    """For paged pools (KV caches): rows that the input `mapping_name` names as by `ratio_allclose`, others unchanged.
 
     The pool is [blocks, block_size, …], or [ranks, blocks, block_size, …] with `leading_rank_axis`; a mapping entry is
     block · block_size + row, or -1 for none. Entries out of range and, on one rank, twice the same row fail.
     """
-    if not isinstance(mapping_shape, tuple | list) or not all(
-        isinstance(size, int) for size in (*mapping_shape, block_size)
-    ):
+    sizes = (*mapping_shape, block_size) if isinstance(mapping_shape, tuple | list) else (None,)
+    if not all(isinstance(size, int) for size in sizes):
         raise misuse(f"mapping_shape and block_size must be whole numbers, got {mapping_shape} and {block_size}")
     if not mapping_shape or any(size <= 0 for size in mapping_shape):
         raise misuse(f"mapping_shape must contain positive dimensions, got {mapping_shape}")
     if block_size <= 0:
         raise misuse(f"block_size must be positive, got {block_size}")
     if leading_rank_axis and len(mapping_shape) < 2:
-        raise misuse(
-            f"leading_rank_axis requires mapping_shape with a rank axis and an axis of entries, got {mapping_shape}"
-        )
+        wanted = "mapping_shape with a rank axis and an axis of entries"
+        raise misuse(f"leading_rank_axis requires {wanted}, got {mapping_shape}")
     compare_mapped = ratio_allclose(atol, rtol, max_error_ratio)
     ranks = mapping_shape[0] if leading_rank_axis else 1
     block_axis = 2 if leading_rank_axis else 1
 
-    def judge(actual: Array, expected: Array, situation: Situation) -> Verdict:
+    def unusable(actual: Array, expected: Array, inputs: Mapping[str, object]) -> str:
+        """What cannot be compared, if it cannot."""
         if actual.shape != expected.shape:
-            return False, f"    {pool_name} shape mismatch: actual={actual.shape} expected={expected.shape}"
+            return f"{pool_name} shape mismatch: actual={actual.shape} expected={expected.shape}"
         if actual.ndim <= block_axis or actual.shape[block_axis] != block_size:
             layout = f"[{'ranks, ' if leading_rank_axis else ''}blocks, {block_size}, ...]"
-            return False, f"    expected block-major {pool_name} layout {layout}, got {actual.shape}"
+            return f"expected block-major {pool_name} layout {layout}, got {actual.shape}"
         if leading_rank_axis and actual.shape[0] != ranks:
-            return False, f"    leading rank count of {pool_name} must be {ranks}, got {actual.shape[0]}"
-        if mapping_name not in situation.inputs:
-            return False, f"    compare_fn misconfigured: missing input '{mapping_name}'"
-        mapping = array_of(situation.inputs[mapping_name])
+            return f"leading rank count of {pool_name} must be {ranks}, got {actual.shape[0]}"
+        if mapping_name not in inputs:
+            return f"compare_fn misconfigured: missing input '{mapping_name}'"
+        mapping = array_of(inputs[mapping_name])
         if not np.issubdtype(mapping.dtype, np.integer):
-            return False, f"    '{mapping_name}' must have an integer dtype, got {mapping.dtype}"
+            return f"'{mapping_name}' must have an integer dtype, got {mapping.dtype}"
         if mapping.shape != tuple(mapping_shape):
-            return False, f"    '{mapping_name}' must have shape {mapping_shape}, got {mapping.shape}"
+            return f"'{mapping_name}' must have shape {mapping_shape}, got {mapping.shape}"
+        wrong = _wrong_entry(mapping.astype(np.int64).reshape(ranks, -1), actual.shape[block_axis - 1] * block_size)
+        return f"'{mapping_name}'{wrong}" if wrong else ""
 
+    def judge(actual: Array, expected: Array, situation: Situation) -> Verdict:
+        if reason := unusable(actual, expected, situation.inputs):
+            return False, f"    {reason}"
         a, e = (x.reshape(ranks, actual.shape[block_axis - 1] * block_size, -1) for x in (actual, expected))
-        entries = mapping.astype(np.int64).reshape(ranks, -1)
-        wrong = _wrong_entry(entries, a.shape[1])
-        if wrong:
-            return False, f"    '{mapping_name}'{wrong}"
+        entries = array_of(situation.inputs[mapping_name]).astype(np.int64).reshape(ranks, -1)
         mapped = np.zeros(a.shape[:2], bool)
         rank, entry = np.nonzero(entries >= 0)
         mapped[rank, entries[rank, entry]] = True
-
         equal = a == e
         stray = np.argwhere(~mapped & ~equal.all(axis=-1))
         if len(stray):
@@ -433,34 +290,21 @@ def mapped_pool_ratio_allclose(
                 f"    unmapped physical {pool_name} row changed:{rank_text} row={row} "
                 f"changed_values={changed.size} mapping='{mapping_name}'{situation.written_by(first)}"
             )
-        if not mapped.any():
-            return True, ""
-        return _mapped_rows(a, e, mapped, situation)
+        return mapped_rows(a, e, mapped, situation) if mapped.any() else (True, "")
 
-    def _mapped_rows(a: Array, e: Array, mapped: Array, situation: Situation) -> Verdict:
+    def mapped_rows(a: Array, e: Array, mapped: Array, situation: Situation) -> Verdict:
+        about = f"mapped rows in {pool_name} from '{mapping_name}'"
         for side, rows in (("actual", a[mapped]), ("expected", e[mapped])):
             if is_float(rows) and (illegal := int(np.count_nonzero(~np.isfinite(rows.astype(np.float32))))):
-                return False, (
-                    f"    {side} mapped rows in {pool_name} from '{mapping_name}' contain {illegal} non-finite value(s)"
-                )
+                return False, f"    {side} {about} contain {illegal} non-finite value(s)"
         elements = np.flatnonzero(np.repeat(mapped.reshape(-1), a.shape[2]))
         inside = replace(situation, written_by=lambda i: situation.written_by(int(elements[i])))
         ok, detail = compare_mapped.judge(a[mapped], e[mapped], inside)
-        return ok, "" if ok else f"    mapped rows in {pool_name} from '{mapping_name}':\n{detail}"
+        return ok, "" if ok else f"    {about}:\n{detail}"
 
-    return Comparator(
-        named(
-            "mapped_pool_ratio_allclose",
-            mapping=mapping_name,
-            shape=mapping_shape,
-            block_size=block_size,
-            leading_rank_axis=leading_rank_axis,
-            atol=atol,
-            rtol=rtol,
-            max_error_ratio=max_error_ratio,
-        ),
-        judge,
-    )
+    about = f"mapping={mapping_name}, shape={mapping_shape}, block_size={block_size}, "
+    about += f"leading_rank_axis={leading_rank_axis}, atol={atol}, rtol={rtol}, max_error_ratio={max_error_ratio}"
+    return Comparator(f"mapped_pool_ratio_allclose({about})", judge)
 
 
 def _wrong_entry(entries: Array, rows: int) -> str:
@@ -469,15 +313,14 @@ def _wrong_entry(entries: Array, rows: int) -> str:
         (entries < -1, "is invalid; only -1 is a negative sentinel"),
         (entries >= rows, f"is outside physical row range [0, {rows})"),
     ):
-        places = np.argwhere(bad)
-        if len(places):
-            rank, item = places[0]
+        if np.any(bad):
+            rank, item = np.argwhere(bad)[0]
             return f"[{f'{rank}, ' if len(entries) > 1 else ''}{item}]={entries[rank, item]} {reason}"
     for rank, line in enumerate(entries):
-        found, counts = np.unique(line[line >= 0], return_counts=True)
+        values, counts = np.unique(line[line >= 0], return_counts=True)
         if np.any(counts > 1):
             on = f" on rank {rank}" if len(entries) > 1 else ""
-            return f" contains duplicate physical row {found[counts > 1][0]}{on}"
+            return f" contains duplicate physical row {values[counts > 1][0]}{on}"
     return ""
 
 
@@ -490,20 +333,15 @@ def topk_pair_compare(vals_name: str, *, dim: int = -1, descending: bool = True,
 
     def judge(actual: Array, expected: Array, situation: Situation) -> Verdict:
         if vals_name not in situation.actual_outputs:
-            return (
-                False,
-                f"    compare_fn misconfigured: vals_name='{vals_name}' not found in {list(situation.actual_outputs)}",
-            )
+            known = list(situation.actual_outputs)
+            return False, f"    compare_fn misconfigured: vals_name='{vals_name}' not found in {known}"
         values = fp32(situation.actual_outputs[vals_name])
         if not actual.shape == expected.shape == values.shape:
-            return False, (
-                f"    shape mismatch: actual indices {actual.shape}, expected {expected.shape}, "
-                f"'{vals_name}' {values.shape}"
-            )
+            shapes = f"actual indices {actual.shape}, expected {expected.shape}, '{vals_name}' {values.shape}"
+            return False, f"    shape mismatch: {shapes}"
         if not -actual.ndim <= dim < actual.ndim:
             return False, f"    dim={dim} out of range for shape {actual.shape}"
-        bad = (actual != expected) & ~_ordered(values, dim, descending)
-        places = np.argwhere(bad)
+        places = np.argwhere((actual != expected) & ~_ordered(values, dim, descending))
         if not len(places):
             return True, ""
         order = "descending" if descending else "ascending"
@@ -526,7 +364,7 @@ def topk_pair_compare(vals_name: str, *, dim: int = -1, descending: bool = True,
     return Comparator("topk_pair_compare", judge)
 
 
-def _ordered(values: Array, dim: int, descending: bool) -> npt.NDArray[np.bool_]:
+def _ordered(values: Array, dim: int, descending: bool) -> Bools:
     """Where a value is in order with the one before it and the one after it."""
     rows = np.moveaxis(values, dim, -1)
     ok = np.ones(rows.shape, bool)
@@ -534,3 +372,79 @@ def _ordered(values: Array, dim: int, descending: bool) -> npt.NDArray[np.bool_]
     ok[..., 1:] &= pairs
     ok[..., :-1] &= pairs
     return np.moveaxis(ok, -1, dim)
+
+
+@dataclass(frozen=True)
+class ComparedPart:
+    """The part of two tensors that is compared, flat and in fp32, and where it lies in the whole."""
+
+    actual: Floats
+    expected: Floats
+    shape: tuple[int, ...]
+    whole: tuple[int, ...]
+
+    def place(self, i: int) -> tuple[int, ...]:
+        return tuple(int(x) for x in np.unravel_index(i, self.shape))
+
+    def too_many(self, bad: int, allowed: float) -> str:
+        size = self.actual.size
+        share = f"ratio={bad / size:.4%}, allowed<={allowed:.4%}, threshold={round(allowed * size)} pts"
+        return f"error_count={bad}/{size} ({share})"
+
+    def mismatches(self, bad: npt.NDArray[np.int64], more: Callable[[int], str], situation: Situation) -> str:
+        def line(i: int) -> str:
+            flat = int(np.ravel_multi_index(self.place(i), self.whole))
+            values = f"actual={self.actual[i]:.8g}, expected={self.expected[i]:.8g}"
+            return f"{_position(flat, self.whole)}{values}, {more(i)}{situation.written_by(flat)}"
+
+        return _mismatches(bad, line)
+
+
+def _compared(actual: Array, expected: Array, rows: int | None, axis: int, zero_tail: bool) -> ComparedPart | Verdict:
+    """The first `rows` along an axis (None: everything), or the verdict where a look at it settles the matter."""
+    if actual.shape != expected.shape:
+        return _shapes_differ(actual, expected)
+    whole = actual.shape
+    if rows is not None:
+        if not -actual.ndim <= axis < actual.ndim:
+            return False, f"    valid_axis={axis} out of range for shape {whole}"
+        if not 0 <= rows <= whole[axis]:
+            return False, f"    valid_rows={rows} out of range for axis {axis} of length {whole[axis]}"
+        actual, tail = np.split(actual, [rows], axis=axis)
+        expected, _ = np.split(expected, [rows], axis=axis)
+        if zero_tail and np.any(tail):
+            return False, f"    inactive tail contains {np.count_nonzero(tail)} nonzero values"
+    if not actual.size:
+        return True, ""
+    a, e = (fp32(x).reshape(-1) for x in (actual, expected))
+    if np.all(np.isfinite(a)) and np.all(np.isfinite(e)):
+        return ComparedPart(a, e, actual.shape, whole)
+    sides = (("actual", a), ("expected", e))
+    counts = [f"{side}: NaN={np.isnan(x).sum()} Inf={np.isinf(x).sum()}" for side, x in sides]
+    return False, f"    illegal values in comparison: {'; '.join(counts)}"
+
+
+def _shapes_differ(actual: Array, expected: Array) -> Verdict:
+    return False, f"    shape mismatch: actual {actual.shape}, expected {expected.shape}"
+
+
+def _check_rows(rows: object, axis: object) -> None:
+    for name, value in (("valid_rows", 0 if rows is None else rows), ("valid_axis", axis)):
+        if not isinstance(value, int | np.integer):
+            raise misuse(f"{name} must be a whole number, not {described(value)}")
+
+
+def _call(name: str, parameters: Mapping[str, object]) -> str:
+    """A comparator with its parameters, as a verdict is labelled."""
+    return f"{name}({', '.join(f'{key}={value}' for key, value in parameters.items() if key != 'max_show')})"
+
+
+def _position(flat_index: int, shape: tuple[int, ...]) -> str:
+    """An element as lists name it: its flat index, and its place where the tensor has several axes."""
+    place = tuple(int(x) for x in np.unravel_index(flat_index, shape)) if len(shape) > 1 else ""
+    return f"[{flat_index}] {place} " if place else f"[{flat_index}] "
+
+
+def _mismatches(bad: Iterable[int], line: Callable[[int], str]) -> str:
+    lines = [f"    {line(int(i))}" for i in bad]
+    return f"    first {len(lines)} mismatches:\n" + "\n".join(lines)

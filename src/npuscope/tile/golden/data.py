@@ -106,14 +106,14 @@ def _found(path: Path) -> Path | None:
 def _load_spec(folder: Path, spec: Spec, golden: bool = False) -> UserTensor:
     path = _found(folder / spec.name)
     assert path is not None  # _check_complete looked
-    told = _told_dtype(folder / DTYPES, spec.name)
+    listed = _listed_dtype(folder / DTYPES, spec.name)
     array = _read_torch(path) if path.suffix == ".pt" else _read_numpy(path)
-    if told == BFLOAT16 and array.dtype == np.uint16:
+    if listed == BFLOAT16 and array.dtype == np.uint16:
         array = array.view(BFLOAT16)
     shape = () if isinstance(spec, ScalarSpec) else tuple(spec.shape)
     if array.shape != shape:
         raise BadInput(f"has shape {array.shape}, the spec of '{spec.name}' {shape}", path=path)
-    if golden and array.dtype == told:
+    if golden and array.dtype == listed:
         return array
     if storage_of(spec.dtype) != array.dtype:
         raise BadInput(f"holds {array.dtype}, the spec of '{spec.name}' says {spec.dtype}", path=path)
@@ -140,13 +140,13 @@ def _read_numpy(path: Path) -> Array:
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", path=path) from error
     except MemoryError as error:
-        raise BadInput("cannot be read: its header tells of more than fits into memory", path=path) from error
+        raise BadInput("cannot be read: its header asks for more than fits into memory", path=path) from error
     except Exception as error:  # a header is Python source: its parser raises many kinds, and advises allow_pickle
         raise BadInput("cannot be read: it is no whole array in NumPy's .npy format", path=path) from error
     return array
 
 
-def _told_dtype(path: Path, name: str) -> Dtype | None:
+def _listed_dtype(path: Path, name: str) -> Dtype | None:
     """What the folder's list of dtypes says of a tensor; None where it has no list, or this one is not on it."""
     if not path.is_file():
         return None
@@ -156,10 +156,10 @@ def _told_dtype(path: Path, name: str) -> Dtype | None:
         raise BadInput("cannot be read: it is no JSON", path=path) from error
     if not isinstance(table, dict):
         raise BadInput(f"holds a {type(table).__name__}, not dtypes by name", path=path)
-    told = table.get(name)
-    if told is None or told == BFLOAT16.name:
-        return BFLOAT16 if told else None
+    listed = table.get(name)
+    if listed is None or listed == BFLOAT16.name:
+        return BFLOAT16 if listed else None
     try:
-        return np.dtype(str(told))
+        return np.dtype(str(listed))
     except TypeError as error:
-        raise BadInput(f"names {told!r} for '{name}', which is no dtype", path=path) from error
+        raise BadInput(f"names {listed!r} for '{name}', which is no dtype", path=path) from error

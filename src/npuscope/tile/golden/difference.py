@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from npuscope.tile.golden.runner import Executed, Executor, default_executor, make
 from npuscope.tile.golden.spec import (
@@ -22,9 +21,9 @@ from npuscope.tile.golden.spec import (
     array_of,
     chosen,
     copy_of,
+    described,
     misuse,
     python_number,
-    told,
 )
 from npuscope.tile.record.model import unique_names
 from npuscope.tile.record.walk import earliest
@@ -32,7 +31,7 @@ from npuscope.tile.values.user_torch import is_torch_tensor
 
 
 @dataclass(frozen=True)
-class Difference:
+class TensorDifference:
     """One tensor that differs. Without `index` it cannot be compared element by element: `reason` says why."""
 
     name: str
@@ -40,21 +39,20 @@ class Difference:
     shape: tuple[int, ...]
     dtype: str
     elements: int
-    differing: int
-    index: tuple[int, ...] | None
-    a: float | int | None
-    b: float | int | None
-    bits_a: str
-    bits_b: str
-    largest: float  # |a - b| over the differing elements where both are finite
-    written_a: str | None
-    written_b: str | None
-    identical_before: tuple[str, ...]
+    differing: int = 0
+    index: tuple[int, ...] | None = None
+    a: float | int | None = None
+    b: float | int | None = None
+    bits_a: str = ""
+    bits_b: str = ""
+    largest: float = 0.0  # |a - b| over the differing elements where both are finite
+    written_a: str | None = None
+    written_b: str | None = None
+    identical_before: tuple[str, ...] = ()
     reason: str = ""
 
     def text(self) -> str:
         title = f"'{self.name}'" if self.name == self.name_b else f"'{self.name}' ('{self.name_b}' in B)"
-        before = ", ".join(self.identical_before) or "none"
         lines = [f"{title} {list(self.shape)} {self.dtype} differs"]
         if self.index is None:
             lines.append(f"  {self.reason}")
@@ -65,23 +63,20 @@ class Difference:
                 f"  last written in A by {self.written_a or 'nobody'}",
                 f"  last written in B by {self.written_b or 'nobody'}",
             ]
-        return "\n".join([*lines, f"  bitwise identical before it: {before}"])
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
+        return "\n".join([*lines, f"  bitwise identical before it: {', '.join(self.identical_before) or 'none'}"])
 
 
 @dataclass(frozen=True)
 class Differences:
     """All tensors of two runs, in the order that run A wrote them."""
 
-    differing: tuple[Difference, ...]
+    differing: tuple[TensorDifference, ...]
     identical: tuple[str, ...]
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
 
     @property
-    def first(self) -> Difference | None:
+    def first(self) -> TensorDifference | None:
         return self.differing[0] if self.differing else None
 
     def text(self) -> str:
@@ -100,17 +95,6 @@ class Differences:
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
-
-
-def first_difference(
-    run_a: Executed,
-    run_b: Executed,
-    *,
-    only: Collection[str] | None = None,
-    rename: Mapping[str, str] | None = None,
-) -> Difference | None:
-    """The first named tensor that differs, None where all that both runs have are bitwise identical."""
-    return differences(run_a, run_b, only=only, rename=rename).first
 
 
 def differences(
@@ -136,11 +120,11 @@ def differences(
     both = {a: b for a, b in pairs.items() if b in run_b.named}
     if not both:
         raise misuse("the two runs have no named tensor in common", "Say which belong together with rename=.")
-    found = [(name, _compare(run_a, run_b, name, other)) for name, other in both.items()]
-    found.sort(key=lambda entry: position[entry[0]] if entry[1] is None else _position(run_a, entry[1], position))
+    compared = [(name, _compare(run_a, run_b, name, other)) for name, other in both.items()]
+    compared.sort(key=lambda entry: _position(run_a, entry[0], entry[1], position))
     identical: list[str] = []
-    differing: list[Difference] = []
-    for name, difference in found:
+    differing: list[TensorDifference] = []
+    for name, difference in compared:
         if difference is None:
             identical.append(name)
         else:
@@ -161,7 +145,7 @@ def diff_runs(
     """Run two variants on copies of the same arguments (arrays, tensors, numbers, or specs) and compare."""
     for fn in (fn_a, fn_b):
         if not callable(fn):
-            raise misuse(f"a run needs a @pl.jit function or a @pl.program class, not {told(fn)}")
+            raise misuse(f"a run needs a @pl.jit function or a @pl.program class, not {described(fn)}")
     execute = executor or default_executor()
     made = [_argument(argument, chosen(seed)) for argument in arguments]
     run_a, run_b = (execute(fn, *map(copy_of, made), mode="values") for fn in (fn_a, fn_b))
@@ -184,31 +168,32 @@ def _last_tasks(run: Executed) -> dict[str, int]:
     return {name: written.get(numbers[name], -1) for name in run.named}
 
 
-def _position(run: Executed, difference: Difference, last: Mapping[str, int]) -> int:
+def _position(run: Executed, name: str, difference: TensorDifference | None, last: Mapping[str, int]) -> int:
     """The task that made a tensor differ: a later one may have written other elements of it."""
-    if difference.index is None:
-        return last[difference.name]
-    writer = run.last_writer(difference.name, int(np.ravel_multi_index(difference.index, difference.shape)))
-    return getattr(writer, "task", last[difference.name])
+    if difference is None or difference.index is None:
+        return last[name]
+    writer = run.last_writer(name, int(np.ravel_multi_index(difference.index, difference.shape)))
+    return getattr(writer, "task", last[name])
 
 
-def _compare(run_a: Executed, run_b: Executed, name_a: str, name_b: str) -> Difference | None:
+def _compare(run_a: Executed, run_b: Executed, name_a: str, name_b: str) -> TensorDifference | None:
     a, b = run_a.named[name_a], run_b.named[name_b]
-    nothing = Difference(
-        name_a, name_b, a.shape, a.dtype.name, a.size, 0, None, None, None, "", "", 0.0, None, None, ()
-    )
+    whole = TensorDifference(name_a, name_b, a.shape, a.dtype.name, a.size)
     if a.dtype != b.dtype or a.size != b.size:
-        return replace(nothing, reason=f"A has {list(a.shape)} {a.dtype}, B has {list(b.shape)} {b.dtype}")
+        return replace(whole, reason=f"A has {list(a.shape)} {a.dtype}, B has {list(b.shape)} {b.dtype}")
     bits_a, bits_b = _bits(a), _bits(b)
     where = np.flatnonzero(bits_a != bits_b)
     if not where.size:
         return None
-    i = _first(run_a, name_a, where)
+    # the element that was written first: others may be wrong because it is
+    recording = getattr(run_a, "recording", None)
+    number = None if recording is None else unique_names(recording.buffers).get(name_a)
+    i = int(where[0]) if recording is None or number is None else earliest(recording, number, where)
     wide_a, wide_b = (x.reshape(-1)[where].astype(np.float64) for x in (a, b))
     with np.errstate(invalid="ignore"):
         off = np.abs(wide_a - wide_b)
     return replace(
-        nothing,
+        whole,
         differing=int(where.size),
         index=tuple(int(x) for x in np.unravel_index(i, a.shape)),
         a=python_number(a.reshape(-1)[i]),
@@ -219,13 +204,6 @@ def _compare(run_a: Executed, run_b: Executed, name_a: str, name_b: str) -> Diff
         written_a=_writer(run_a, name_a, i),
         written_b=_writer(run_b, name_b, i),
     )
-
-
-def _first(run: Executed, name: str, where: npt.NDArray[np.int64]) -> int:
-    """Of the elements that differ one that was written first: others may be wrong because it is."""
-    recording = getattr(run, "recording", None)
-    number = None if recording is None else unique_names(recording.buffers).get(name)
-    return int(where[0]) if recording is None or number is None else earliest(recording, number, where)
 
 
 def _bits(array: Array) -> Array:

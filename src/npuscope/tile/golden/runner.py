@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal, ParamSpec, Protocol, TypeVar
 
@@ -22,8 +21,8 @@ import numpy as np
 
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.ops.dtypes import of_storage
-from npuscope.tile.golden import data
-from npuscope.tile.golden.comparators import LastWriter, Verdict
+from npuscope.tile.golden import data, validation
+from npuscope.tile.golden.comparators import Verdict
 from npuscope.tile.golden.spec import (
     Array,
     ScalarSpec,
@@ -35,51 +34,28 @@ from npuscope.tile.golden.spec import (
     array_of,
     chosen,
     copy_of,
+    described,
     holds_numbers,
     inputs_only_read,
     misuse,
     misuse_of,
     python_number,
     to_read,
-    told,
 )
-from npuscope.tile.golden.validation import (
-    check_golden,
-    check_places,
-    check_program,
-    check_rules,
-    check_settings,
-    checked_specs,
-    validate_golden,
-)
+from npuscope.tile.golden.validation import LastWriter, validate_golden
 from npuscope.tile.record.model import Recording
 from npuscope.tile.record.recorder import asked_for
 from npuscope.tile.run.arguments import Placeholder
 from npuscope.tile.values.user_torch import is_torch_tensor
 
-NOTICED = 5  # findings of the run in the message of a failed golden
-RUNTIME_KEYS = frozenset(
-    {
-        "platform",
-        "device_id",
-        "device_ids",
-        "enable_chip_swimlane",
-        "enable_dep_gen",
-        "enable_dump_args",
-        "enable_pmu",
-        "enable_scope_stats",
-        "log_level",
-        "profiling",
-        "pto_isa_commit",
-        "ring_dep_pool",
-        "ring_heap",
-        "ring_task_window",
-    }
-)
+MOST_NOTICES = 5  # of the run in the message of a failed golden
+RUNTIME_KEYS = frozenset({"platform", "device_id", "device_ids", "log_level", "profiling", "pto_isa_commit"})
+RUNTIME_KEYS |= {f"enable_{name}" for name in ("chip_swimlane", "dep_gen", "dump_args", "pmu", "scope_stats")}
+RUNTIME_KEYS |= {"ring_dep_pool", "ring_heap", "ring_task_window"}
 COMPILE_KEYS = frozenset({"backend_type", "compile_profiling", "distributed_config", "dump_passes", "platform"})
-
-
 Golden = Callable[[dict[str, object]], object]
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 class Executed(LastWriter, Protocol):
@@ -154,14 +130,9 @@ def driven(
         _driver = before
 
 
-PLACES = ("config", "golden_fn", "golden_data", "runtime_dir")  # of its parameters after the program and the specs
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-
-
 @dataclass(frozen=True)
 class RunConfig:
-    """Settings of a run, which are parameters of `golden.run` today."""
+    """Settings of a run in spring 2026, which are parameters of `golden.run` today (language/history.py)."""
 
     rtol: float = 1e-5
     atol: float = 1e-5
@@ -169,31 +140,22 @@ class RunConfig:
     compile: Mapping[str, object] = field(default_factory=dict)
     runtime: Mapping[str, object] = field(default_factory=dict)
 
-    def as_options(self) -> dict[str, object]:
-        """The same as today's parameters."""
-        return {
-            "rtol": self.rtol,
-            "atol": self.atol,
-            "compile_only": self.compile_only,
-            "compile_cfg": self.compile,
-            "runtime_cfg": self.runtime,
-        }
 
-
-def of_any_month(run: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """`golden.run` that also takes the parameters it had once."""
+def _with_old_parameters(run: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """`golden.run` that also takes `tensor_specs=` and `config=` of spring 2026."""
+    places = ("config", "golden_fn", "golden_data", "runtime_dir")  # after the program and the specs
 
     @functools.wraps(run)
     def wrapped(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
         if "tensor_specs" in options or "config" in options or any(isinstance(one, RunConfig) for one in args):
-            named = {**dict(zip(PLACES, args[2:], strict=False)), **options}
-            return run(*args[:2], **_with_todays_names(named))  # type: ignore[arg-type]
+            named = {**dict(zip(places, args[2:], strict=False)), **options}
+            return run(*args[:2], **_renamed(named))  # type: ignore[arg-type]
         return run(*args, **options)
 
     return wrapped
 
 
-def _with_todays_names(options: dict[str, object]) -> dict[str, object]:
+def _renamed(options: dict[str, object]) -> dict[str, object]:
     if "tensor_specs" in options:
         if "specs" in options:
             raise misuse("golden.run is given specs= and tensor_specs=, which is its old name")
@@ -202,14 +164,15 @@ def _with_todays_names(options: dict[str, object]) -> dict[str, object]:
     if config is None:
         return options
     if not isinstance(config, RunConfig):
-        raise misuse(f"golden.run: config= takes a RunConfig, not {told(config)}")
-    twice = sorted(options.keys() & config.as_options().keys())
-    if twice:
+        raise misuse(f"golden.run: config= takes a RunConfig, not {described(config)}")
+    names = {"compile": "compile_cfg", "runtime": "runtime_cfg"}
+    settings = {names.get(name, name): value for name, value in vars(config).items()}
+    if twice := sorted(options.keys() & settings.keys()):
         raise misuse(f"golden.run is given {twice[0]}= beside config=, which says it too")
-    return {**options, **config.as_options()}
+    return {**options, **settings}
 
 
-@of_any_month
+@_with_old_parameters
 def run(
     program: object,
     specs: Sequence[Spec],
@@ -239,25 +202,26 @@ def run(
     if compile_only and runtime_dir is not None:
         return RunResult(False, "runtime_dir is incompatible with compile_only")
     start = time.perf_counter()
-    specs = checked_specs(specs)
-    check_program(program, specs)
-    check_golden(golden_fn)
-    check_rules(rtol, atol, compare_fn, (spec.name for spec in _outputs(specs)))
-    check_places(golden_data, save_data, specs)
-    check_settings(compile_cfg=compile_cfg, runtime_cfg=runtime_cfg)
+    specs = validation.checked_specs(specs)
+    validation.check_program(program, specs)
+    validation.check_golden(golden_fn)
+    validation.check_rules(rtol, atol, compare_fn, (spec.name for spec in _outputs(specs)))
+    validation.check_folders(golden_data, save_data, specs)
+    validation.check_settings(compile_cfg=compile_cfg, runtime_cfg=runtime_cfg)
     for note in _notes(compile_cfg or {}, runtime_cfg or {}, runtime_dir):
         print(f"[RUN]   note: {note}", flush=True)
     execute = executor or _driver.executor or default_executor()
     if (ranks := (compile_cfg or {}).get("distributed_config")) is not None:
-        execute = partial(execute, config=ranks)
+        execute = functools.partial(execute, config=ranks)
     with asked_for(runtime_cfg or {}):
         if compile_only or _driver.shapes:
             result = _record_shapes(program, specs, chosen(seed), execute)
         else:
-            kept = None if not save_data else _default_folder(program) if save_data is True else Path(save_data)
-            source = _Source(golden_fn, None if golden_data is None else Path(golden_data), kept, chosen(seed))
-            judge = _Judge(rtol, atol, compare_fn or {})
-            result = _run(program, specs, source, judge, execute)
+            default = Path("build_output", getattr(program, "__name__", type(program).__name__), "data")
+            target = None if not save_data else default if save_data is True else Path(save_data)
+            source = _Source(golden_fn, None if golden_data is None else Path(golden_data), target, chosen(seed))
+            compare = functools.partial(validate_golden, rtol=rtol, atol=atol, compare_fn=compare_fn)
+            result = _run(program, specs, source, compare, execute)
     result = replace(result, execution_time=time.perf_counter() - start, golden_fn=golden_fn)
     if result.passed:
         print(f"[RUN] {result}", flush=True)
@@ -273,11 +237,11 @@ def run_jit(fn: object, *options: object, **named: object) -> RunResult:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where inputs and goldens come from, and where they are kept."""
+    """Where inputs and goldens come from, and the folder they are saved to."""
 
     golden_fn: Golden | None
     folder: Path | None
-    kept: Path | None
+    target: Path | None
     seed: Seed
 
     def inputs(self, specs: Sequence[Spec]) -> dict[str, UserTensor]:
@@ -288,7 +252,7 @@ class _Source:
         return {spec.name: make(spec, self.seed) for spec in specs}
 
     def goldens(self, specs: Sequence[Spec], inputs: Mapping[str, UserTensor]) -> dict[str, UserTensor] | None:
-        """The expected outputs by name, None where nobody tells."""
+        """The expected outputs by name, None where there are none."""
         if self.folder is not None:
             print(f"[RUN]   cache hit: {self.folder / 'out'}", flush=True)
             return data.load_goldens(self.folder, specs)
@@ -305,24 +269,19 @@ class _Source:
             self.golden_fn(values)
         return {spec.name: _expected(spec.name, values, self.golden_fn) for spec in _outputs(specs)}
 
-    def keep(
+    def save(
         self, specs: Sequence[Spec], inputs: Mapping[str, UserTensor], goldens: Mapping[str, UserTensor] | None
     ) -> None:
-        if self.kept is not None:
+        if self.target is not None:
             given = {s.name: inputs[s.name] for s in specs if isinstance(s, ScalarSpec) or s.is_input}
-            data.save(self.kept, given, goldens or {})
-            print(f"[RUN]   saved: {self.kept}", flush=True)
+            data.save(self.target, given, goldens or {})
+            print(f"[RUN]   saved: {self.target}", flush=True)
 
 
-@dataclass(frozen=True)
-class _Judge:
-    rtol: float
-    atol: float
-    compare_fn: Mapping[str, Callable[..., Verdict]]
-
-
-def _run(program: object, specs: Sequence[Spec], source: _Source, judge: _Judge, execute: Executor) -> RunResult:
-    place = None if source.kept is None else source.kept.parent
+def _run(
+    program: object, specs: Sequence[Spec], source: _Source, compare: Callable[..., None], execute: Executor
+) -> RunResult:
+    place = None if source.target is None else source.target.parent
     try:
         with _stage("generate inputs"):
             inputs = source.inputs(specs)
@@ -332,35 +291,30 @@ def _run(program: object, specs: Sequence[Spec], source: _Source, judge: _Judge,
                 goldens = source.goldens(specs, inputs)
     except BadInput as error:  # of golden_data
         return RunResult(False, str(error))
-    source.keep(specs, inputs, goldens)
+    source.save(specs, inputs, goldens)
     with _stage("runtime"):
         ran = execute(program, *(_argument(spec, inputs[spec.name]) for spec in specs), mode="values")
     if not goldens:
-        why = (
-            "nobody asked for it"
-            if not _driver.golden
-            else "no golden_fn or golden_data"
-            if goldens is None
-            else "no spec has is_output=True, so there is no output to compare"
-        )
+        why = "no spec has is_output=True, so there is no output to compare"
+        if goldens is None:
+            why = "no golden_fn or golden_data" if _driver.golden else "nobody asked for it"
         return RunResult(True, work_dir=place, run=ran, compared=False, unchecked=why)
     outputs = {spec.name: inputs[spec.name] for spec in _outputs(specs)}
     others = {name: value for name, value in inputs.items() if name not in outputs}
     try:
         with _stage("validate"):
-            validate_golden(outputs, goldens, judge.rtol, judge.atol, judge.compare_fn, others, ran)
+            compare(outputs, goldens, inputs=others, run=ran)
     except AssertionError as error:
-        return RunResult(False, f"{error}{_noticed(ran)}", work_dir=place, run=ran, compared=True)
+        return RunResult(False, f"{error}{_notices(ran.recording)}", work_dir=place, run=ran, compared=True)
     return RunResult(True, work_dir=place, run=ran, compared=True)
 
 
-def _noticed(ran: Executed) -> str:
-    """What the run itself found odd, for it may be why the numbers are wrong: reads of memory never written, …"""
-    recording = ran.recording
+def _notices(recording: Recording) -> str:
+    """What the run itself noticed, for it may be why the numbers are wrong: reads of memory never written, …"""
     lines = []
-    for finding in recording.notices[:NOTICED]:
-        site = recording.sites[finding.site]
-        lines.append(f"\n  the run noticed: {site.file}, line {site.line}: {finding.message}")
+    for notice in recording.notices[:MOST_NOTICES]:
+        site = recording.sites[notice.site]
+        lines.append(f"\n  the run noticed: {site.file}, line {site.line}: {notice.message}")
     return "".join(lines)
 
 
@@ -368,14 +322,15 @@ def _record_shapes(program: object, specs: Sequence[Spec], seed: Seed, execute: 
     """Only integers that may steer the program get values; a script's own random stream is drawn up to the last one."""
     steering = [isinstance(s, ScalarSpec) or (s.storage.kind in "iu" and s.storage.itemsize > 1) for s in specs]
     last = max((i for i, steers in enumerate(steering) if steers), default=-1)
+    given: list[object] = []
     with _stage("generate inputs"):
-        values = {}
         for i, spec in enumerate(specs):
             if steering[i]:
-                values[spec.name] = make(spec, seed)
-            elif i < last and seed.leaves_torch_alone():
+                given.append(_argument(spec, make(spec, seed)))
+                continue
+            if i < last and seed.leaves_torch_alone():
                 make(spec, seed)
-    given = [_placeholder(s) if s.name not in values else _argument(s, values[s.name]) for s in specs]
+            given.append(_placeholder(spec))
     with _stage("record shapes"):
         return RunResult(True, run=execute(program, *given, mode="shapes"), unchecked="recorded without values")
 
@@ -398,7 +353,7 @@ def _expected(name: str, values: Mapping[str, object], golden_fn: Callable[..., 
         raise misuse_of(golden_fn, f"the golden deletes '{name}', an output")
     value = values[name]
     if not holds_numbers(value):
-        raise misuse_of(golden_fn, f"the golden leaves {told(value)} for the output '{name}', no numbers")
+        raise misuse_of(golden_fn, f"the golden leaves {described(value)} for the output '{name}', no numbers")
     return value if is_torch_tensor(value) else np.asarray(value)
 
 
@@ -422,17 +377,12 @@ def default_executor() -> Executor:
     return record
 
 
-def _default_folder(program: object) -> Path:
-    return Path("build_output", getattr(program, "__name__", type(program).__name__), "data")
-
-
 def _notes(
     compile_cfg: Mapping[str, object], runtime_cfg: Mapping[str, object], folder: str | Path | None
 ) -> Iterator[str]:
     for name, given, known in (("compile_cfg", compile_cfg, COMPILE_KEYS), ("runtime_cfg", runtime_cfg, RUNTIME_KEYS)):
-        for key in given:
-            if key not in known:
-                yield f"{name} has '{key}', which npuscope does not know; it has no effect"
+        for key in [key for key in given if key not in known]:
+            yield f"{name} has '{key}', which npuscope does not know; it has no effect"
     if folder is not None:
         yield f"runtime_dir {folder} is not used: nothing is compiled, the program runs from its source"
     if os.environ.get("PYPTO_BENCH") == "1":

@@ -41,209 +41,14 @@ from npuscope.tile.values.user_torch import (
     torch_module,
 )
 
-SCALARS = ("int8", "int32", "int64", "uint8", "bool", "float32", "float16", "bfloat16")
-
-
-class _Named:
-    """What both kinds of spec have: a name, a dtype, and the user's line that made them, for what is wrong later."""
-
-    name: str
-    dtype: object
-    place: Site
-
-    def _made_here(self) -> None:
-        self.place = sites.site(sites.here())
-        if not isinstance(self.name, str):
-            raise misuse(f"the name of a {type(self).__name__} must be a str, not {told(self.name)}")
-
-    def _bad(self, what: str, remedy: str = "") -> Misuse:
-        return misuse(f"{type(self).__name__} '{self.name}': {what}", remedy, place=self.place)
-
-
-@dataclass
-class TensorSpec(_Named):
-    """A tensor argument.
-
-    `init_value`: None → zeros; a number → filled with it; an array or tensor → its values;
-    `torch.randn/rand/zeros/ones` and `np.zeros/ones` → called with the shape and dtype; a callable with a required
-    parameter → called with a seeded NumPy generator; any other callable → called without arguments. What comes out is
-    converted to the dtype and must have the shape. `is_output` with an `init_value` is read and written. `resident`
-    (worker id or "stacked") is for hardware, no effect here.
-    """
-
-    name: str
-    shape: Sequence[int]
-    dtype: object
-    init_value: object = None
-    is_output: bool = False
-    resident: int | str | bool | None = None
-
-    def __post_init__(self) -> None:
-        self._made_here()
-        if isinstance(self.shape, str) or not isinstance(self.shape, Sequence) or not all(map(_is_extent, self.shape)):
-            raise self._bad(f"shape must be a list of whole numbers from 0, not {told(self.shape)}")
-        try:
-            storage_of(self.dtype)
-        except TypeError:
-            raise self._bad(f"{told(self.dtype)} is no dtype of tensors") from None
-        where = self.resident
-        number = isinstance(where, int) and not isinstance(where, bool) and where >= 0
-        if not (where is None or where is False or where == "stacked" or number):
-            raise self._bad(
-                f"resident={where!r}",
-                'It takes None, a worker id from 0 or "stacked"; True would not say which worker.',
-            )
-
-    @property
-    def is_resident(self) -> bool:
-        return self.resident is not None and self.resident is not False
-
-    @property
-    def is_input(self) -> bool:
-        """Whether it has values before the program runs."""
-        return not self.is_output or self.init_value is not None
-
-    @property
-    def storage(self) -> Dtype:
-        return storage_of(self.dtype)
-
-    def create_tensor(self, seed: Seed | None = None) -> UserTensor:
-        """A contiguous tensor of the spec's kind; an output shares its memory with nobody."""
-        value = self.init_value
-        if value is None:
-            return zeros(self.shape, self.dtype)
-        if callable(value):
-            value = self._called(value, seed)
-        elif isinstance(value, int | float):
-            value = np.full(tuple(self.shape), self._fitting(value))
-        elif not is_torch_tensor(value) and not isinstance(value, np.ndarray | np.generic):
-            raise self._bad(f"init_value is {told(value)}, no number, tensor or callable")
-        if not holds_numbers(value):
-            raise self._bad(f"init_value gives {told(value)}, no real numbers")
-        made = self._converted(value)
-        if tuple(made.shape) != tuple(self.shape):
-            raise self._bad(f"init_value has shape {tuple(made.shape)}, the spec {tuple(self.shape)}")
-        return made
-
-    def _fitting(self, value: int | float) -> int | float:
-        """A number as the dtype holds it; a float is cut off to a whole number, as torch does."""
-        whole = self.storage.kind in "iu"
-        least, most = _limits(self.storage)
-        if (whole or isinstance(value, int)) and not least <= value <= most:
-            raise self._bad(f"init_value is {told(value)}, out of range for {self.dtype} [{least}, {most}]")
-        return int(value) if whole else float(value)
-
-    def _called(self, make: Callable[..., object], seed: Seed | None) -> object:
-        torch = torch_module()
-        if torch is not None and make in (torch.randn, torch.rand, torch.zeros, torch.ones):
-            return make(list(self.shape), dtype=self.dtype)
-        if make in (np.zeros, np.ones):
-            return make(tuple(self.shape), self.storage)
-        if _wants_generator(make):
-            return make((seed or chosen()).generator(self.name))
-        return make()
-
-    def _converted(self, value: object) -> UserTensor:
-        if not is_torch_dtype(self.dtype):
-            return array_of(value).astype(self.storage, order="C", copy=self.is_output)
-        given = value if is_torch_tensor(value) else array_of(value)
-        made = the_torch().as_tensor(given).to(self.dtype).contiguous()
-        return copy_of(made) if self.is_output else made
-
-
-def _wants_generator(make: Callable[..., object]) -> bool:
-    try:
-        parameters = inspect.signature(make).parameters.values()
-    except ValueError:  # a builtin that does not tell
-        return False
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return any(p.default is inspect.Parameter.empty and p.kind in kinds for p in parameters)
-
-
-def _limits(storage: Dtype) -> tuple[int | float, int | float]:
-    """Of whole numbers; for a float dtype of those that Python can make a float of."""
-    if storage.kind not in "iu":
-        return -sys.float_info.max, sys.float_info.max
-    limits = np.iinfo(storage.name)
-    return int(limits.min), int(limits.max)
-
-
-def _is_extent(size: object) -> bool:
-    return isinstance(size, int | np.integer) and not isinstance(size, bool) and int(size) >= 0
-
-
-@dataclass
-class ScalarSpec(_Named):
-    """A scalar argument. `value` becomes a 0-d tensor of the dtype: program and golden see the same rounding."""
-
-    name: str
-    dtype: object
-    value: object
-
-    def __post_init__(self) -> None:
-        self._made_here()
-        storage = self._storage()
-        given = self.value
-        if is_torch_tensor(given) or isinstance(given, np.ndarray):
-            if tuple(given.shape) != ():
-                raise self._bad(f"a tensor of shape {tuple(given.shape)} is no scalar")
-            if array_of(given).dtype != storage:
-                raise self._bad(f"a tensor of {given.dtype} does not match dtype {self.dtype}")
-            return
-        self._check(given, storage)
-        plain = np.array(given if storage.kind in "iub" else np.float64(given))  # type: ignore[arg-type]  # a number
-        self.value = tensor_of(plain.astype(storage), self.dtype)
-
-    def _storage(self) -> Dtype:
-        try:
-            storage = storage_of(self.dtype)
-        except TypeError:
-            storage = None
-        if storage is None or storage.name not in SCALARS:
-            raise self._bad(f"unsupported dtype {self.dtype}", f"It takes {', '.join(SCALARS)}.")
-        return storage
-
-    def _check(self, given: object, storage: Dtype) -> None:
-        if storage == np.bool_:
-            wanted, fits = "bool", isinstance(given, bool | np.bool_)
-        elif np.issubdtype(storage, np.integer):
-            wanted, fits = "int", isinstance(given, int | np.integer) and not isinstance(given, bool)
-        else:
-            wanted = "int or float"
-            fits = isinstance(given, int | float | np.integer | np.floating | BFLOAT16.type)
-            fits = fits and not isinstance(given, bool)
-        if not fits:
-            raise self._bad(f"{self.dtype} requires {wanted} value, got {type(given).__name__}")
-        if isinstance(given, int | np.integer) and wanted != "bool":
-            least, most = _limits(storage)
-            if not least <= given <= most:
-                raise self._bad(f"{told(given)} is out of range for {self.dtype} [{least}, {most}]")
-
-    @property
-    def tensor(self) -> UserTensor:
-        """The value as a 0-d tensor."""
-        return self.value if is_torch_tensor(self.value) else array_of(self.value)
-
-    def to_python(self) -> int | float | bool:
-        """The value as a Python number, after rounding to the dtype."""
-        return python_number(self.value)
-
-
-def python_number(value: object) -> int | float | bool:
-    """A 0-d tensor as a Python number."""
-    array = array_of(value)
-    return float(array) if is_float(array) else bool(array) if array.dtype == np.bool_ else int(array)
-
-
-Spec = TensorSpec | ScalarSpec
-
-
 Dtype = np.dtype[Element]
 NO_NUMBERS = "cOSUmM"  # NumPy's letters for complex, objects, text and dates
-
-
 UserTensor = Array | TorchTensor
 Kind = TypeVar("Kind")
+SCALARS = ("int8", "int32", "int64", "uint8", "bool", "float32", "float16", "bfloat16")
+SEED_VARIABLE = "NPUSCOPE_SEED"
+BY_HAND = 1 << 32  # torch seeds itself with 53 or 64 random bits; people write smaller numbers
+OURS = 1 << 40  # added to our seeds of torch, which looks at the low 32 bits: they are not taken for a script's own
 
 
 def storage_of(dtype: object) -> Dtype:
@@ -315,6 +120,12 @@ def holds_numbers(value: object) -> bool:
         return False
 
 
+def python_number(value: object) -> int | float | bool:
+    """A 0-d tensor as a Python number."""
+    array = array_of(value)
+    return float(array) if is_float(array) else bool(array) if array.dtype == np.bool_ else int(array)
+
+
 class Misuse(NpuscopeError, ValueError, TypeError):
     """Something that the harness cannot use; a ValueError or TypeError to those who catch these."""
 
@@ -330,7 +141,7 @@ def misuse(what: str, remedy: str = "", *, place: Site | None = None) -> Misuse:
 
 
 def misuse_of(function: Callable[..., object], what: str) -> Misuse:
-    """At the line where a user's function is defined; where it does not tell, at the call."""
+    """At the line where a user's function is defined; where it cannot say, at the call."""
     code = getattr(function, "__code__", None)
     place = None if code is None else Site(code.co_filename, code.co_firstlineno, code.co_name)
     return misuse(what, place=place)
@@ -362,21 +173,15 @@ def inputs_only_read() -> Iterator[None]:
 def check_number(name: str, value: object, most: float = math.inf) -> None:
     """A number from 0 to `most`."""
     if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
-        raise misuse(f"{name} must be a number, not {told(value)}")
+        raise misuse(f"{name} must be a number, not {described(value)}")
     if not 0 <= value <= most:
         wanted = f"in [0, {most:g}]" if most < math.inf else "0 or more"
         raise misuse(f"{name} must be {wanted}, not {value}")
 
 
-def told(value: object) -> str:
+def described(value: object) -> str:
     """A wrong value as a sentence names it."""
     return "None" if value is None else f"the {type(value).__name__} {str(value)[:40]!r}"
-
-
-VARIABLE = "NPUSCOPE_SEED"
-DEFAULT = 0
-BY_HAND = 1 << 32  # torch seeds itself with 53 or 64 random bits; people write smaller numbers
-OURS = 1 << 40  # added to our seeds of torch, which looks at the low 32 bits: they are not taken for a script's own
 
 
 @dataclass(frozen=True)
@@ -398,7 +203,8 @@ class Seed:
 
     def leaves_torch_alone(self) -> bool:
         """Whether the script has seeded torch itself and nobody asked for another seed."""
-        return not self.asked and script_seeded_torch()
+        torch = torch_module()
+        return not self.asked and torch is not None and 0 <= torch.initial_seed() < BY_HAND
 
     def _words(self, name: str) -> list[int]:
         return [self.value, zlib.crc32(name.encode())]
@@ -408,17 +214,199 @@ def chosen(seed: int | None = None) -> Seed:
     """The seed to use: the argument, else the environment's, else the default."""
     if seed is not None:
         if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
-            raise misuse(f"seed must be a whole number from 0, not {told(seed)}")
+            raise misuse(f"seed must be a whole number from 0, not {described(seed)}")
         return Seed(int(seed), asked=True)
-    text = os.environ.get(VARIABLE)
+    text = os.environ.get(SEED_VARIABLE)
     if text is None:
-        return Seed(DEFAULT, asked=False)
+        return Seed(0, asked=False)
     if not text.strip().isdecimal():
-        raise NpuscopeError(f"{VARIABLE} is '{text}', no whole number from 0")
+        raise NpuscopeError(f"{SEED_VARIABLE} is '{text}', no whole number from 0")
     return Seed(int(text), asked=True)
 
 
-def script_seeded_torch() -> bool:
-    """Whether torch's global generator was given a seed by hand."""
-    torch = torch_module()
-    return torch is not None and 0 <= torch.initial_seed() < BY_HAND
+class _Named:
+    """What both kinds of spec have: a name, a dtype, and the user's line that made them, for what is wrong later."""
+
+    name: str
+    dtype: object
+    place: Site
+
+    def _made_here(self) -> None:
+        self.place = sites.site(sites.here())
+        if not isinstance(self.name, str):
+            raise misuse(f"the name of a {type(self).__name__} must be a str, not {described(self.name)}")
+
+    def _bad(self, what: str, remedy: str = "") -> Misuse:
+        return misuse(f"{type(self).__name__} '{self.name}': {what}", remedy, place=self.place)
+
+
+@dataclass
+class TensorSpec(_Named):
+    """A tensor argument.
+
+    `init_value`: None → zeros; a number → filled with it; an array or tensor → its values;
+    `torch.randn/rand/zeros/ones` and `np.zeros/ones` → called with the shape and dtype; a callable with a required
+    parameter → called with a seeded NumPy generator; any other callable → called without arguments. What comes out is
+    converted to the dtype and must have the shape. `is_output` with an `init_value` is read and written. `resident`
+    (worker id or "stacked") is for hardware, no effect here.
+    """
+
+    name: str
+    shape: Sequence[int]
+    dtype: object
+    init_value: object = None
+    is_output: bool = False
+    resident: int | str | bool | None = None
+
+    def __post_init__(self) -> None:
+        self._made_here()
+        if isinstance(self.shape, str) or not isinstance(self.shape, Sequence) or not all(map(_is_extent, self.shape)):
+            raise self._bad(f"shape must be a list of whole numbers from 0, not {described(self.shape)}")
+        try:
+            storage_of(self.dtype)
+        except TypeError:
+            raise self._bad(f"{described(self.dtype)} is no dtype of tensors") from None
+        where = self.resident
+        number = isinstance(where, int) and not isinstance(where, bool) and where >= 0
+        if not (where is None or where is False or where == "stacked" or number):
+            raise self._bad(
+                f"resident={where!r}",
+                'It takes None, a worker id from 0 or "stacked"; True would not say which worker.',
+            )
+
+    @property
+    def is_resident(self) -> bool:
+        return self.resident is not None and self.resident is not False
+
+    @property
+    def is_input(self) -> bool:
+        """Whether it has values before the program runs."""
+        return not self.is_output or self.init_value is not None
+
+    @property
+    def storage(self) -> Dtype:
+        return storage_of(self.dtype)
+
+    def create_tensor(self, seed: Seed | None = None) -> UserTensor:
+        """A contiguous tensor of the spec's kind; an output shares its memory with nobody."""
+        value = self.init_value
+        if value is None:
+            return zeros(self.shape, self.dtype)
+        if callable(value):
+            value = self._called(value, seed)
+        elif isinstance(value, int | float):
+            value = np.full(tuple(self.shape), self._fitting(value))
+        elif not is_torch_tensor(value) and not isinstance(value, np.ndarray | np.generic):
+            raise self._bad(f"init_value is {described(value)}, no number, tensor or callable")
+        if not holds_numbers(value):
+            raise self._bad(f"init_value gives {described(value)}, no real numbers")
+        made = self._converted(value)
+        if tuple(made.shape) != tuple(self.shape):
+            raise self._bad(f"init_value has shape {tuple(made.shape)}, the spec {tuple(self.shape)}")
+        return made
+
+    def _fitting(self, value: int | float) -> int | float:
+        """A number as the dtype holds it; a float is cut off to a whole number, as torch does."""
+        whole = self.storage.kind in "iu"
+        least, most = _limits(self.storage)
+        if (whole or isinstance(value, int)) and not least <= value <= most:
+            raise self._bad(f"init_value is {described(value)}, out of range for {self.dtype} [{least}, {most}]")
+        return int(value) if whole else float(value)
+
+    def _called(self, make: Callable[..., object], seed: Seed | None) -> object:
+        torch = torch_module()
+        if torch is not None and make in (torch.randn, torch.rand, torch.zeros, torch.ones):
+            return make(list(self.shape), dtype=self.dtype)
+        if make in (np.zeros, np.ones):
+            return make(tuple(self.shape), self.storage)
+        if _wants_generator(make):
+            return make((seed or chosen()).generator(self.name))
+        return make()
+
+    def _converted(self, value: object) -> UserTensor:
+        if not is_torch_dtype(self.dtype):
+            return array_of(value).astype(self.storage, order="C", copy=self.is_output)
+        given = value if is_torch_tensor(value) else array_of(value)
+        made = the_torch().as_tensor(given).to(self.dtype).contiguous()
+        return copy_of(made) if self.is_output else made
+
+
+def _wants_generator(make: Callable[..., object]) -> bool:
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except ValueError:  # a builtin without a signature
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(p.default is inspect.Parameter.empty and p.kind in kinds for p in parameters)
+
+
+def _limits(storage: Dtype) -> tuple[int | float, int | float]:
+    """Of whole numbers; for a float dtype of those that Python can make a float of."""
+    if storage.kind not in "iu":
+        return -sys.float_info.max, sys.float_info.max
+    limits = np.iinfo(storage.name)
+    return int(limits.min), int(limits.max)
+
+
+def _is_extent(size: object) -> bool:
+    return isinstance(size, int | np.integer) and not isinstance(size, bool) and int(size) >= 0
+
+
+@dataclass
+class ScalarSpec(_Named):
+    """A scalar argument. `value` becomes a 0-d tensor of the dtype: program and golden see the same rounding."""
+
+    name: str
+    dtype: object
+    value: object
+
+    def __post_init__(self) -> None:
+        self._made_here()
+        storage = self._storage()
+        given = self.value
+        if is_torch_tensor(given) or isinstance(given, np.ndarray):
+            if tuple(given.shape) != ():
+                raise self._bad(f"a tensor of shape {tuple(given.shape)} is no scalar")
+            if array_of(given).dtype != storage:
+                raise self._bad(f"a tensor of {given.dtype} does not match dtype {self.dtype}")
+            return
+        self._check(given, storage)
+        plain = np.array(given if storage.kind in "iub" else np.float64(given))  # type: ignore[arg-type]  # a number
+        self.value = tensor_of(plain.astype(storage), self.dtype)
+
+    def _storage(self) -> Dtype:
+        try:
+            storage = storage_of(self.dtype)
+        except TypeError:
+            storage = None
+        if storage is None or storage.name not in SCALARS:
+            raise self._bad(f"unsupported dtype {self.dtype}", f"It takes {', '.join(SCALARS)}.")
+        return storage
+
+    def _check(self, given: object, storage: Dtype) -> None:
+        if storage == np.bool_:
+            wanted, fits = "bool", isinstance(given, bool | np.bool_)
+        elif np.issubdtype(storage, np.integer):
+            wanted, fits = "int", isinstance(given, int | np.integer) and not isinstance(given, bool)
+        else:
+            wanted = "int or float"
+            fits = isinstance(given, int | float | np.integer | np.floating | BFLOAT16.type)
+            fits = fits and not isinstance(given, bool)
+        if not fits:
+            raise self._bad(f"{self.dtype} requires {wanted} value, got {type(given).__name__}")
+        if isinstance(given, int | np.integer) and wanted != "bool":
+            least, most = _limits(storage)
+            if not least <= given <= most:
+                raise self._bad(f"{described(given)} is out of range for {self.dtype} [{least}, {most}]")
+
+    @property
+    def tensor(self) -> UserTensor:
+        """The value as a 0-d tensor."""
+        return self.value if is_torch_tensor(self.value) else array_of(self.value)
+
+    def to_python(self) -> int | float | bool:
+        """The value as a Python number, after rounding to the dtype."""
+        return python_number(self.value)
+
+
+Spec = TensorSpec | ScalarSpec

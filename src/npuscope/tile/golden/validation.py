@@ -9,10 +9,11 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
 
 from npuscope.tile.golden.comparators import (
     Comparator,
-    LastWriter,
     Situation,
     Verdict,
     allclose,
@@ -29,9 +30,9 @@ from npuscope.tile.golden.spec import (
     UserTensor,
     array_of,
     check_number,
+    described,
     misuse,
     misuse_of,
-    told,
 )
 from npuscope.tile.run.arguments import Parameter
 from npuscope.tile.values.signature import ScalarType, TensorType
@@ -44,6 +45,16 @@ __all__ = [
     "topk_pair_compare",
     "validate_golden",
 ]
+
+
+MOST_SHOWN = 12  # names of parameters in a sentence
+CONTEXT = ("actual_outputs", "expected_outputs", "inputs", "rtol", "atol")
+
+
+class LastWriter(Protocol):
+    """What a run must be able to say: the op that last wrote an element of a named tensor; None if none did."""
+
+    def last_writer(self, name: str, flat_index: int, /) -> object | None: ...
 
 
 def validate_golden(
@@ -63,10 +74,13 @@ def validate_golden(
     check_rules(rtol, atol, compare_fn, outputs)
     failures = {}
     for name, actual in outputs.items():
-        situation = Situation(rtol, atol, outputs, golden, inputs or {}, _ending(run, name))
+        situation = Situation(rtol, atol, outputs, golden, inputs or {}, partial(_written_by, run, name))
         compare = (compare_fn or {}).get(name)
         label = "" if compare is None else f" ({getattr(compare, '__name__', 'custom')})"
-        ok, detail = _judged(actual, golden, name, compare, situation)
+        if name in golden:
+            ok, detail = _judged(actual, golden[name], name, compare, situation)
+        else:
+            ok, detail = False, f"    the golden has no '{name}', only {list(golden)}"
         about = f"shape={tuple(actual.shape)} dtype={actual.dtype}"
         print(f"[RUN]   '{name}' {'PASS' if ok else 'FAIL'}  {about}{label}", flush=True)
         if not ok:
@@ -76,60 +90,36 @@ def validate_golden(
 
 
 def _judged(
-    actual: UserTensor,
-    golden: Mapping[str, object],
-    name: str,
-    compare: Callable[..., Verdict] | None,
-    situation: Situation,
+    actual: UserTensor, expected: object, name: str, compare: Callable[..., Verdict] | None, situation: Situation
 ) -> Verdict:
-    if name not in golden:
-        return False, f"    the golden has no '{name}', only {list(golden)}"
-    expected = golden[name]
-    if isinstance(compare, Comparator):
-        return compare.judge(array_of(actual), array_of(expected), situation)
-    if compare is not None:
-        verdict = compare(
-            actual,
-            expected,
-            actual_outputs=situation.actual_outputs,
-            expected_outputs=situation.expected_outputs,
-            inputs=situation.inputs,
-            rtol=situation.rtol,
-            atol=situation.atol,
-        )
-        try:
-            ok, detail = verdict
-            return bool(ok), str(detail)
-        except (TypeError, ValueError):
-            title = getattr(compare, "__name__", "custom")
-            what = f"the comparator {title} of '{name}' returned {told(verdict)}, not (ok, message)"
-            raise misuse_of(compare, what) from None
-    a, e = array_of(actual), array_of(expected)
-    if a.shape != e.shape:
-        return False, f"    shape mismatch: actual {a.shape}, expected {e.shape}"
-    return allclose(a, e, situation)
+    if compare is None or isinstance(compare, Comparator):
+        judge = allclose if compare is None else compare.judge
+        return judge(array_of(actual), array_of(expected), situation)
+    verdict = compare(actual, expected, **{option: getattr(situation, option) for option in CONTEXT})
+    try:
+        ok, detail = verdict
+        return bool(ok), str(detail)
+    except (TypeError, ValueError):
+        title = getattr(compare, "__name__", "custom")
+        what = f"the comparator {title} of '{name}' returned {described(verdict)}, not (ok, message)"
+        raise misuse_of(compare, what) from None
 
 
-def _ending(run: LastWriter | None, name: str) -> Callable[[int], str]:
-    def ending(flat_index: int) -> str:
-        writer = None if run is None else run.last_writer(name, flat_index)
-        return "" if run is None else f", last written by {writer}" if writer is not None else ", never written"
-
-    return ending
-
-
-SHOWN = 12  # names of parameters in a sentence
-CONTEXT = ("actual_outputs", "expected_outputs", "inputs", "rtol", "atol")
+def _written_by(run: LastWriter | None, name: str, flat_index: int) -> str:
+    if run is None:
+        return ""
+    writer = run.last_writer(name, flat_index)
+    return ", never written" if writer is None else f", last written by {writer}"
 
 
 def checked_specs(specs: object) -> list[Spec]:
     """The specs as a list; each a spec, no two of a name."""
     if not isinstance(specs, Iterable) or isinstance(specs, str | bytes | Mapping):
-        raise misuse(f"specs must be a list of TensorSpec and ScalarSpec, not {told(specs)}")
+        raise misuse(f"specs must be a list of TensorSpec and ScalarSpec, not {described(specs)}")
     found: list[Spec] = []
     for spec in specs:
         if not isinstance(spec, TensorSpec | ScalarSpec):
-            raise misuse(f"specs holds {told(spec)} at place {len(found)}", "It takes TensorSpec and ScalarSpec.")
+            raise misuse(f"specs holds {described(spec)} at place {len(found)}", "It takes TensorSpec and ScalarSpec.")
         if spec.name in (other.name for other in found):
             raise misuse(f"two specs have the name '{spec.name}'", place=spec.place)
         found.append(spec)
@@ -139,7 +129,7 @@ def checked_specs(specs: object) -> list[Spec]:
 def check_program(program: object, specs: Sequence[Spec]) -> None:
     """Something that runs, whose parameters are those of the specs, in their order."""
     if not callable(program) or isinstance(program, type):
-        what = f"the class {program.__name__}" if isinstance(program, type) else told(program)
+        what = f"the class {program.__name__}" if isinstance(program, type) else described(program)
         raise misuse(f"a run needs a @pl.jit function or a @pl.program class, not {what}")
     wanted = _parameters(program, len(specs))
     if wanted is None:
@@ -164,7 +154,7 @@ def check_program(program: object, specs: Sequence[Spec]) -> None:
 
 
 def _parameters(program: object, given: int) -> list[Parameter] | None:
-    """The parameters that the specs stand for, None where the program does not tell; outputs may all be left out."""
+    """The parameters that the specs stand for, None where the program does not say; outputs may all be left out."""
     from npuscope.tile.language.functions import Program, TileFunction
 
     function = program.entry if isinstance(program, Program) else program
@@ -177,17 +167,17 @@ def _parameters(program: object, given: int) -> list[Parameter] | None:
 
 def _listed(names: list[str], same: int) -> str:
     """All names; of very many those from the first place that differs."""
-    if len(names) <= SHOWN:
+    if len(names) <= MOST_SHOWN:
         return ", ".join(names) or "none"
-    part = names[same : same + SHOWN]
-    return ", ".join([*(["…"] if same else []), *part, *(["…"] if same + SHOWN < len(names) else [])])
+    part = names[same : same + MOST_SHOWN]
+    return ", ".join([*(["…"] if same else []), *part, *(["…"] if same + MOST_SHOWN < len(names) else [])])
 
 
 def check_golden(golden_fn: object) -> None:
     if golden_fn is None:
         return
     if not callable(golden_fn):
-        raise misuse(f"golden_fn must be a function, not {told(golden_fn)}")
+        raise misuse(f"golden_fn must be a function, not {described(golden_fn)}")
     if not _takes(golden_fn, {}):
         raise misuse_of(golden_fn, f"{_title(golden_fn)} cannot be called with one argument, the values by name")
 
@@ -199,29 +189,25 @@ def check_rules(rtol: object, atol: object, compare_fn: object, outputs: Iterabl
     if compare_fn is None:
         return
     if not isinstance(compare_fn, Mapping):
-        raise misuse(f"compare_fn must be a dict of comparators by output, not {told(compare_fn)}")
+        raise misuse(f"compare_fn must be a dict of comparators by output, not {described(compare_fn)}")
     known = list(outputs)
     for name, compare in compare_fn.items():
         if name not in known:
             raise misuse(f"compare_fn has {name!r}, which is no output", f"Outputs: {', '.join(known) or 'none'}.")
         if not callable(compare):
-            raise misuse(f"compare_fn of '{name}' must be a comparator, not {told(compare)}")
+            raise misuse(f"compare_fn of '{name}' must be a comparator, not {described(compare)}")
         if not isinstance(compare, Comparator) and not _takes(compare, None, None, **dict.fromkeys(CONTEXT)):
             wanted = f"(actual, expected, *, {', '.join(CONTEXT)})"
             raise misuse_of(compare, f"the comparator {_title(compare)} of '{name}' cannot be called with {wanted}")
 
 
-def check_places(golden_data: object, save_data: object, specs: Sequence[Spec]) -> None:
+def check_folders(golden_data: object, save_data: object, specs: Sequence[Spec]) -> None:
     """Folders, and names of specs that are names of files in them."""
-    for option, value in (
-        ("golden_data", golden_data),
-        ("save_data", None if save_data in (True, False) else save_data),
-    ):
-        if value is not None and (not isinstance(value, str | os.PathLike) or value == ""):
-            raise misuse(f"{option} must be a folder, not {told(value)}")
-    if golden_data is None and not save_data:
-        return
-    for spec in specs:
+    for option, value in (("golden_data", golden_data), ("save_data", save_data)):
+        is_folder = isinstance(value, str | os.PathLike) and value != ""
+        if value is not None and not is_folder and not (option == "save_data" and isinstance(value, bool)):
+            raise misuse(f"{option} must be a folder, not {described(value)}")
+    for spec in specs if golden_data is not None or save_data else ():
         if spec.name in ("", ".", "..") or not spec.name.isprintable() or any(c in spec.name for c in "/\\:"):
             raise misuse(f"the spec's name {spec.name!r} is no plain name of a file", place=spec.place)
 
@@ -229,7 +215,7 @@ def check_places(golden_data: object, save_data: object, specs: Sequence[Spec]) 
 def check_settings(**settings: object) -> None:
     for name, value in settings.items():
         if value is not None and not isinstance(value, Mapping):
-            raise misuse(f"{name} must be a dict, not {told(value)}")
+            raise misuse(f"{name} must be a dict, not {described(value)}")
 
 
 def _takes(function: Callable[..., object], *arguments: object, **named: object) -> bool:
@@ -237,7 +223,7 @@ def _takes(function: Callable[..., object], *arguments: object, **named: object)
         inspect.signature(function).bind(*arguments, **named)
     except TypeError:
         return False
-    except ValueError:  # a builtin that does not tell
+    except ValueError:  # a builtin without a signature
         return True
     return True
 
