@@ -56,7 +56,7 @@ def close(actual: Array, expected: Array, rtol: float, atol: float) -> Bools:
     """
     with np.errstate(invalid="ignore", over="ignore"):  # inf - inf, and beyond the largest float
         if is_float(actual) or is_float(expected):
-            x, y = (one if one.dtype == np.float64 else one.astype(np.float32) for one in (actual, expected))
+            x, y = (one.astype(np.float64 if one.dtype == np.float64 else np.float32) for one in (actual, expected))
             off = np.abs(x - y)
             return np.asarray((x == y) | (np.isfinite(off) & (off <= atol + np.abs(rtol * y))))
         a, e = (one if one.dtype == np.uint64 else one.astype(np.int64) for one in (actual, expected))
