@@ -56,12 +56,16 @@ def close(actual: Array, expected: Array, rtol: float, atol: float) -> Bools:
     """
     with np.errstate(invalid="ignore", over="ignore"):  # inf - inf, and beyond the largest float
         if is_float(actual) or is_float(expected):
-            x, y = (one.astype(np.float64 if one.dtype == np.float64 else np.float32) for one in (actual, expected))
+            x, y = _wide(actual), _wide(expected)
             off = np.abs(x - y)
             return np.asarray((x == y) | (np.isfinite(off) & (off <= atol + np.abs(rtol * y))))
         a, e = (one if one.dtype == np.uint64 else one.astype(np.int64) for one in (actual, expected))
         distance = (np.maximum(a, e) - np.minimum(a, e)).astype(np.uint64)  # wraps to the right number
         return np.asarray((a == e) | (distance <= atol + np.abs(rtol * e.astype(np.float64))))
+
+
+def _wide(array: Array) -> npt.NDArray[np.floating]:
+    return array.astype(np.float64, copy=False) if array.dtype == np.float64 else array.astype(np.float32)
 
 
 def allclose(actual: Array, expected: Array, situation: Situation, show: int = 20) -> Verdict:
