@@ -28,10 +28,7 @@ API = {
 
 def generate(folder: Path) -> None:
     """Writes every generated page; a page that has not changed is left alone, so that Sphinx builds only what did."""
-    from npuscope.report.columns_page import columns_page
-    from npuscope.report.history_page import history_page
-    from npuscope.report.ops_page import ops_page
-    from npuscope.report.rules_page import rules_page
+    from npuscope.report.reference import columns_page, history_page, ops_page, rules_page
 
     pages = {
         "commands.md": commands_page(),

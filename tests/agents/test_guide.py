@@ -9,7 +9,7 @@ from command import npuscope
 from npuscope.agents.guide import MOST_WORDS, REMEDY, guide
 from npuscope.check.rules import own_rules
 from npuscope.ops import table
-from npuscope.report.ops_page import first_call
+from npuscope.report.reference import first_call
 from npuscope.time.bound import KIND_OF
 
 

@@ -13,7 +13,7 @@ from linted import program
 import npuscope.tile as pl
 from npuscope.check import rules
 from npuscope.check.checked import CheckOptions, check, rules_of
-from npuscope.report.rules_page import rule_text, rules_page
+from npuscope.report.reference import rule_text, rules_page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "extend.md"
 ID = "one-element-load"

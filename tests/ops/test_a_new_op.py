@@ -16,7 +16,7 @@ from npuscope.lower.model import instructions
 from npuscope.lower.program import Program
 from npuscope.ops import elementwise, table
 from npuscope.ops.spec import VECTOR, OpSpec, Role
-from npuscope.report.ops_page import op_text, ops_page
+from npuscope.report.reference import op_text, ops_page
 from npuscope.tile.calls.own import FUNCTIONS
 from npuscope.time.certainty import certainty_of
 from npuscope.time.run import simulate

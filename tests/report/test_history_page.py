@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuscope.report.history_page import history_page
+from npuscope.report.reference import history_page
 from npuscope.tile.language.history import HISTORY
 
 

@@ -10,8 +10,7 @@ import pytest
 from npuscope.check.columns import BAR, bar
 from npuscope.check.fit import Fit, fits_of
 from npuscope.lower.chip import chip_to_lower_for
-from npuscope.report.lowering import lowering_text
-from npuscope.report.memory import memory, memory_dict
+from npuscope.report.program import lowering_text, memory, memory_dict
 from npuscope.table.parts import as_text
 from tests.report.memory_programs import written
 

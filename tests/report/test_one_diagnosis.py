@@ -12,7 +12,7 @@ import pytest
 import npuscope
 from npuscope import explain as analysis
 from npuscope.lab.captures import captures_of
-from npuscope.report.causes import OTHERS, WORTH_A_LINE
+from npuscope.report.captures import OTHERS, WORTH_A_LINE
 from npuscope.table.formats import duration
 
 MADE = ["decode_run", "decode_steps", "kineto", "trace_view", "merged_swimlane", "tracr", "ranks"]

@@ -8,7 +8,7 @@ import pytest
 
 from npuscope.chip.devices import load
 from npuscope.ops import table
-from npuscope.report.ops_page import op_dict, op_text, ops_page, ops_text
+from npuscope.report.reference import op_dict, op_text, ops_page, ops_text
 
 CHIP = load("ascend910b1")
 

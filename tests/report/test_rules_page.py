@@ -9,7 +9,7 @@ import pytest
 import npuscope.tile as pl
 from npuscope.check.rule import Example, Rule
 from npuscope.check.rules import all_rules
-from npuscope.report.rules_page import rule_text, rules_page
+from npuscope.report.reference import rule_text, rules_page
 
 
 def test_the_page_has_every_rule() -> None:

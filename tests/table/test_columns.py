@@ -25,7 +25,7 @@ from npuscope.explain.passes import passes, statistics
 from npuscope.forward.align.alignment import align
 from npuscope.forward.roofline import roofline
 from npuscope.lab.payload.overview import parts
-from npuscope.report.columns_page import columns_page, declared
+from npuscope.report.reference import columns_page, declared
 from npuscope.table.columns import Columns, Table, Tabular
 from npuscope.table.parts import Rows, as_markdown, as_text
 

@@ -11,7 +11,7 @@ from npuscope.check.rules import own_rules
 from npuscope.chip.devices import Device, list_constants, load
 from npuscope.models import FOLDER
 from npuscope.ops import table
-from npuscope.report.ops_page import first_call, unit
+from npuscope.report.reference import first_call, units_text
 from npuscope.time.bound import KIND_OF
 
 MOST_WORDS = 6000
@@ -142,6 +142,6 @@ def _ops() -> str:
     parts = ["## Ops\n\nUnit in brackets. `npuscope ops NAME` has other spellings, types and cost.\n"]
     for family, specs in table.FAMILIES.items():
         parts.append(f"**{family}**\n")
-        parts += [f"- `{first_call(spec)}` [{unit(spec)}]: {spec.doc}" for spec in specs if spec.names]
+        parts += [f"- `{first_call(spec)}` [{units_text(spec.planes)}]: {spec.doc}" for spec in specs if spec.names]
         parts.append("")
     return "\n".join(parts).rstrip()

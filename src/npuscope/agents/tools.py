@@ -109,11 +109,11 @@ def findings(asked: Asked) -> Told:
 def op(name: str | None, device: str) -> Told:
     """One op, or all of them in a line each."""
     from npuscope.ops import table
-    from npuscope.report.ops_page import op_dict
+    from npuscope.report.reference import op_table
     from npuscope.time.programs import chip_to_time
 
     if name is not None:
-        return op_dict(table.found(name), chip_to_time(device))
+        return op_table([table.found(name)], chip_to_time(device)).rows()[0]
     return {"ops": [{"name": spec.name, "doc": spec.doc} for spec in table.BY_NAME.values()]}
 
 

@@ -46,7 +46,7 @@ def command(
     from npuscope.forward.align import align
     from npuscope.forward.align.plain_csv import Wanted, read_side
     from npuscope.lab.report_pages import parts_page
-    from npuscope.report.align import align as report
+    from npuscope.report.predicted import align as report
     from npuscope.table.parts import as_markdown
 
     check_outputs([predicted, measured], html, md)

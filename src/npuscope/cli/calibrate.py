@@ -54,7 +54,8 @@ def command(
     from npuscope.chip.devices import inheriting_file, is_known
     from npuscope.cli.output import check_outputs, settings_of, write_texts
     from npuscope.lower.lowering import LoweringOptions
-    from npuscope.report import calibrate as report
+    from npuscope.report import device as report
+    from npuscope.table.columns import all_rows
     from npuscope.time.measured.calibrate import calibrate
     from npuscope.time.measured.observed import observed_in
     from npuscope.time.programs import chip_to_time, fitting, program_of
@@ -76,6 +77,8 @@ def command(
     inherits = chip.name if known else os.path.relpath(device, Path(out).resolve().parent)
     write_texts({out: inheriting_file(name, f"{chip.title}, calibrated", inherits, found.constants(file, captures))})
     if json:
-        print_json(report.calibrate_dict(file, captures, out, found))
+        about = {"file": file, "captures": captures, "device": found.device.name, "written": out, "runs": found.runs}
+        tables = {"constants": report.constant_table(found), "errors": report.error_table(found)}
+        print_json({**about, "typical_error": report.typical_errors(found), **all_rows(tables)})
     else:
         print_report(report.calibrate(file, captures, found), [out])

@@ -77,7 +77,7 @@ def command(
     from npuscope.report.check_markdown import check_markdown
     from npuscope.report.check_sarif import check_sarif
     from npuscope.report.check_text import check_text, rules_text
-    from npuscope.report.rules_page import rule_text
+    from npuscope.report.reference import rule_text
     from npuscope.table.text import paint_for
     from npuscope.time.worth import left_out, priced
 

@@ -70,7 +70,7 @@ def command(
     from npuscope.explain.comparison import compare_explained, trend_of
     from npuscope.lab.document import page
     from npuscope.lab.runs import compare_document
-    from npuscope.report import explain as reports
+    from npuscope.report import comparison as reports
     from npuscope.table.parts import as_markdown
 
     pairs = pairs_of(match or [], "--match")
@@ -143,7 +143,7 @@ def _compare_several(
     from npuscope.cli.output import names_of, reproduce, write_reports
     from npuscope.explain.many.runs import compare_runs, read_runs
     from npuscope.lab.report_pages import parts_page
-    from npuscope.report.several import several
+    from npuscope.report.comparison import several
     from npuscope.table.parts import as_markdown
 
     with progress_bar():

@@ -25,7 +25,7 @@ def command(
     from npuscope.forward.llm.example import write_config
     from npuscope.lab.document import page
     from npuscope.lab.runs import report_document
-    from npuscope.report.explain import report
+    from npuscope.report.captures import report
     from npuscope.trace import read
     from npuscope.trace.example import HAND_OUT, write_decode_run, write_decode_steps
 

@@ -29,9 +29,9 @@ Name = Annotated[str, typer.Argument(help="A chip by name, or a TOML file of you
 def list_(json: JsonFlag = False) -> None:
     """The names of all chips, and what can be done for each."""
     from npuscope.chip.devices import load, names
-    from npuscope.report.device import chips
+    from npuscope.report.device import chip_table
 
-    table = chips([load(name) for name in names()])
+    table = chip_table([load(name) for name in names()])
     if json:
         print_json(table.rows())
     else:
@@ -47,7 +47,7 @@ def show(
     """All constants of a chip."""
     from npuscope.base.errors import NpuscopeError
     from npuscope.chip.devices import list_constants, load
-    from npuscope.report.device import device, device_dict
+    from npuscope.report.device import constants_of, device
 
     chip = load(name)
     rows = list_constants(chip, prefix)
@@ -55,7 +55,8 @@ def show(
         parts = ", ".join(dict.fromkeys(row.place.partition(".")[0] for row in list_constants(chip)))
         raise NpuscopeError(f"no constant of {chip.name} begins with '{prefix}'", remedy=f"It has: {parts}.")
     if json:
-        print_json(device_dict(chip, rows))
+        about = {"name": chip.name, "title": chip.title, "inherits": chip.inherits, "aliases": chip.aliases}
+        print_json({**about, "constants": constants_of(rows).rows()})
     else:
         print_report(device(chip, rows))
 
@@ -69,6 +70,6 @@ def diff(a: Name, b: Name, json: JsonFlag = False) -> None:
     chips = load(a), load(b)
     found = differences(*chips)
     if json:
-        print_json(device.diff_dict(*chips, found))
+        print_json({"a": chips[0].name, "b": chips[1].name, "differences": found})
     else:
         print_report(device.diff(*chips, found))

@@ -15,7 +15,7 @@ from npuscope.cli.progress_bar import progress_bar
 
 def command(path: CapturePath, json: JsonFlag = False) -> None:
     from npuscope.explain.doctor import symptoms_of
-    from npuscope.report.info import doctor
+    from npuscope.report.captures import doctor
     from npuscope.trace import read
 
     with progress_bar():

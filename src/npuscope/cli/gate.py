@@ -48,7 +48,7 @@ def command(
 ) -> None:
     from npuscope.base.errors import NpuscopeError
     from npuscope.cli.output import check_outputs, write_reports
-    from npuscope.report.explain import gate as report
+    from npuscope.report.comparison import gate as report
     from npuscope.table.parts import as_markdown
 
     paths, baseline = paths or [], baseline or []

@@ -53,7 +53,7 @@ def command(
 
     from npuscope.cli.output import check_outputs, write_texts
     from npuscope.explain.work import area_rules
-    from npuscope.report.graph import graph as report
+    from npuscope.report.program import graph as report
     from npuscope.tile.graph.outputs import (
         check_timeless,
         count_graphs,

@@ -56,7 +56,7 @@ def command(
     from npuscope.base.errors import NpuscopeError
     from npuscope.cli.output import check_outputs, write_reports
     from npuscope.lab.report_pages import parts_page
-    from npuscope.report.history import history as report
+    from npuscope.report.comparison import history as report
     from npuscope.time.programs import chip_to_time
 
     arguments: list[str] = context.meta[AFTER]

@@ -28,7 +28,7 @@ def command(
 ) -> None:
     from npuscope.explain.doctor import symptoms_of
     from npuscope.explain.summary import summarise
-    from npuscope.report.info import info
+    from npuscope.report.captures import info
     from npuscope.table.formats import printable
     from npuscope.trace import read
     from npuscope.trace.writers import check_target

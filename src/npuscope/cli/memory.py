@@ -55,8 +55,8 @@ def command(
     from npuscope.lab.report_pages import memory_page
     from npuscope.lower.chip import chip_to_lower_for
     from npuscope.lower.lowering import LoweringOptions
-    from npuscope.report.lowering import lowering_text
-    from npuscope.report.memory import memory, memory_dict
+    from npuscope.report.program import lowering_text, memory, memory_tables
+    from npuscope.table.columns import all_rows
 
     if dump is not None and kernel is None:
         raise NpuscopeError("--dump writes the steps of one kernel", remedy="Name it with --kernel.")
@@ -77,7 +77,9 @@ def command(
     if dump == "-":
         print(lowering_text(fits), end="")
     elif json:
-        print_json(memory_dict(file, chip.name, fits, kernel is not None))
+        programs = [fit.program.recording.program for fit in fits]
+        about = {"file": file, "device": chip.name, "programs": programs, "fits": not any(fit.errors for fit in fits)}
+        print_json({**about, **all_rows(memory_tables(fits, kernel is not None))})
     else:
         print_report(memory(file, chip.name, fits, kernel is not None, wide), written)
     if any(fit.errors for fit in fits):

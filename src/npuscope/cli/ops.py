@@ -26,12 +26,12 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     from npuscope.ops import table
-    from npuscope.report.ops_page import op_dict, op_text, ops_text
+    from npuscope.report.reference import op_table, op_text, ops_text
     from npuscope.time.programs import chip_to_time
 
     chip = chip_to_time(device)
     if name is None:
-        print_json([op_dict(spec, chip) for spec in table.BY_NAME.values()]) if json else print(ops_text(chip))
+        print_json(op_table(table.BY_NAME.values(), chip).rows()) if json else print(ops_text(chip))
         return
     spec = table.found(name)
-    print_json(op_dict(spec, chip)) if json else print(op_text(spec, chip))
+    print_json(op_table([spec], chip).rows()[0]) if json else print(op_text(spec, chip))

@@ -86,20 +86,9 @@ def read_steps(path: str, steps: list[int] | None, number: int | None = None, ra
 
 def print_json(data: object, indent: int | None = 2) -> None:
     """One JSON document on stdout."""
-    import json
+    from npuscope.table.columns import as_json
 
-    print(json.dumps(_finite(data), indent=indent, ensure_ascii=False, default=str, allow_nan=False))
-
-
-def _finite(data: object) -> object:
-    """The data with null for what is no number: JSON has no NaN."""
-    if isinstance(data, float):
-        return data if data - data == 0 else None
-    if isinstance(data, dict):
-        return {name: _finite(value) for name, value in data.items()}
-    if isinstance(data, frozenset):
-        return sorted(data)
-    return [_finite(value) for value in data] if isinstance(data, list | tuple) else data
+    print(as_json(data, indent))
 
 
 def print_report(parts: Iterable[Part], written: Iterable[str] = ()) -> None:

@@ -46,7 +46,7 @@ def command(
     from npuscope.forward.llm.config import read_config
     from npuscope.forward.llm.prediction import predict
     from npuscope.forward.llm.run import run_of
-    from npuscope.report.predict import predict as report
+    from npuscope.report.predicted import predict as report
     from npuscope.table.parts import as_markdown
     from npuscope.trace.writers import check_target
 

@@ -64,8 +64,8 @@ def command(
     from npuscope.explain import explain_ranks
     from npuscope.lab.document import page
     from npuscope.lab.runs import ranks_document, report_document
-    from npuscope.report.explain import report
-    from npuscope.report.ranks import ranks as report_ranks
+    from npuscope.report.captures import ranks as report_ranks
+    from npuscope.report.captures import report
     from npuscope.table.parts import as_markdown
 
     check_outputs([path], html, md)

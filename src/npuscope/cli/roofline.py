@@ -50,7 +50,7 @@ def command(
     from npuscope.cli.output import check_outputs, names_of, read_steps, reproduce, write_reports
     from npuscope.forward.roofline import roofline
     from npuscope.lab.report_pages import parts_page
-    from npuscope.report.roofline import roofline as report
+    from npuscope.report.forward import roofline as report
     from npuscope.table.parts import as_markdown
 
     check_outputs([path], html, md)

@@ -31,7 +31,7 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     from npuscope.explain.work import area_rules
-    from npuscope.report.graph import run as report
+    from npuscope.report.program import run as report
     from npuscope.tile.graph.outputs import count_graphs
     from npuscope.tile.graph.task_graph import task_graph
     from npuscope.tile.script.run import run_script
@@ -42,11 +42,11 @@ def command(
     graphs = [task_graph(recording) for recording in run.recordings]
     counts = count_graphs(list(run.recordings), graphs, rules)
     if json:
-        findings = [finding for recording in run.recordings for finding in recording.notices]
+        notices = [notice.message for recording in run.recordings for notice in recording.notices]
         failures = [result.error for result in run.results if not result.passed]
         failures += [run.failure] * bool(run.failure)
         told = {"passed": run.passed, "failures": failures, **counts.as_dict()}
-        print_json({**told, "findings": [f.message for f in findings]})
+        print_json({**told, "notices": notices})
     else:
         print()  # apart from what the program printed
         print_report(report(file, run, counts))

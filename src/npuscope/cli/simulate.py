@@ -77,8 +77,8 @@ def command(
     from npuscope.lab.runs import report_document, run_of
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.anchor import Anchored, sections
-    from npuscope.report.pipes import pipes as pipes_report
-    from npuscope.report.pipes import pipes_dict
+    from npuscope.report.program import pipes as pipes_report
+    from npuscope.report.program import pipes_dict
     from npuscope.report.simulate import Told, refused, refused_dict, simulate_dict, wall_dict
     from npuscope.report.simulate import simulate as simulate_report
     from npuscope.time.diagnosis import diagnosis_of

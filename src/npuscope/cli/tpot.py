@@ -49,9 +49,9 @@ def command(
     from npuscope.forward.llm.tpot import Decoding, tpot
     from npuscope.forward.llm.tpot_history import check_place, entry_of, read_history
     from npuscope.lab.report_pages import parts_page
-    from npuscope.report.tpot import history as drawn_history
-    from npuscope.report.tpot import since
-    from npuscope.report.tpot import tpot as report
+    from npuscope.report.predicted import history as drawn_history
+    from npuscope.report.predicted import since
+    from npuscope.report.predicted import tpot as report
     from npuscope.table.parts import Say
     from npuscope.time.programs import chip_to_time
 

@@ -10,7 +10,7 @@ from npuscope.lab.document import document, page
 from npuscope.lab.payload.graph import graph_of
 from npuscope.lab.payload.memory import memory
 from npuscope.lab.payload.overview import parts
-from npuscope.report.graph import VERDICTS
+from npuscope.report.program import VERDICTS
 from npuscope.table.parts import Heading, Part, Rows, Say
 from npuscope.tile.graph.outputs import GraphCounts
 from npuscope.tile.graph.task_graph import Graph

@@ -13,7 +13,7 @@ from npuscope.check.races.replay import Replayed
 from npuscope.check.rule import Rule
 from npuscope.check.run import RankedFinding
 from npuscope.check.source_text import Section
-from npuscope.report.causes import together
+from npuscope.report.captures import together
 from npuscope.table.formats import duration, many, printable, sentence_start
 from npuscope.table.text import Paint, aligned, plain
 from npuscope.tile.record.model import short_name

@@ -1,23 +1,31 @@
-"""Forward passes of ranks as a report: the passes, what is wrong with them, layers and positions that stand out."""
+"""Forward passes of ranks, and how far kernels are from what the chip can do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
 from npuscope.explain.passes.ranks import Ranks
 from npuscope.explain.passes.statistics import RankPasses, Statistics
-from npuscope.report.charts.passes import layers_chart, passes_chart
-from npuscope.table.formats import duration, many, short
-from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say
+from npuscope.forward.roofline import Roofline
+from npuscope.table.formats import arithmetic, duration, many, percent, sentence_start, short, traffic
+from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say, Spec, axis
 
 MOST_PASSES, POSTED_PASSES = 60, 100
 MOST_FLAGS = 12
 STEADY = 0.05  # a spread below this is not worth a line
 WIDEST, POSTED_POSITIONS = 8, 20  # positions with the largest spread, and with the largest share
+MOST_COLUMNS, MOST_POINTS = 400, 3000  # of charts
+KERNELS = 12  # of a roofline
+NEEDS = {
+    "context not given": "--context N (tokens in the cache per sequence)",
+    "number of ranks not given": "--ranks N",
+    "tokens per expert not given": "--tokens-per-expert N",
+}
 
 
 def forward(result: Ranks, wide: bool = False) -> Iterator[Part]:
@@ -98,3 +106,147 @@ def _layers(layers: pl.DataFrame) -> Iterator[str]:
         yield f"layer {layer} stands out: {duration(p50)}; {why}"
     if odd.is_empty():
         yield "no layer stands out"
+
+
+def passes_chart(passes: pl.DataFrame) -> Spec:
+    """A column per pass: what the device computed, what only communication ran, and what of the span nothing did."""
+    shown = passes.head(MOST_COLUMNS).rows(named=True)
+    columns = []
+    for p in shown:
+        span, union, comm = p["span_ns"], p["union_ns"], p["comm_ns"]
+        wrong = [word for word, there in (("incomplete", not p["complete"]), ("disturbed", p["disturbed"])) if there]
+        columns.append(
+            {
+                "name": f"pass {p['index']}, {p['phase']}",
+                "values": [max(union - comm, 0), max(comm, 0), max(span - union, 0)],
+                "told": [duration(span), *wrong],
+                "marked": bool(wrong),
+            }
+        )
+    more = f"the first {MOST_COLUMNS} of {passes.height}" if passes.height > MOST_COLUMNS else ""
+    return {
+        "chart": "columns",
+        "title": "Passes",
+        "y": axis("time of a pass", "ns"),
+        "groups": ["compute", "communication", "nothing ran"],
+        "columns": columns,
+        "note": more,
+    }
+
+
+def layers_chart(layers: pl.DataFrame) -> Spec | None:
+    """The median of each layer, and up to where 95% of the passes are."""
+    if layers.is_empty():
+        return None
+    points = []
+    for number, (layer, p50, p95, cv) in enumerate(layers.select("layer", "p50_ns", "p95_ns", "cv").iter_rows()):
+        told = [f"median {duration(p50)}, 95% of passes below {duration(p95)}", f"spread {cv or 0:.2f} of the mean"]
+        points.append({"x": number, "y": p50, "low": p50, "high": p95, "name": f"layer {layer}", "told": told})
+    return {
+        "chart": "lines",
+        "title": "Layers",
+        "x": {"title": "layer", "labels": [str(layer) for layer in layers["layer"].to_list()]},
+        "y": axis("time of a layer", "ns"),
+        "series": [{"name": "median, and up to p95", "points": points, "joined": False}],
+        "note": "",
+    }
+
+
+def roofline(path: str, r: Roofline, wide: bool = False) -> Iterator[Part]:
+    """The capture at `path`."""
+    per = "times are per step" if r.steps else "the capture marks no steps: times are of the whole of it"
+    chosen = "--device" if r.chosen_by == "given" else r.chosen_by
+    counted = f"{many(int(r.calls['count'].sum()), 'call')} of {many(r.calls.height, 'kind')}"
+    steps = f" in {many(r.steps, 'step')}" if r.steps else ""
+    tables = r.tables()
+    yield Heading(f"Roofline: {path}", 1, In.POSTED)
+    yield Say(sentence_start(r.sentence()), strong=True)
+    yield Say(f"{path}: {counted}{steps}; device by {chosen}")
+    drawing = roofline_chart(r)
+    yield Chart(drawing)
+    if drawing is None:
+        yield Say("No kernel with FLOPs has a price, so there is nothing to plot.", where=In.PAGE)
+    yield Heading(f"Farthest from the chip's limits ({per}; mean and limit are of one call)")
+    yield Rows(r.of_priced(), KERNELS, KERNELS, wide=wide)
+    yield Heading("By family")
+    yield Rows(tables["families"], wide=wide, legend=False)
+    if tables["unknown"].frame.height:
+        yield Heading(f"No known limit: {percent(1 - r.priced_share)} of the time")
+        yield Rows(tables["unknown"], wide=wide)
+    yield Notes(_remarks(r), "note: ")
+
+
+def _remarks(r: Roofline) -> list[str]:
+    """What a reader should know of the numbers."""
+    reasons = r.unknown()["why"].to_list()
+    found = [
+        f"{need} gives more kernels a limit" for why, need in NEEDS.items() if any(w.startswith(why) for w in reasons)
+    ]
+    if not r.above.is_empty():
+        names = ", ".join(r.above["kernel"].unique(maintain_order=True).head(4))
+        found.append(
+            f"{many(r.above.height, 'kind')} of calls ran faster than memory allows ({names}): their bytes came from "
+            "L2, or the work is less than the shapes say"
+        )
+    if r.left_out:
+        found.append(f"{r.left_out:,} rows that list another row's work a second time are left out")
+    return found
+
+
+def roofline_chart(r: Roofline) -> Spec | None:
+    """Both axes logarithmic, roofs of the types that occur; None where no kernel with FLOPs has a price."""
+    points = r.priced.filter((pl.col("flops") > 0) & (pl.col("bytes") > 0) & (pl.col("measured_ns") > 0))
+    if points.is_empty():
+        return None
+    points = points.sort("measured_ns", descending=True)
+    families = points["family"].unique(maintain_order=True).to_list()
+    total = max(int(points["measured_ns"].sum()), 1)
+    peaks = sorted({peak for peak in points["peak"].to_list() if peak})
+    left = min(float(row["flops"] / row["bytes"]) for row in points.iter_rows(named=True)) / 2
+    more = f"the {MOST_POINTS:,} with most time of {points.height:,} are drawn" if points.height > MOST_POINTS else ""
+    return {
+        "chart": "scatter",
+        "title": "Roofline",
+        "x": axis("FLOP per byte", "si", log=True),
+        "y": axis("FLOP/s", "si", log=True),
+        "groups": families,
+        "points": [
+            {
+                "x": row["flops"] / row["bytes"],
+                "y": row["flops"] / row["mean_ns"] * 1e9,
+                "size": row["measured_ns"] / total,
+                "group": families.index(row["family"]),
+                "name": row["kernel"],
+                "told": _point_text(row, total),
+            }
+            for row in points.head(MOST_POINTS).iter_rows(named=True)
+        ],
+        "lines": [*_roofs(r, peaks, left)],
+        "note": "; ".join(filter(None, ["a circle is as large as its share of the time", more])),
+    }
+
+
+def _point_text(row: dict[str, Any], total: int) -> list[str]:
+    limit = f"{duration(row['limit_ns'])} ({percent(row['efficiency'])})"
+    return [
+        row["shapes"] or "",
+        f"{duration(row['mean_ns'])} a call, the chip's limit is {limit}",
+        f"{row['bound']}-bound, {percent(row['measured_ns'] / total)} of the time of all points",
+    ]
+
+
+def _roofs(r: Roofline, peaks: list[float], left: float) -> Iterator[Spec]:
+    """The slope of memory up to each flat peak."""
+    bandwidth = r.device.bandwidth
+    names: dict[float | None, list[str]] = {}
+    units: tuple[tuple[Literal["vector", "cube"], Iterable[str]], ...]
+    units = (("vector", r.device.vector), ("cube", r.device.cube))
+    for unit, dtypes in units:
+        for dtype in dtypes:
+            names.setdefault(r.device.peak(unit, dtype), []).append(f"{unit} {dtype}")
+    for peak in peaks:
+        name = f"{', '.join(names.get(peak, []))} {arithmetic(peak)}/s"
+        yield {"from": [peak / bandwidth, peak], "to": [None, peak], "name": name}  # to the edge
+    if peaks:
+        top = peaks[-1] / bandwidth
+        yield {"from": [left, left * bandwidth], "to": [top, peaks[-1]], "name": f"memory {traffic(bandwidth)}/s"}

@@ -9,7 +9,7 @@ import polars as pl
 
 from npuscope.explain.changes import Gains, WhatIf
 from npuscope.explain.diagnosis import Diagnosis
-from npuscope.report.causes import together
+from npuscope.report.captures import together
 from npuscope.table.formats import many, percent, sentence_start
 from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
 from npuscope.time.estimate_forms import estimate_told, versus_told

@@ -11,7 +11,7 @@ from npuscope.answer.variants import best_by_setting
 from npuscope.explain.comparison import Comparison
 from npuscope.explain.diagnosis import CAUSES
 from npuscope.report.charts.variants import knobs_chart, variants_chart, without_names
-from npuscope.report.explain import compare
+from npuscope.report.comparison import compare
 from npuscope.table.formats import duration, many, percent, short
 from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say
 from npuscope.time.estimate_forms import chance_told, estimate_told

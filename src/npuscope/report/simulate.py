@@ -12,11 +12,10 @@ from npuscope.explain.diagnosis import Diagnosis
 from npuscope.explain.explanation import Explanation
 from npuscope.explain.work import Work
 from npuscope.report import anchor as anchor_report
-from npuscope.report import noticed
 from npuscope.report.anchor import Anchored
-from npuscope.report.causes import WORTH_A_LINE, causes
+from npuscope.report.captures import BLOCKERS, KERNELS, WORTH_A_LINE, causes, headline
 from npuscope.report.check_text import finding_lines
-from npuscope.report.explain import BLOCKERS, KERNELS, headline
+from npuscope.report.program import notice_table, noticed_lines
 from npuscope.table.columns import Table
 from npuscope.table.formats import many, rough_percent
 from npuscope.table.parts import Heading, Notes, Part, Rows, Say
@@ -59,8 +58,7 @@ def simulate(told: Told, wide: bool = False) -> Iterator[Part]:
             _busy(simulated.bound),
             *(headline(explained)[1:] if explained else ()),  # without the window: it is the wall
             *_how_sure(simulated, anchored, wide),
-            *noticed.notes([program.recording]),
-            *noticed.findings([(program.recording, notice) for notice in simulated.grave]),
+            *noticed_lines([program.recording], [(program.recording, notice) for notice in simulated.grave]),
         ]
     )
     if anchored is not None:
@@ -141,7 +139,8 @@ def simulate_dict(told: Told) -> dict[str, object]:
         },
         "ring_wait_ns": round(bound.ring_wait_ns),
         "constants": certainty_of(simulated).as_dict(),
-        **noticed.noticed_dict(program.recording, simulated.noticed),
+        "notes": list(program.recording.notes),
+        "notices": notice_table((program.recording, notice) for notice in simulated.noticed).rows(),
         "per_kernel": told.kernels.rows(),
         **({} if anchored is None else {"anchor": anchor_report.prediction_dict(anchored)}),
     }

@@ -15,7 +15,7 @@ from npuscope.forward.llm.decode_step import Step
 from npuscope.forward.llm.tpot import Decoding, Tpot
 from npuscope.forward.llm.tpot_history import check_place, entry_of, read_history
 from npuscope.lab.payload.overview import parts
-from npuscope.report.tpot import history, since
+from npuscope.report.predicted import history, since
 
 STEP = Step(2, 8.0, 9, 9, 9, 1, 2, 0.5, 0.1, 0.1, "bandwidth", "HBM is at its limit.")
 RESULT = Tpot("m", ("--dual",), "chip", Decoding(16, 1, 1), (STEP,), 4, {"MLP": 3})

@@ -11,7 +11,7 @@ from recordings import buffer, recording, task, turns, whole
 
 from npuscope.base.errors import CannotWrite, NpuscopeError
 from npuscope.explain.work import area_rules
-from npuscope.report.graph import graph
+from npuscope.report.program import graph
 from npuscope.table.parts import as_text
 from npuscope.tile.graph import task_graph
 from npuscope.tile.graph.outputs import (

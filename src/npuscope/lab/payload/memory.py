@@ -14,7 +14,7 @@ from npuscope.lab.payload.source import program_files
 from npuscope.lower.memory_plan import Tenant
 from npuscope.lower.model import Line, line_of
 from npuscope.lower.program import PlannedBody, Program
-from npuscope.report.memory import program_name, ring, shallow
+from npuscope.report.program import program_name, ring, shallow
 from npuscope.table.formats import printable
 
 LONGEST = 120  # characters of a line of source

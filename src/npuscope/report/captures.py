@@ -1,0 +1,233 @@
+"""What a capture says: what it is and what is wrong with it, then why it took so long, alone or rank by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from npuscope.explain.diagnosis import Cause, Diagnosis, Gain, Together
+from npuscope.explain.doctor import Symptoms
+from npuscope.explain.explanation import Explanation
+from npuscope.explain.hidden_exposed import Overlap
+from npuscope.explain.ranks import Ranks
+from npuscope.explain.summary import Summary
+from npuscope.table.formats import TIMES, duration, fitting, many, percent, sentence_start, significant
+from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
+
+OTHERS = 3  # causes after the first, in text
+WORTH_A_LINE = 0.02  # of the wall
+KERNELS, POSTED_KERNELS, BLOCKERS = 6, 15, 3
+RANKS, RANK_BLOCKERS = 64, 2
+COUNTERS = 10
+ACCOUNT = (
+    ("merged", "joined"),
+    ("marked", "marked"),
+    ("repaired", "repaired"),
+    ("dropped", "left out"),
+    ("unknown", "not understood"),
+)
+
+
+def causes(diagnosis: Diagnosis) -> Iterator[Part]:
+    """What text, Markdown and pages say of a run's causes."""
+    first = diagnosis.verdict
+    yield Say(first.sentence, strong=True)
+    yield Notes([*worth(first), *first.evidence, *([first.remedy] if first.remedy else [])])
+    others = diagnosis.causes[1:]
+    shown = [cause for cause in others if _worth_a_line(cause, diagnosis.wall_ns)][:OTHERS]
+    if shown:
+        yield Heading("Also:", where=In.TEXT)
+        yield Notes([line for cause in shown for line in _cause_lines(cause)], where=In.TEXT)
+    if diagnosis.together is not None:
+        yield Say(together(diagnosis.together))
+    if others:
+        yield Heading("Other causes", where=In.POSTED)
+        yield Notes([" ".join((*_cause_lines(cause), *cause.evidence)) for cause in others], where=In.POSTED)
+
+
+def together(found: Together) -> str:
+    """What all findings that save time would save at once."""
+    all_of_them = "Both" if found.findings == 2 else f"All {found.findings}"
+    return f"{all_of_them} findings that save time, mended together: {_saved(found.gain)} less, simulated."
+
+
+def _worth_a_line(cause: Cause, wall_ns: int) -> bool:
+    """A cause of little, or one whose mending saves little at best, is left to Markdown and JSON."""
+    saves = cause.gain is None or cause.gain.high_ns >= WORTH_A_LINE * wall_ns
+    return saves and cause.share >= WORTH_A_LINE
+
+
+def worth(cause: Cause) -> list[str]:
+    """What mending a cause is worth, as a sentence; nothing where nobody knows."""
+    gain = cause.gain
+    if gain is None:
+        return []
+    if gain.high_ns <= 0:
+        return ["Mending it would save nothing."]
+    return [f"Mending it would save {_saved(gain)}."]
+
+
+def _saved(gain: Gain) -> str:
+    unit = fitting(gain.high_ns, TIMES)
+    value, low, high = (significant(max(ns, 0) / unit.worth) for ns in (gain.ns, gain.low_ns, gain.high_ns))
+    return f"{value} {unit.name} ({low} to {high})"
+
+
+def _cause_lines(cause: Cause) -> list[str]:
+    saved = f" Worth {_saved(cause.gain)}." if cause.gain is not None else ""
+    return [f"{cause.sentence}{saved}", *([f"  {cause.remedy}"] if cause.remedy else [])]
+
+
+def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator[Part]:
+    """The capture at `path`, called `name` where it is posted."""
+    lanes = ", ".join(f"{n} {unit}" for unit, n in e.busy.units.select("unit", "lanes").iter_rows())
+    tables, scheduling = e.tables(), e.scheduling.tables()
+    yield Heading(f"Profiling report: {name}", 1, In.POSTED)
+    yield Heading("What was captured", where=In.POSTED)
+    yield Notes(_captured(e, lanes), where=In.POSTED)
+    yield Heading("Key finding", where=In.POSTED)
+    yield from causes(e.diagnosis)
+    yield Heading("The run:", where=In.TEXT)
+    yield Notes(e.bubbles.sentences(), where=In.POSTED)
+    slices = f"{many(len(e.work.lane), 'slice')} on {lanes or 'no lanes'}"
+    yield Notes([f"{path}: {e.trace.meta.format}, {slices}", *headline(e)], where=In.TEXT)
+    yield Heading("Busy and idle", where=In.POSTED)
+    yield Rows(tables["units"], where=In.POSTED)
+    yield Notes(_besides_compute(e), where=In.POSTED)
+    yield Heading("Where the core time went", where=In.POSTED)
+    yield Rows(scheduling["ledger"], where=In.POSTED)
+    path_is = "the critical path" if e.path.kind == "chain" else "a cover of the timeline, without dependencies"
+    yield Say(f"The path is {path_is}; both columns add up.", where=In.POSTED)
+    yield Heading("Kernels", where=In.POSTED)
+    yield Rows(tables["kernels"], KERNELS, POSTED_KERNELS, wide=wide)
+    yield Rows(scheduling["ledger"], where=In.TEXT)
+    yield Heading("Who waited for whom", where=In.POSTED)
+    yield Rows(tables["blockers"], where=In.POSTED)
+    yield Heading("Critical path" if e.path.kind == "chain" else "Cover of the timeline", where=In.POSTED)
+    yield Rows(e.path.tables()["table"], markdown=POSTED_KERNELS, where=In.POSTED)
+    yield Heading("Scheduling", where=In.POSTED)
+    yield Rows(e.scheduling.facts().facts(), where=In.POSTED)
+    for name in ("threads", "spmd"):
+        if scheduling[name].frame.height:
+            yield Rows(scheduling[name], markdown=POSTED_KERNELS, where=In.POSTED)
+    yield Heading("Fan-out", where=In.POSTED)
+    yield Rows(e.fan_out.main_table(), where=In.POSTED)
+    if e.steps.table.height:
+        yield Heading("Steps", where=In.POSTED)
+        yield Rows(e.steps.main_table(), markdown=POSTED_KERNELS, where=In.POSTED)
+    if e.overlap is not None:
+        yield from overlap("Hidden and exposed", e.overlap)
+    yield Notes(e.bubbles.sentences(BLOCKERS), where=In.TEXT)
+    if e.notes:
+        yield Heading("Notes", where=In.POSTED)
+    yield Notes(e.notes, "note: ")
+
+
+def _captured(e: Explanation, lanes: str) -> list[str]:
+    meta = e.trace.meta
+    told = [
+        f"Capture: {many(meta.records, 'record')} ({meta.format}), {many(e.trace.slices.height, 'slice')} on "
+        f"{many(e.trace.lanes.height, 'channel')}; lanes with device work: {lanes or 'none'}.",
+        f"Device: {meta.device or 'not recorded'}; window {duration(e.work.wall)}.",
+    ]
+    return told if e.steps.source == "none" else [*told, f"{e.steps.title()}."]
+
+
+def _besides_compute(e: Explanation) -> list[str]:
+    """Communication and copies, with what of them is exposed."""
+    return [str(told) for told in (e.communication, e.copies) if told is not None]
+
+
+def headline(e: Explanation) -> list[str]:
+    """The numbers beside the verdict."""
+    units = ", ".join(f"{unit} {percent(share)}" for unit, share in e.busy.units.select("unit", "share").iter_rows())
+    running, window, s = percent(e.busy.running), duration(e.work.wall), e.scheduling
+    lines = [f"window {window}, any work running {running} of it; busy: {units or 'nothing'}"]
+    records = f"{s.tasks:,} task records of " if s.tasks != s.launches else ""
+    records += many(s.launches, "task")
+    lines.append(f"{records}, one per {duration(s.ns_per_task)}, mean run {duration(s.mean_run_ns)}")
+    if s.mean_dispatch_to_finish_ns is not None:
+        told = f"dispatch→finish {duration(s.mean_dispatch_to_finish_ns)}"
+        told += "" if s.overhead is None else f", overhead {percent(s.overhead)}"
+        told += f" ({percent(s.queued)} queued behind a running task)" if s.queued and s.queued > 0.01 else ""
+        lines.append(f"{told}; {s.in_flight or 0:.1f} in flight on {s.cores} cores")
+    lines += _besides_compute(e)
+    if e.steps.source != "none":
+        lines.append(e.steps.title())
+    return lines
+
+
+def overlap(title: str, found: Overlap) -> Iterator[Part]:
+    yield Heading(title, where=In.POSTED)
+    yield Heading(found.title(), where=In.TEXT)
+    for sentence in found.title().splitlines():
+        yield Say(sentence, where=In.POSTED)
+    yield Rows(found.main_table())
+
+
+def ranks(path: str, name: str, found: Ranks, wide: bool = False) -> Iterator[Part]:
+    """The capture at `path`, called `name` where it is posted."""
+    trace, many = found.trace, f"{len(found.parts)} {found.what}"
+    yield Say(f"{path}: {trace.meta.format}, {trace.slices.height:,} slices of {many}", where=In.TEXT)
+    yield Heading(f"Profiling report: {name}", 1, In.POSTED)
+    yield Say(f"{trace.meta.format}, {trace.slices.height:,} slices of {many}, each explained alone.", where=In.POSTED)
+    yield Heading("Key finding", where=In.POSTED)
+    yield from causes(found.diagnosis)
+    yield Notes([found.overview, found.waits.title()])
+    yield Heading(found.what.capitalize(), where=In.POSTED)
+    yield Rows(found.together(), RANKS, RANKS, wide=wide)
+    if found.waits.table.height:
+        yield Heading("Who waits for whom", where=In.POSTED)
+        yield Rows(found.waits.main_table(), RANK_BLOCKERS * 3, RANKS)
+    for part, e in zip(found.parts[:RANKS], found.explained, strict=False):
+        yield Heading(part.name)
+        yield Notes([str(e.diagnosis.verdict), *headline(e), *e.bubbles.sentences(RANK_BLOCKERS)])
+    yield Say("`--rank N` explains one of them in full.", where=In.TEXT)
+
+
+def info(path: str, summary: Summary, symptoms: Symptoms) -> Iterator[Part]:
+    """What `npuscope info` prints of the capture at `path`."""
+    lanes = ", ".join(f"{n} {unit}" for unit, n in summary.lanes.items())
+    tasks = f"{summary.slices:,} from {many(summary.records, 'record')}, {summary.tasks:,} of them device tasks"
+    samples = many(summary.samples, "sample")
+    rows = {
+        "device": summary.device or "not recorded",
+        "lanes": lanes or "none",
+        "ranks": f"{len(summary.ranks)}" if len(summary.ranks) > 1 else "",
+        "slices": tasks,
+        "window": duration(summary.window_ns),
+        "kernels": f"{summary.kernels:,}",
+        "steps": f"{summary.steps} ({_range(summary.step_ids)})" if summary.steps else "none marked",
+        "links": f"{summary.edges:,} from one slice to another (dependencies, launches)" if summary.edges else "none",
+        "counters": f"{summary.counters.height:,} with {samples}" if summary.counters.height else "",
+    }
+    yield Heading(f"{path}: {summary.format}, {duration(summary.window_ns)} with {many(summary.slices, 'slice')}")
+    yield Notes([f"{name:<8} {value}" for name, value in rows.items() if value])
+    if summary.top_kernels:
+        yield Rows(summary.tables()["top_kernels"])
+        if summary.kernels > len(summary.top_kernels):
+            yield Notes([f"… and {summary.kernels - len(summary.top_kernels):,} more kernels"])
+    if summary.counters.height:
+        yield Rows(summary.tables()["counters"], COUNTERS)
+    account = [
+        f"{word:<15} {count:>9,}  {reason}"
+        for name, word in ACCOUNT
+        for reason, count in getattr(summary, name).items()
+    ]
+    yield Notes(account)
+    yield Say(f"doctor: {symptoms.verdict}")
+    for found in symptoms.findings:
+        if found.id == "instrumented":
+            yield Say(f"recording: {found.effect}")
+
+
+def doctor(path: str, format: str, slices: int, symptoms: Symptoms) -> Iterator[Part]:
+    """What `npuscope doctor` prints of the capture at `path`."""
+    yield Say(sentence_start(symptoms.verdict), strong=True)
+    yield Say(f"{path}: {format}, {many(slices, 'slice')}")
+    for finding in symptoms.findings:
+        yield Heading(f"{finding.severity}: {finding.count:,} × {finding.what}  [{finding.id}]")
+        yield Notes([*([f"e.g. {finding.example}"] if finding.example else []), finding.effect])
+
+
+def _range(steps: tuple[int, ...]) -> str:
+    return str(steps[0]) if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"

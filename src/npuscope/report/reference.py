@@ -1,0 +1,388 @@
+"""Pages of the reference that are made from declarations (docs/generate.py), and what a terminal shows of them."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from enum import Enum
+from importlib import import_module
+from itertools import groupby
+
+import polars as pl
+
+import npuscope
+import npuscope.tile.distributed  # binds the functions of pld
+from npuscope.check.rule import Rule
+from npuscope.check.rules import all_rules
+from npuscope.chip.devices import Device, load
+from npuscope.explain.diagnosis import CAUSES
+from npuscope.ops.spec import OpSpec, Plane
+from npuscope.ops.table import BY_NAME, FAMILIES
+from npuscope.table.columns import Column, Columns, Table
+from npuscope.table.formats import COUNT, FLAG, LIST, NOTHING, TEXT
+from npuscope.table.parts import marked_down
+from npuscope.table.text import aligned
+from npuscope.tile.calls.bound import function_of
+from npuscope.tile.language.history import HISTORY, Spelling
+from npuscope.time.core.costs import DTYPE, SHAPE, OpPrice, op_price
+
+COLUMNS_PAGE = """# The columns of tables
+
+A result's table has the same columns in text, Markdown, on pages and in JSON. Text has room for those that matter most;
+`--wide` prints the others, too. What is only for programs says why. [json.md](../json.md) has the rest of JSON. This
+page is made from the declarations in the code ([architecture.md](../../howto/extend.md) says how to add a column).
+
+{tables}
+
+## Causes
+
+The `kind` of a cause, and the `bound` of a run, which is the kind of its first cause.
+
+| kind | meaning |
+|---|---|
+{causes}
+"""
+
+
+def columns_page() -> str:
+    """The whole page."""
+    parts = []
+    for command, tables in groupby(declared(), key=lambda columns: columns.place.partition(".")[0]):
+        parts += [f"## `npuscope {command}`", *(_columns_table(columns) for columns in tables)]
+    causes = [f"| {cause.kind} | {cause.meaning} |" for cause in CAUSES.values()]
+    return COLUMNS_PAGE.format(tables="\n\n".join(parts), causes="\n".join(causes))
+
+
+def declared() -> list[Columns]:
+    """All columns that some module declares and JSON has, by place."""
+    found = {columns.place: columns for columns in _in_modules() if columns.place}
+    return [found[place] for place in sorted(found)]
+
+
+def _in_modules() -> Iterator[Columns]:
+    for module in pkgutil.walk_packages(npuscope.__path__, "npuscope."):
+        if not module.name.endswith("__main__") and not module.name.startswith("npuscope.models."):  # programs to run
+            values = vars(import_module(module.name)).values()
+            yield from (value for value in values if isinstance(value, Columns))
+
+
+def _columns_table(columns: Columns) -> str:
+    lines = [f"### `{columns.place}`", "", columns.about, "", "| key | type | heading | meaning |", "|---|---|---|---|"]
+    return "\n".join([*lines, *(_column_row(column) for column in columns)])
+
+
+def _column_row(column: Column) -> str:
+    heading = f"*(only JSON: {column.only})*" if column.only else marked_down(column.label)
+    if column.wide and not column.only:
+        heading += " *(wide)*"
+    return f"| `{column.name}` | {column.form.json} | {heading} | {column.meaning} |"
+
+
+SPELLINGS_PAGE = """# Programs of other months
+
+PyPTO's language changed from month to month in 2026, mostly in spelling. A public program of any month since April runs
+as it is. Where an old spelling decided which tasks run, or how long they take, npuscope does what the compiler of its
+day did and says so in a note; what it does not do it refuses. `npuscope check` lists old spellings under
+[retired-spelling](rules.md#retired-spelling). The table is `src/npuscope/tile/language/history.py`.
+
+## Spellings that decide tasks or time
+
+| spelling | removed | today | here |
+|---|---|---|---|
+{matter}
+
+### Tasks drawn by the compiler
+
+Inside `pl.auto_incore()`, or a `pl.at` with `pl.chunked_loop_optimizer` or `pl.auto_chunk`, the compiler drew the
+tasks:
+
+- A `pl.parallel(…, chunk=n)` loop became a task for every n turns, the last one perhaps shorter. Chunked loops inside
+  such a task were plain loops. So were `pl.range(…, chunk=n)` loops anywhere: turns that run in order stayed in one
+  task.
+- Of all other statements each run of such that compute became a task, whole loops included. A statement that computes
+  nothing stayed in orchestration and ended the run: arithmetic of whole numbers, and ops that only make, look at or
+  arrange tensors (`create_tensor`, `slice`, `assemble`, `reshape`, `transpose`, `read`, `write`, `dim`). What one task
+  computed and another used went through GM.
+- A loop around chunked loops stayed in orchestration; its body was treated likewise.
+
+Of the public programs whose number of tasks was published, it comes out the same for Qwen3-32B's first scope (161 and
+37 tasks before and after a change), its decode layer (1,503 and 1,379; 266 in a later version) and Qwen3-14B's (1,128);
+for a later version of the latter 557 come out where 732 were published.
+
+## Spellings that are only names
+
+| spelling | removed | today |
+|---|---|---|
+{names}
+"""
+
+
+def history_page() -> str:
+    """The whole page."""
+    return SPELLINGS_PAGE.format(
+        matter="\n".join(f"| {_spelling_cells(one)} | {one.does} |" for one in HISTORY if one.matters),
+        names="\n".join(f"| {_spelling_cells(one)} |" for one in HISTORY if not one.matters),
+    )
+
+
+def _spelling_cells(one: Spelling) -> str:
+    return f"`{one.old}` | {one.until}, {one.change} | {one.now}"
+
+
+RULES_PAGE = """# What `npuscope check` looks for
+
+Every kind of finding has an id that stays: `--select` and `--ignore` take it (or `prefix*`), `# npuscope: ignore[ID]`
+at the end of a statement or on the line above silences it there, `npuscope check --explain ID` prints its section.
+[Check a program](../../howto/check.md) says how findings are shown, ranked and used in CI.
+
+*error*: it will not work. *warning*: wrong numbers, or a large waste. *hint*: a waste worth knowing; rules that weigh a
+cost hint where it is a small part of the program. In the examples `CORE` is `pl.Level.CORE_GROUP`.
+
+| id | severity | finds |
+|---|---|---|
+{table}
+
+{sections}
+"""
+
+
+def rules_page() -> str:
+    """The whole page."""
+    table = "\n".join(f"| [{rule.id}](#{rule.id}) | {rule.severity} | {rule.title} |" for rule in all_rules())
+    return RULES_PAGE.format(table=table, sections="\n\n".join(_rule_section(rule) for rule in all_rules()))
+
+
+def _rule_section(rule: Rule) -> str:
+    example = rule.example
+    costs = f"\n\nCost: {example.costs}." if example.costs else ""
+    return (
+        f"## {rule.id}\n\n*{rule.severity}*: {rule.title}. {rule.why}\n\n"
+        f"```python\n{example.before}\n```\n\nbetter\n\n```python\n{example.after}\n```{costs}"
+    )
+
+
+def rule_text(rule: Rule) -> str:
+    """One rule for a terminal."""
+    example = rule.example
+    lines = [f"{rule.id} ({rule.severity}): {rule.title}", "", rule.why, ""]
+    lines += [f"    {line}" for line in example.before.splitlines()] + ["", "better:", ""]
+    lines += [f"    {line}" for line in example.after.splitlines()]
+    return "\n".join([*lines, "", f"Waste: {example.costs}."] if example.costs else lines)
+
+
+DEVICE = "ascend910b1"
+TILE = f"{SHAPE[0]} × {SHAPE[1]} {DTYPE}"
+UNITS: dict[Plane, str] = {
+    "cube": "cube",
+    "vector": "vector",
+    "scalar": "scalar",
+    "load": "GM → core",
+    "store": "core → GM",
+    "move": "on chip",
+    "view": "view",
+    "sync": "order",
+}
+ONE = "`npuscope ops NAME` has it in sentences"
+OPS = Columns(
+    "ops",
+    "An op of the tile language.",
+    (
+        Column("name", TEXT, "what the table of ops calls it", title="op"),
+        Column("planes", replace(LIST, show=lambda value: units_text(value)), "the units at work", title="unit"),
+        Column("cycles", COUNT, "of one on a tile of that shape and type on an idle core"),
+        Column("confidence", TEXT, "how its cost is known", title="sure"),
+        Column("doc", TEXT, "what it does", title="what it does"),
+        Column("signatures", LIST, "how it is called, one for each function", only=ONE),
+        Column("spellings", LIST, "the names that programs write", only=ONE),
+        Column("types", TEXT, "of its operands", only=ONE),
+        Column("gives", TEXT, "the type of its result where it is another", only=ONE),
+        Column("device", TEXT, "the chip that cycles are of", only=ONE),
+        Column("tile", replace(TEXT, json="object"), "`shape` and `dtype` that cycles are of", only=ONE),
+        Column("cost", TEXT, "the constant that it costs", only=ONE),
+        Column("cost_with_number", TEXT, "the one with a number in place of a tile", only=ONE),
+        Column("cost_widening", TEXT, "the one to a wider type", only=ONE),
+        Column("source", TEXT, "where the cost comes from", only=ONE),
+        Column("scratch", FLAG, "whether it needs another tile while it runs", only=ONE),
+        Column("storage", TEXT, "where its result lies", only=ONE),
+        Column("held", replace(LIST, json="list of int"), "operands that keep their place to its end", only=ONE),
+        Column("roles", LIST, "what its operands are", only=ONE),
+    ),
+)
+SCRATCH = ("tmp", "tmp_tile", "high_precision")  # parameters that hardly any program gives
+BAR = "\\|"  # within a cell
+OPS_PAGE = """# The ops of the tile language
+
+Every op that programs can call, and the few that only the compiler makes. A plain name is in `pl`, in `pl.tile` and in
+`pl.tensor`; where it is elsewhere the name says so. Made from `src/npuscope/ops/`, where each op is declared once;
+`npuscope ops NAME` prints more about one: its signature, what it needs on chip, where its cost comes from.
+
+*cycles* are those of one instruction on a tile of {tile} on an idle core of the {device} ({clock} cycles are a
+microsecond): of a product of two such tiles, of a transfer of one such tile. *sure* is how its cost is known: measured,
+documented, fitted, or guessed. A cost taken over from another op is a guess, however sure the other one is.
+`npuscope simulate` says how much of a run rests on guesses.
+
+{sections}
+"""
+
+
+def ops_page() -> str:
+    """The whole page."""
+    device = load(DEVICE)
+    assert device.clock is not None
+    sections = "\n\n".join(_ops_section(title, specs, device) for title, specs in FAMILIES.items())
+    return OPS_PAGE.format(
+        tile=TILE, device=device.name, clock=f"{device.clock.core.value / 1e6:,.0f}", sections=sections
+    )
+
+
+def _ops_section(title: str, specs: Sequence[OpSpec], device: Device) -> str:
+    cells = [
+        (_spelled(spec), spec.doc, units_text(spec.planes), spec.types, *_cost_cells(spec, device)) for spec in specs
+    ]
+    rows = [f"| {' | '.join(cell.replace('|', BAR) for cell in row)} |" for row in cells]
+    head = "| op | what it does | unit | types | cycles | sure |\n|---|---|---|---|---:|---|"
+    return f"## {title}\n\n" + "\n".join([head, *rows])
+
+
+def _spelled(spec: OpSpec) -> str:
+    """How it is called, a line for each function, with other names of the same function behind."""
+    lines = []
+    for given, names in _calls(spec).items():
+        also = f", also {', '.join(f'`{name}`' for name in names[1:])}" if len(names) > 1 else ""
+        lines.append(f"`{names[0]}({given})`{also}")
+    return "<br>".join(lines) or f"`{spec.name}`, made by lowering"
+
+
+def addresses(spec: OpSpec) -> list[str]:
+    """What programs write, the op's own name first; an op that lowering makes is shown by its name."""
+    if not spec.names:
+        return [spec.name]
+    return [name if name.startswith(("pl.", "pld.")) else f"pl.{name}" for name in spec.names]
+
+
+def units_text(planes: Iterable[Plane]) -> str:
+    """The units at work, or what an op does instead."""
+    return " or ".join(UNITS[plane] for plane in planes) or "none"
+
+
+def _cost_cells(spec: OpSpec, device: Device) -> tuple[str, str]:
+    cost = op_price(spec, device)
+    return (NOTHING, NOTHING) if cost is None else (f"{cost.cycles:,.0f}", cost.confidence)
+
+
+def op_table(specs: Iterable[OpSpec], device: Device) -> Table:
+    """Ops with what they cost on a chip."""
+    rows = []
+    for spec in specs:
+        cost = op_price(spec, device)
+        rows.append(
+            {
+                "name": spec.name,
+                "planes": list(spec.planes),
+                "cycles": None if cost is None else cost.cycles,
+                "confidence": None if cost is None else cost.confidence,
+                "doc": spec.doc,
+                "signatures": signatures(spec),
+                "spellings": addresses(spec),
+                "types": spec.types,
+                "gives": spec.gives or None,
+                "device": device.name,
+                "tile": {"shape": list(SHAPE), "dtype": DTYPE},
+                "cost": None if cost is None else cost.place,
+                "cost_with_number": spec.with_number or None,
+                "cost_widening": spec.widening or None,
+                "source": None if cost is None else cost.source,
+                "scratch": spec.scratch,
+                "storage": spec.storage,
+                "held": list(spec.held),
+                "roles": [role.name for role in spec.roles],
+            }
+        )
+    return Table(OPS, pl.DataFrame(rows, infer_schema_length=None))
+
+
+def ops_text(device: Device) -> str:
+    """All ops, for a terminal."""
+    found = op_table(BY_NAME.values(), device)
+    shown = found.shown()
+    lines = aligned([[one.heading for one in shown], *found.cells()], [one.right for one in shown])
+    return "\n".join([f"{len(BY_NAME)} ops; cycles of one on {TILE} on {device.name}", "", *lines])
+
+
+def op_text(spec: OpSpec, device: Device) -> str:
+    """One op, all that is known of it."""
+    lines = [f"{spec.name}: {spec.doc}", ""]
+    lines += [f"  {signature}" for signature in signatures(spec)]
+    lines += [
+        "",
+        f"  unit    {units_text(spec.planes)}",
+        f"  types   {spec.types}{f' → {spec.gives}' if spec.gives else ''}",
+    ]
+    cost = op_price(spec, device)
+    lines.append(f"  cost    {_cost_text(spec, cost, device)}")
+    if cost is not None:
+        lines.append(f"          {cost.source}")
+    lines += [f"  {'' if n else 'memory':8}{sentence}" for n, sentence in enumerate(_needs(spec))]
+    return "\n".join(lines)
+
+
+def _cost_text(spec: OpSpec, cost: OpPrice | None, device: Device) -> str:
+    if cost is None:
+        return "none"
+    assert device.clock is not None
+    microseconds = cost.cycles / device.clock.core.value * 1e6
+    other = f"; with a number {spec.with_number}" if spec.with_number else ""
+    other += f"; to a wider type {spec.widening}" if spec.widening else ""
+    return (
+        f"{cost.cycles:,.0f} cycles ({microseconds:.3g} µs) for {TILE} on {device.name}, {cost.confidence} "
+        f"({cost.place}{other})"
+    )
+
+
+def first_call(spec: OpSpec) -> str:
+    """How it is called first of all, without scratch tiles: `pl.cast(input, target_type, mode='round')`."""
+    given = [one for one in _given(function_of(spec.names[0])) if one.partition("=")[0] not in SCRATCH]
+    return f"{addresses(spec)[0]}({', '.join(given)})"
+
+
+def signatures(spec: OpSpec) -> list[str]:
+    """How it is called, a line for each function."""
+    calls = _calls(spec).items()
+    return [f"{' · '.join(names)}({given})" for given, names in calls] or ["only lowering makes it"]
+
+
+def _calls(spec: OpSpec) -> dict[str, list[str]]:
+    """Parameters -> the addresses of the function that has them."""
+    found: dict[str, list[str]] = {}
+    for name, address in zip(spec.names, addresses(spec), strict=False):
+        found.setdefault(", ".join(_given(function_of(name))), []).append(address)
+    return found
+
+
+def _given(function: Callable[..., object]) -> list[str]:
+    """Parameters by name and default, without types: `x`, `mode='round'`, `*`, `atomic=None_`."""
+    found: list[str] = []
+    for one in inspect.signature(function).parameters.values():
+        if one.kind is inspect.Parameter.KEYWORD_ONLY and "*" not in found:
+            found.append("*")
+        default = one.default.name if isinstance(one.default, Enum) else repr(one.default)
+        found.append(one.name if one.default is inspect.Parameter.empty else f"{one.name}={default}")
+    return found
+
+
+def _needs(spec: OpSpec) -> list[str]:
+    storage = {
+        "free": "its result may take the place of an operand that is read for the last time",
+        "apart": "its result lies apart from its operands",
+        "apart_if_wider": "its result lies apart from its operand where its elements are wider",
+        "operand": "its result lies where its first operand lies",
+    }
+    needs = [storage[spec.storage]] if spec.planes and spec.plane not in ("scalar", "sync", "store") else []
+    if spec.scratch:
+        needs.append("room for another whole tile while it runs")
+    if spec.held:
+        which = ", ".join(("first", "second", "third")[n] for n in spec.held)
+        needs.append(f"its {which} operand keeps its place until the last element is written")
+    return needs
