@@ -71,7 +71,7 @@ def test_json_is_all_that_is_printed_and_keeps_its_contract(scale: Path) -> None
         }
     }  # fmt: skip
     assert set(told["edges"]) == {"creator", "raw", "waw", "explicit"}
-    assert told["findings"] == []
+    assert told["notices"] == []
 
 
 def test_a_golden_that_does_not_hold_is_exit_1_and_names_the_op_that_wrote(scale: Path) -> None:

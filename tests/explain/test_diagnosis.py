@@ -15,7 +15,7 @@ from npuscope import explain as analysis
 from npuscope.explain import diagnosis as folder
 from npuscope.explain.diagnosis import CAUSES, Cause, Diagnosis, Gain
 from npuscope.explain.diagnosis.cause import FINDERS
-from npuscope.report.columns_page import columns_page
+from npuscope.report.reference import columns_page
 from npuscope.trace import Trace
 
 COMM = (("kind", "comm"),)

@@ -14,14 +14,14 @@ from npuscope.table.columns import Column, Columns, Table, all_rows
 from npuscope.table.formats import BYTES, COUNT, TEXT, capacity, duration, levels, many, percent, printable, times
 from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
 from npuscope.table.text import aligned
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 
 if TYPE_CHECKING:  # who shows one of them need not be able to make the others
     from npuscope.check.fit import Fit
     from npuscope.check.memory_use import Usage
     from npuscope.explain.diagnosis import Diagnosis
     from npuscope.lower.program import PlannedBody, Program
-    from npuscope.tile.graph.counts import GraphCounts
+    from npuscope.tile.graph.outputs import GraphCounts
     from npuscope.tile.record.model import Notice, Recording
     from npuscope.tile.script.run import ScriptRun
     from npuscope.time.inside import Inside

@@ -9,6 +9,7 @@ from dataclasses import replace
 from enum import Enum
 from importlib import import_module
 from itertools import groupby
+from typing import cast
 
 import polars as pl
 
@@ -190,7 +191,12 @@ OPS = Columns(
     "An op of the tile language.",
     (
         Column("name", TEXT, "what the table of ops calls it", title="op"),
-        Column("planes", replace(LIST, show=lambda value: units_text(value)), "the units at work", title="unit"),
+        Column(
+            "planes",
+            replace(LIST, show=lambda value: units_text(cast("list[Plane]", value))),
+            "the units at work",
+            title="unit",
+        ),
         Column("cycles", COUNT, "of one on a tile of that shape and type on an idle core"),
         Column("confidence", TEXT, "how its cost is known", title="sure"),
         Column("doc", TEXT, "what it does", title="what it does"),

@@ -73,7 +73,7 @@ def simulated(**limits: float) -> Simulated:
 
 def told(run: Simulated) -> dict[str, Any]:
     found: dict[str, Any] = simulate_dict(Told("turns.py", run, diagnosis_of(run)))
-    assert [notice.message for notice in run.grave] == [one["message"] for one in found["findings"]]
+    assert [notice.message for notice in run.grave] == [one["message"] for one in found["notices"]]
     return found
 
 
@@ -83,7 +83,7 @@ def test_a_scope_of_more_tasks_than_its_ring_has_slots_runs_and_is_a_finding() -
     assert run.wall > 0
     (grown,) = run.grown
     assert (grown.ring, grown.what, grown.had, grown.needs) == (2, SLOTS, 6, 11)
-    (finding,) = told(run)["findings"]
+    (finding,) = told(run)["notices"]
     assert (finding["kind"], finding["line"]) == ("ring_deadlock", line_of(__file__, "# stuck here"))
     assert finding["message"].startswith("10 tasks are submitted in one scope, 6 is one too many")
     assert "SCOPE_DEADLOCK" in finding["message"]
@@ -97,10 +97,10 @@ def test_a_scope_of_more_bytes_than_its_ring_has_runs_and_is_a_finding() -> None
     run = simulated(heap=1000)
     (grown,) = run.grown
     assert (grown.ring, grown.what, grown.had, grown.needs) == (2, HEAP, 1000, 16 * 64 * 4)
-    (finding,) = told(run)["findings"]
+    (finding,) = told(run)["notices"]
     assert finding["message"].startswith("4,096 bytes of tensors are made in one scope, its ring has 1,000")
     assert Path(finding["file"]).name == Path(__file__).name
 
 
 def test_a_program_whose_rings_have_room_has_no_such_finding() -> None:
-    assert told(simulated())["findings"] == []
+    assert told(simulated())["notices"] == []

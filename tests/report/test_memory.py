@@ -10,7 +10,8 @@ import pytest
 from npuscope.check.columns import BAR, bar
 from npuscope.check.fit import Fit, fits_of
 from npuscope.lower.chip import chip_to_lower_for
-from npuscope.report.program import lowering_text, memory, memory_dict
+from npuscope.report.program import lowering_text, memory, memory_tables
+from npuscope.table.columns import all_rows
 from npuscope.table.parts import as_text
 from tests.report.memory_programs import written
 
@@ -51,7 +52,7 @@ def test_the_tiles_of_one_kernel_with_address_line_and_lifetime(tmp_path: Path) 
     assert all("layer.py:17" in row or "layer.py:15" in row for row in rows)
 
 
-def test_a_ring_at_the_head_of_a_memory_is_told(tmp_path: Path) -> None:
+def test_a_ring_at_the_head_of_a_memory_is_named(tmp_path: Path) -> None:
     path = written(tmp_path / "layer.py")
     text = as_text(memory(str(path), CHIP.name, planned(path, "gate"), tiles=True))
     assert "ring C2V, 2 slots of 16 KiB" in text  # the sum [16, 256] FP32 on its way to the vector cores
@@ -59,9 +60,9 @@ def test_a_ring_at_the_head_of_a_memory_is_told(tmp_path: Path) -> None:
 
 def test_the_same_as_data(tmp_path: Path) -> None:
     path = written(tmp_path / "layer.py")
-    told: Any = memory_dict(str(path), CHIP.name, planned(path), tiles=True)
-    assert (told["fits"], told["errors"], told["programs"]) == (True, [], ["layer"])
-    mat = next(row for row in told["memory"] if (row["kernel"], row["space"]) == ("gate_aic", "Mat"))
+    data: Any = all_rows(memory_tables(planned(path), tiles=True))
+    assert data["errors"] == []
+    mat = next(row for row in data["memory"] if (row["kernel"], row["space"]) == ("gate_aic", "Mat"))
     assert (mat["used"], mat["limit"], mat["launched_as"]) == (139_264, 524_288, "gate")
     assert sum(buffer["bytes"] for buffer in mat["buffers"]) == mat["used"] - mat["ring"]
     tile = mat["buffers"][0]["tiles"][0]
@@ -79,7 +80,7 @@ def test_a_kernel_before_and_after_every_pass(tmp_path: Path) -> None:
     assert "[AIC MTE1]" in text.partition("--- after split")[2]
 
 
-def test_programs_that_ran_twice_alike_are_told_once(tmp_path: Path) -> None:
+def test_programs_that_ran_twice_alike_are_shown_once(tmp_path: Path) -> None:
     path = written(tmp_path / "layer.py")
     path.write_text(path.read_text() + path.read_text().splitlines()[-1] + "\n")
     assert len(planned(path)) == 1
