@@ -21,7 +21,7 @@ CHIP = load("ascend910b1")
 
 @cache
 def listed_ops() -> dict[str, Any]:
-    return {row["name"]: row for row in op_table(table.BY_NAME.values(), CHIP).rows()}
+    return {str(row["name"]): row for row in op_table(table.BY_NAME.values(), CHIP).rows()}
 
 
 def test_pages_have_every_op_rule_and_spelling() -> None:
