@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from measure import table
 
-from npuscope.forward.align.in_order import Calls, align_calls
+from npuscope.forward.align.pairing import Calls, align_calls
 
 LAYER, KERNELS = 40, 12
 CASES = [

@@ -23,7 +23,7 @@ from measure import table
 from measured_rows import SECTION_4, Row, section_4, table_rows
 
 from npuscope.chip.devices import Constant, Device, load
-from npuscope.forward.calls import Call, Tensor
+from npuscope.forward.calls import Call, CallTensor
 from npuscope.forward.work import work_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -130,7 +130,7 @@ def attention(rows: list[Row]) -> dict[str, Fitted]:
 
 def decode_attention_bytes(context: int) -> int:
     """Qwen3-32B at TP16, batch 16: one key-value head of 128 per rank."""
-    q, pool, lengths = Tensor((16, 4, 128)), Tensor((12308, 128, 128)), Tensor((16,), "INT64")
+    q, pool, lengths = CallTensor((16, 4, 128)), CallTensor((12308, 128, 128)), CallTensor((16,), "INT64")
     call = Call(ATTENTION, (q, pool, pool, None, None, lengths, lengths), (q,), {"context": float(context)})
     return work_of(call).bytes or 0
 

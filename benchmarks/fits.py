@@ -12,9 +12,8 @@ from measured_rows import Row
 from numpy.typing import NDArray
 
 from npuscope.chip.devices import Device
-from npuscope.forward.estimate.call_time import token_rows
-from npuscope.forward.estimate.gemm_time import GemmCosts, Tilings, gemm_seconds, tilings
-from npuscope.forward.work import limit_ns, work_of
+from npuscope.forward.estimate import GemmCosts, Tilings, gemm_seconds, limit_ns, tilings, token_rows
+from npuscope.forward.work import work_of
 
 Floats = NDArray[np.float64]
 START = (4e-6, 7e-6, 80e9, 130e9, 1.2)  # GemmCosts to begin from; the fit does not depend on them

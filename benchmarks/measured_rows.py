@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from real_data import DATA
 
-from npuscope.forward.calls import Call, Tensor
+from npuscope.forward.calls import Call, CallTensor
 
 TABLE = DATA / "measured_kernels_by_shape.csv"
 SECTION_4 = "measured.md §4"
@@ -60,11 +60,15 @@ def table_rows() -> list[Row]:
 
 def section_4() -> list[Row]:
     """Means that the table does not have."""
-    logits, mask = Tensor((16, 151936), "FLOAT"), Tensor((16, 151936), "BOOL")
-    order, limits = Tensor((16, 151936), "INT32"), (Tensor((16,), "FLOAT"), Tensor((16,), "INT32"))
+    logits, mask = CallTensor((16, 151936), "FLOAT"), CallTensor((16, 151936), "BOOL")
+    order, limits = CallTensor((16, 151936), "INT32"), (CallTensor((16,), "FLOAT"), CallTensor((16,), "INT32"))
     rows = [_product(m, k, n, us) for m, k, n, us in GEMMS]
     small = [
-        (Call("split_qkv_rmsnorm_rope_kernel", (_bf16(16, 768), _bf16(81920, 128), Tensor((16,), "INT64"))), 13.80, 63),
+        (
+            Call("split_qkv_rmsnorm_rope_kernel", (_bf16(16, 768), _bf16(81920, 128), CallTensor((16,), "INT64"))),
+            13.80,
+            63,
+        ),
         (Call("ReshapeAndCacheNdKernel", (*[_bf16(16, 1, 128)] * 2, *[_bf16(12308, 128, 1, 128)] * 2)), 4.17, 64),
         (Call("SwiGlu", (_bf16(16, 3200),)), 5.19, 64),
         (Call("DSARandomUniform", (), (logits,)), 233.7, 1),
@@ -90,8 +94,8 @@ def _product(m: int, k: int, n: int, us: float) -> Row:
     return Row(SECTION_4, call, us, None, 1 if n == 9496 else 64, f"{m},{k};{n},{k}", (m, k, n))
 
 
-def _bf16(*shape: int) -> Tensor:
-    return Tensor(shape)
+def _bf16(*shape: int) -> CallTensor:
+    return CallTensor(shape)
 
 
 def _row(cells: dict[str, str]) -> Row:
@@ -99,32 +103,32 @@ def _row(cells: dict[str, str]) -> Row:
     shapes = cells["input_shapes"].split(" (")[0].split(";")
     told = [word.removeprefix("DT_") for word in cells["input_dtypes"].split(";")]
     usual = "FLOAT" if kind in FLOATS else "BF16"
-    tensors: list[Tensor | None] = []
+    tensors: list[CallTensor | None] = []
     for slot, shape in enumerate(shapes):
         dtype = told[slot] if slot < len(told) and told[slot] in KNOWN else usual
         if kind == "QuantBatchMatmulV3" and not cells["input_dtypes"]:
             dtype = "INT8" if slot < 2 else "FLOAT"
         numbers = tuple(int(n) for n in shape.split(",") if n)
-        tensors.append(Tensor(numbers, dtype, None) if numbers else None)
+        tensors.append(CallTensor(numbers, dtype, None) if numbers else None)
     mkn = tuple(int(cells[d]) for d in ("M", "K", "N")) if cells["M"] else None
     call = Call(kind, tuple(tensors), _outputs(kind, tensors[0]))
     std = float(cells["std_us"]) if cells["std_us"] else None
     return Row(cells["source"], call, float(cells["mean_us"]), std, int(cells["count"]), cells["input_shapes"], mkn)  # type: ignore[arg-type]
 
 
-def _outputs(kind: str, first: Tensor | None) -> tuple[Tensor, ...]:
+def _outputs(kind: str, first: CallTensor | None) -> tuple[CallTensor, ...]:
     """What the table does not tell, as npuscope predicts the same kernel; nothing where the input tells enough."""
     if first is None:
         return ()
     if (kind, first.shape) in ASSUMED_OUTPUTS:
-        return (Tensor(ASSUMED_OUTPUTS[kind, first.shape]),)
+        return (CallTensor(ASSUMED_OUTPUTS[kind, first.shape]),)
     return {
-        "Sort": (first, Tensor(first.shape, "INT32")),
+        "Sort": (first, CallTensor(first.shape, "INT32")),
         "SoftmaxV2": (first,),
         "ApplyTopKTopPCustom": (first,),
-        "GreaterEqual": (Tensor(first.shape, "BOOL"),),
+        "GreaterEqual": (CallTensor(first.shape, "BOOL"),),
         "MaskedFill": (first,),
-        "ArgMaxV2": (Tensor(first.shape[:1], "INT64"),),
+        "ArgMaxV2": (CallTensor(first.shape[:1], "INT64"),),
     }.get(kind, ())
 
 

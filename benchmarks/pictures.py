@@ -73,7 +73,6 @@ PICTURES = (
     Picture("lab_passes", "passes", height=700),
     Picture("lab_roofline", "roofline", height=780),
     Picture("lab_align", "align", height=620),
-    Picture("lab_tpot", "tpot", height=560),
     Picture("lab_history", "history", height=720),
     Picture("lab_ranks", "ranks", "panel=ranks&split=no"),
     Picture("lab_memory_page", "memory"),
@@ -139,11 +138,6 @@ def pages(folder: Path, wanted: set[str]) -> None:
     for name, words in commands.items():
         if name in wanted:
             npuscope(folder, *words, f"{name}.html")
-    if "tpot" in wanted:
-        decode, short = LAYER.with_name("decode.py"), ("--", "--layers", "1")
-        for context in (512, 1024):
-            made = ("--context", str(context), "--history", "tpot.jsonl", "--plot", "tpot.html")
-            npuscope(folder, "tpot", decode, "--tokens", "2", *made, *short)
 
 
 def settled(page: Any) -> None:

@@ -15,11 +15,10 @@ from measured_rows import SECTION_4, TABLE, Row, section_4, table_rows
 
 from npuscope.chip.devices import Device
 from npuscope.chip.kernels import law_of
-from npuscope.forward.estimate.call_time import CallTime, estimate
-from npuscope.forward.llm.config import read_config
-from npuscope.forward.llm.prediction import Prediction, predict
-from npuscope.forward.llm.run import run_of
-from npuscope.forward.roofline.rows import rows_of
+from npuscope.forward.estimate import CallTime, estimate
+from npuscope.forward.llm.config import pass_settings, read_config
+from npuscope.forward.llm.prediction import PassPrediction, predict
+from npuscope.forward.roofline_calls import rows_of
 from npuscope.trace import read
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ def _step(device: Device) -> list[str]:
     from calibrate import CONTEXTS
 
     model = read_config(QWEN3)
-    ends = [predict(model, run_of(model, "decode", batch=16, context=c, tp=16), device) for c in CONTEXTS]
+    ends = [predict(model, pass_settings(model, "decode", batch=16, context=c, tp=16), device) for c in CONTEXTS]
     first, last = (_by_role(end) for end in ends)
     rows, totals = [], [0.0, 0.0, 0.0]
     for role, (measured, peer) in STEP.items():
@@ -163,7 +162,7 @@ def _passes(device: Device) -> list[str]:
     rows = []
     for what, (config, options, real, peer) in PASSES.items():
         model = read_config(QWEN3.with_name(f"{config}.json"))
-        found = predict(model, run_of(model, **options), device)  # type: ignore[arg-type]
+        found = predict(model, pass_settings(model, **options), device)  # type: ignore[arg-type]
         ms = found.total_ns / 1e6
         analytic = found.by_source().get("ANALYTIC", (0, 0))[1] / found.total_ns
         theirs = f"{peer} ({peer / real - 1:+.0%})"
@@ -192,7 +191,7 @@ PASSES: dict[str, tuple[str, dict[str, object], float, float]] = {
 }  # fmt: skip
 
 
-def _by_role(prediction: Prediction) -> dict[str, tuple[str, int, float, str]]:
+def _by_role(prediction: PassPrediction) -> dict[str, tuple[str, int, float, str]]:
     rows = prediction.frame().to_dicts()
     return {row["role"]: (row["kernel"], row["count"], row["each_ns"] / 1000, row["source"]) for row in rows}
 

@@ -25,7 +25,7 @@ ROOMS = {
     "tile": ["record", "graph", "values", "shapes", "run", "calls", "language", "golden", "distributed", "script"],
     "check": ["races", "rules"],
     "time": ["core", "chip", "measured"],
-    "forward": ["work", "estimate", "roofline", "align", "llm"],
+    "forward": ["align", "llm"],
     "lab": ["payload"],
 }
 MODULES = sorted(ROOT.rglob("*.py"))

@@ -101,16 +101,6 @@ def test_commits_are_simulated_without_touching_the_checkout(repo: Path, tmp_pat
     ]
 
 
-def test_times_per_token_are_followed(tmp_path: Path) -> None:
-    entries = [
-        {"commit": f"c{n}", "model": "m", "device": "d", "ms_per_token": 20.0 + (n >= 2), "arguments": []}
-        for n in range(4)
-    ]
-    (tmp_path / "tpot.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    data = json.loads(npuscope("history", tmp_path / "tpot.jsonl", "--json").stdout)
-    assert [(row["commit"], row["verdict"]) for row in data["changes"]] == [("c2", "slower")]
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -11,8 +11,7 @@ from written_passes import MEASURED, PREDICTED, a_pass
 
 import npuscope
 from npuscope import NpuscopeError
-from npuscope.forward.align.alignment import align
-from npuscope.forward.align.model_metrics import m6_denominator
+from npuscope.forward.align.alignment import align, m6_denominator
 from npuscope.forward.align.sides import side_of
 
 US = 1000

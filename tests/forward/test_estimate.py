@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuscope.chip.devices import Device, constants, load
-from npuscope.forward.calls import Call, Tensor
+from npuscope.forward.calls import Call, CallTensor
 from npuscope.forward.estimate import CallTime, estimate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ A3 = load("a3")
 
 def matmul(m: int, k: int, n: int, kind: str = "MatMulV2") -> Call:
     dtype = "INT8" if kind.startswith("Quant") else "BF16"
-    return Call(kind, (Tensor((m, k), dtype), Tensor((k, n), dtype)), (Tensor((m, n)),))
+    return Call(kind, (CallTensor((m, k), dtype), CallTensor((k, n), dtype)), (CallTensor((m, n)),))
 
 
 def collective(kind: str, size: float, ranks: int = 16) -> Call:
@@ -78,18 +78,18 @@ def test_prefill_collectives_follow_the_published_lines() -> None:
 
 
 def test_one_measured_point_is_measured_there_and_extrapolated_elsewhere() -> None:
-    logits = Tensor((16, 151936), "FLOAT")
-    sort = Call("Sort", (logits,), (logits, Tensor((16, 151936), "INT32")))
+    logits = CallTensor((16, 151936), "FLOAT")
+    sort = Call("Sort", (logits,), (logits, CallTensor((16, 151936), "INT32")))
     found = estimate(sort, A3)
     assert (found.source, found.extrapolated) == ("MEASURED", False)
     assert found.ns == pytest.approx(234_548, rel=0.001)
-    half = Tensor((8, 151936), "FLOAT")
-    other = estimate(Call("Sort", (half,), (half, Tensor((8, 151936), "INT32"))), A3)
+    half = CallTensor((8, 151936), "FLOAT")
+    other = estimate(Call("Sort", (half,), (half, CallTensor((8, 151936), "INT32"))), A3)
     assert (other.source, other.extrapolated) == ("INTERPOLATED", True)
 
 
 def test_a_kernel_without_calibration_is_at_its_limit_and_says_so() -> None:
-    x = Tensor((4096, 4096))
+    x = CallTensor((4096, 4096))
     found = estimate(Call("Gelu", (x,), (x,)), A3)
     assert found.source == "ANALYTIC"
     assert found.ns == found.limit_ns
@@ -97,7 +97,7 @@ def test_a_kernel_without_calibration_is_at_its_limit_and_says_so() -> None:
 
 
 def test_products_of_a_type_that_was_not_measured_are_at_the_limit() -> None:
-    a, b = Tensor((64, 4096), "FLOAT"), Tensor((4096, 4096), "FLOAT")
+    a, b = CallTensor((64, 4096), "FLOAT"), CallTensor((4096, 4096), "FLOAT")
     assert estimate(Call("MatMulV2", (a, b)), A3).source == "ANALYTIC"
 
 
@@ -105,14 +105,17 @@ def test_products_of_a_type_that_was_not_measured_are_at_the_limit() -> None:
     "call",
     [
         Call("MatMulV2"),
-        Call("MatMulV2", (Tensor((4, 8)), Tensor((9, 10)))),
-        Call("MatMulV2", (Tensor((0, 8)), Tensor((8, 10)))),
+        Call("MatMulV2", (CallTensor((4, 8)), CallTensor((9, 10)))),
+        Call("MatMulV2", (CallTensor((0, 8)), CallTensor((8, 10)))),
         Call("hcom_allReduce_"),
-        Call("FusedInferAttentionScore", (Tensor((16, 4, 128)), Tensor((99, 128, 128)), Tensor((99, 128, 128)))),
-        Call("DispatchFFNCombine", (Tensor((1, 7168)),)),
-        Call("DispatchFFNCombine", (Tensor((1, 7168)),), (), {"tokens_per_expert": 1.0, "ranks": 16.0}),
+        Call(
+            "FusedInferAttentionScore",
+            (CallTensor((16, 4, 128)), CallTensor((99, 128, 128)), CallTensor((99, 128, 128))),
+        ),
+        Call("DispatchFFNCombine", (CallTensor((1, 7168)),)),
+        Call("DispatchFFNCombine", (CallTensor((1, 7168)),), (), {"tokens_per_expert": 1.0, "ranks": 16.0}),
         Call("AddRmsNormBias"),
-        Call("somebodys_kernel", (Tensor((4096, 4096)),), (Tensor((4096, 4096)),)),
+        Call("somebodys_kernel", (CallTensor((4096, 4096)),), (CallTensor((4096, 4096)),)),
         Call(""),
     ],
 )
@@ -140,7 +143,7 @@ def test_no_product_beats_the_chip(m: int, k: int, n: int, kind: str) -> None:
     "kind", ["AddRmsNormBias", "SwiGlu", "DynamicQuant", "RmsNorm", "InterleaveRope", "Sort", "Muls"]
 )
 def test_more_rows_are_never_faster(kind: str, rows: int, more: int) -> None:
-    few, many = (us(Call(kind, (Tensor((r, 4096)),), (Tensor((r, 4096)),))) for r in (rows, rows + more))
+    few, many = (us(Call(kind, (CallTensor((r, 4096)),), (CallTensor((r, 4096)),))) for r in (rows, rows + more))
     assert many >= few
 
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from npuscope.forward.align import in_order
-from npuscope.forward.align.in_order import MATCH, UNTOLD, Calls, Pairs, align_calls
+from npuscope.forward.align import pairing as in_order
+from npuscope.forward.align.pairing import MATCH, NOT_GIVEN, AlignedPairs, Calls, align_calls
 
 
 def calls(rows: list[tuple[int, int]]) -> Calls:
     symbol, shape = (np.array([row[n] for row in rows], dtype=np.int64) for n in (0, 1))
-    return Calls(symbol, (np.where(shape < 0, UNTOLD, shape),))
+    return Calls(symbol, (np.where(shape < 0, NOT_GIVEN, shape),))
 
 
 def plain(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> tuple[int, int]:
@@ -39,14 +39,14 @@ def plain(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> tuple[int, int]
     return value, -breaks
 
 
-def worth(a: Calls, b: Calls, pairs: Pairs) -> int:
+def worth(a: Calls, b: Calls, pairs: AlignedPairs) -> int:
     """What an alignment is worth, breaks aside."""
     x, y = a.take(pairs.a), b.take(pairs.b)
-    equal = ((one == other) & (one != UNTOLD) for one, other in zip(x.levels, y.levels, strict=True))
+    equal = ((one == other) & (one != NOT_GIVEN) for one, other in zip(x.levels, y.levels, strict=True))
     return MATCH * len(x) + sum(int(np.sum(level)) for level in equal)
 
 
-def breaks(pairs: Pairs, a: int, b: int) -> int:
+def breaks(pairs: AlignedPairs, a: int, b: int) -> int:
     """Places where a call is skipped on either side."""
     x, y = np.concatenate([[-1], pairs.a, [a]]), np.concatenate([[-1], pairs.b, [b]])
     return int(np.sum((np.diff(x) > 1) | (np.diff(y) > 1)))

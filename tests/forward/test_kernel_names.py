@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuscope.forward.align.kernel_names import families_of
-from npuscope.forward.align.shape_forms import form_of
+from npuscope.forward.align.pairing import form_of
+from npuscope.forward.align.sides import families_of
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from written_passes import a_pass
 
 from npuscope import NpuscopeError
 from npuscope.forward.align.alignment import align
-from npuscope.forward.align.plain_csv import Wanted, read_side
+from npuscope.forward.align.sides import CsvColumns, read_side
 
 
 def test_a_csv_with_kernel_and_time(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_a_csv_with_kernel_and_time(tmp_path: Path) -> None:
     assert trace.slices["dur"].to_list() == [13_000, 36_000]
     assert trace.slices["start"].to_list() == [0, 13_000]
     path.write_text("op,a_us,b\nMatMul,1,2\n")
-    trace = read_side(path, Wanted(time="b", unit="ms"))
+    trace = read_side(path, CsvColumns(time="b", unit="ms"))
     assert trace.slices["dur"].to_list() == [2_000_000]
 
 

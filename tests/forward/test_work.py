@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 
 from npuscope.chip import devices as device
 from npuscope.chip.kernels import collective_of
-from npuscope.forward.calls import Call, Tensor
-from npuscope.forward.work import Work, limit_ns, work_of
+from npuscope.forward.calls import Call, CallTensor
+from npuscope.forward.estimate import limit_ns
+from npuscope.forward.work import CallWork, work_of
 
 A3 = device.load("a3")
 NZ = "FRACTAL_NZ"
 
 
-def t(*shape: int, dtype: str | None = "BF16", format: str | None = "ND") -> Tensor:
-    return Tensor(shape, dtype, format)
+def t(*shape: int, dtype: str | None = "BF16", format: str | None = "ND") -> CallTensor:
+    return CallTensor(shape, dtype, format)
 
 
 def test_a_plain_matmul() -> None:
@@ -51,7 +52,7 @@ def test_a_plain_matmul() -> None:
     ],
 )
 def test_m_k_and_n_behind_storage_and_transposition(
-    a: Tensor, b: Tensor, out: Tensor | None, mkn: tuple[int, int, int]
+    a: CallTensor, b: CallTensor, out: CallTensor | None, mkn: tuple[int, int, int]
 ) -> None:
     work = work_of(Call("MatMulV3", (a, b), () if out is None else (out,)))
     assert work.flops == 2 * math.prod(mkn)
@@ -235,11 +236,11 @@ def test_the_limit_is_the_slower_of_arithmetic_and_memory() -> None:
     assert small.bound == "memory"
     assert (small.ns or 0) == pytest.approx(2 * (16 * 5120 + 5120 * 3200 + 16 * 3200) / 1.759218604 / 1000)
     # 6 operations an element at 11 TFLOP/s of fp32 take longer than 8 bytes of memory traffic do: never so on this chip
-    assert limit_ns(Work("x", 10**9, "vector", "fp32", 1, 1), A3).bound == "vector"
+    assert limit_ns(CallWork("x", 10**9, "vector", "fp32", 1, 1), A3).bound == "vector"
 
 
 def test_a_type_of_arithmetic_the_chip_does_not_have() -> None:
-    found = limit_ns(Work("gemm", 1, "cube", "fp8", 1, 1), A3)
+    found = limit_ns(CallWork("gemm", 1, "cube", "fp8", 1, 1), A3)
     assert found.ns is None
     assert "a3 has no cube rate for fp8" in found.why
 
@@ -275,9 +276,9 @@ def test_measured_collectives_stay_above_their_limits() -> None:
 
 def test_a_mesh_of_fewer_ranks_has_fewer_links() -> None:
     chip = device.load("910b1")
-    two = limit_ns(Work("collective", message_bytes=28_000_000, ranks=2), chip, "HcomAllGather")
+    two = limit_ns(CallWork("collective", message_bytes=28_000_000, ranks=2), chip, "HcomAllGather")
     assert (two.ns or 0) / 1000 == pytest.approx(1000 + 0.5)  # one link of 28 GB/s
-    far = limit_ns(Work("collective", message_bytes=1, ranks=10**6), chip, "HcomAllGather")
+    far = limit_ns(CallWork("collective", message_bytes=1, ranks=10**6), chip, "HcomAllGather")
     assert far.ns is None
     assert "do not reach" in far.why
 
@@ -312,10 +313,10 @@ def test_a_larger_product_never_has_a_lower_limit(m: int, k: int, n: int) -> Non
                      "ReshapeAndCache", "LightningIndexer", "GroupedMatmul", "MlaPrologV3", "FlashAttentionScore",
                      "SparseFlashAttention", "InterleaveRope"]),
     st.lists(st.none() | st.builds(
-        Tensor, st.lists(sizes, max_size=5).map(tuple),
+        CallTensor, st.lists(sizes, max_size=5).map(tuple),
         st.sampled_from(["BF16", "INT8", "FLOAT", "INT64", "INT32", "Bogus", None]),
         st.sampled_from(["ND", NZ, "NCHW", None])), max_size=8),
-    st.lists(st.builds(Tensor, st.lists(sizes, max_size=4).map(tuple)), max_size=3),
+    st.lists(st.builds(CallTensor, st.lists(sizes, max_size=4).map(tuple)), max_size=3),
     st.sampled_from([{}, {"context": 0.0}, {"context": 1e6, "tokens_per_expert": 0.3}, {"causal": 1.0}]),
 )  # fmt: skip
 def test_any_shapes_give_a_finite_limit_or_a_reason(kernel: str, inputs: list, outputs: list, given_: dict) -> None:
@@ -346,7 +347,7 @@ def call_of(row: dict[str, str]) -> Call:
     dtypes = told + [None] * (len(shapes) - len(told)) if row["input_dtypes"] else [usual] * 2 + ["FLOAT"] * len(shapes)
     return Call(
         row["kernel_type"],
-        tuple(Tensor(s, d, None) if s else None for s, d in zip(shapes, dtypes, strict=False)),
+        tuple(CallTensor(s, d, None) if s else None for s, d in zip(shapes, dtypes, strict=False)),
     )
 
 

@@ -44,7 +44,7 @@ def command(
     from npuscope.cli.output import check_outputs, names_of, pairs_of, reproduce, write_reports
     from npuscope.explain.passes.export import one_pass
     from npuscope.forward.align import align
-    from npuscope.forward.align.plain_csv import Wanted, read_side
+    from npuscope.forward.align.sides import CsvColumns, read_side
     from npuscope.lab.report_pages import parts_page
     from npuscope.report.predicted import align as report
     from npuscope.table.parts import as_markdown
@@ -54,7 +54,7 @@ def command(
     ours_name, theirs_name = names_of([predicted, measured])
     both = (_named(ours_name, predicted_step, predicted_pass), _named(theirs_name, step, number))
     with progress_bar():
-        model = read_side(predicted, Wanted(kernel_column, time_column, unit))
+        model = read_side(predicted, CsvColumns(kernel_column, time_column, unit))
         ours = one_pass(model, predicted_step, predicted_pass, predicted, "--predicted-")
         theirs = one_pass(read_side(measured), step, number, measured)
         result = align(ours, theirs, pairs, process=process)

@@ -22,7 +22,7 @@ def command(
 
     from npuscope.cli.output import print_report, print_text, write_texts
     from npuscope.explain import explain
-    from npuscope.forward.llm.example import write_config
+    from npuscope.forward.llm.prediction import write_config
     from npuscope.lab.document import page
     from npuscope.lab.runs import report_document
     from npuscope.report.captures import report

@@ -8,24 +8,19 @@ Examples:
 
   npuscope history sim --simulate . models/decode.py --since v1.0 -- --layers 4   (fills it without hardware)
 
-  npuscope history tpot.jsonl   (what `tpot --history` wrote)
-
 With --simulate every commit since one is simulated in a folder of its own; your checkout is not touched. What is in the
 folder already is not simulated again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from npuscope.cli.output import DeviceName, JsonFlag, KernelsRegex, PlotFile, WideFlag, print_json, print_report
 from npuscope.cli.progress_bar import progress_bar
 from npuscope.cli.ranking import AFTER, Command
-
-if TYPE_CHECKING:
-    from npuscope.explain.many.history import History
 
 __all__ = ["Command", "command"]
 
@@ -55,6 +50,7 @@ def command(
     from npuscope.answer.commits import simulate_commits
     from npuscope.base.errors import NpuscopeError
     from npuscope.cli.output import check_outputs, write_reports
+    from npuscope.explain.many import history_of, read_history
     from npuscope.lab.report_pages import parts_page
     from npuscope.report.comparison import history as report
     from npuscope.time.programs import chip_to_time
@@ -76,23 +72,10 @@ def command(
         if simulate is not None and since is not None:
             chip_to_time(device)  # refused before anything is unpacked
             simulate_commits(*simulate, since, Path(folder), arguments, device, jobs)
-        found = _read(folder, threshold, kernels)
+        runs = read_history(folder)
+        found = history_of(runs.commits, runs.exact, threshold, kernels)
         written = write_reports({plot: lambda: parts_page("History", "history", report(folder, found))})
     if json:
         print_json(found.as_dict())
     else:
         print_report(report(folder, found, wide), written)
-
-
-def _read(path: str, threshold: float, kernels: str | None) -> History:
-    """Runs of a folder, or times per token of a file."""
-    from pathlib import Path
-
-    from npuscope.explain.many import history_of, read_history
-    from npuscope.forward.llm.tpot_history import followed_by_settings, is_tpot_history
-    from npuscope.forward.llm.tpot_history import read_history as read_tpot
-
-    if Path(path).is_file() and is_tpot_history(path):
-        return followed_by_settings(read_tpot(path), threshold)
-    kept = read_history(path)
-    return history_of(kept.commits, kept.exact, threshold, kernels)

@@ -43,9 +43,8 @@ def command(
 ) -> None:
     from npuscope.chip.devices import load
     from npuscope.cli.output import check_outputs, reproduce, write_reports
-    from npuscope.forward.llm.config import read_config
+    from npuscope.forward.llm.config import pass_settings, read_config
     from npuscope.forward.llm.prediction import predict
-    from npuscope.forward.llm.run import run_of
     from npuscope.report.predicted import predict as report
     from npuscope.table.parts import as_markdown
     from npuscope.trace.writers import check_target
@@ -54,10 +53,10 @@ def command(
     if out is not None:
         check_target(out)
     model = read_config(config)
-    run = run_of(model, phase, batch=batch, tokens=tokens, context=context, tp=tp, dp=dp, ep=ep, quant=quant)
+    run = pass_settings(model, phase, batch=batch, tokens=tokens, context=context, tp=tp, dp=dp, ep=ep, quant=quant)
     prediction = predict(model, run, load(device))
     if out is not None:
-        from npuscope.forward.llm.predicted_trace import predicted_trace
+        from npuscope.forward.llm.prediction import predicted_trace
 
         predicted_trace(prediction).write(out)
     posted = write_reports({md: lambda: as_markdown(report(prediction), reproduce())})

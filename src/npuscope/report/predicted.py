@@ -8,27 +8,15 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from npuscope.forward.align.alignment import Alignment, Scope
-from npuscope.forward.llm.prediction import Prediction
+from npuscope.forward.align.alignment import Alignment, SideScope
+from npuscope.forward.llm.prediction import PassPrediction
 from npuscope.forward.llm.tpot import Tpot
-from npuscope.forward.llm.tpot_history import (
-    Entry,
-    commit_told,
-    history_table,
-    interval_of,
-    ms_of,
-    series,
-    settings_told,
-)
-from npuscope.table.formats import change, duration, interval, levels, many, percent, sentence_start, significant, times
-from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say, Spec, axis
-from npuscope.time.estimate_forms import chance_told
-from npuscope.time.uncertainty import against
+from npuscope.table.formats import duration, many, percent, sentence_start, times
+from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say, Spec
 from npuscope.trace.intervals import Ints
 
 ROLES = 20
 FAMILIES, KERNELS, LAYERS, GROUPS, PAIRS = 8, 6, 3, 5, 10
-RUNS = 40  # of a history, drawn in a line
 MOST_CALLS = 20_000  # calls of a ribbon; beyond it one per colour and thousandth of the axis
 # predicted / measured, up to -> words; from too short to too long
 COLOURS = (
@@ -37,7 +25,7 @@ COLOURS = (
 )  # fmt: skip
 
 
-def predict(prediction: Prediction, wide: bool = False) -> Iterator[Part]:
+def predict(prediction: PassPrediction, wide: bool = False) -> Iterator[Part]:
     tables = prediction.tables()
     yield Say(_predicted_headline(prediction), strong=True)
     roles = tables["roles"]
@@ -51,7 +39,7 @@ def predict(prediction: Prediction, wide: bool = False) -> Iterator[Part]:
     yield Notes(prediction.assumptions())
 
 
-def _predicted_headline(prediction: Prediction) -> str:
+def _predicted_headline(prediction: PassPrediction) -> str:
     run = prediction.run
     tokens = f"batch {run.batch}" if run.phase == "decode" else many(run.tokens, "token")
     spread = [f"{name} {ranks}" for name, ranks in (("tp", run.tp), ("dp", run.dp), ("ep", run.ep)) if ranks > 1]
@@ -92,7 +80,7 @@ def align(names: tuple[str, str], a: Alignment, wide: bool = False) -> Iterator[
         if found.height:
             yield Heading(f"{what} the prediction: {many(found.height, 'call')}")
             yield Rows(tables[f"{name}_by_shape"], GROUPS, 4 * GROUPS)
-    yield Heading("Scope and notes", where=In.POSTED)
+    yield Heading("SideScope and notes", where=In.POSTED)
     yield Notes(_notes(a), "note: ")
 
 
@@ -138,7 +126,7 @@ def _notes(a: Alignment) -> list[str]:
     return found + [f"{name.upper()}: {reason}" for name, reason in reasons.items()]
 
 
-def _scope_notes(name: str, scope: Scope) -> list[str]:
+def _scope_notes(name: str, scope: SideScope) -> list[str]:
     found = []
     for side in ("before", "after"):
         calls, ns = getattr(scope, side)
@@ -219,65 +207,3 @@ def _interpolated(result: Tpot) -> str:
     if count == of:
         return "The step was simulated." if of == 1 else f"All {of} steps were simulated."
     return f"{count} of {of} steps were simulated (a row's length counts the new token); linear between them."
-
-
-def since(known: Sequence[Entry], entry: Entry) -> str:
-    """The new entry of a history beside those of the same settings."""
-    told = settings_told(entry)
-    before = [one for one in known if settings_told(one) == told]
-    if not before:
-        return "The history has no earlier run with these settings."
-    values = [ms_of(one) for one in (*before, entry)][-RUNS:]
-    old, new = values[-2:]
-    moved_by = f" ({change(new / old - 1)})" if old else ""
-    a, b = (str(one.get("bound")) for one in (before[-1], entry))
-    sure = f", faster with a probability of {chance_told(against(old, new, a, b))}" if old > 0 and new > 0 else ""
-    trend = levels(value / (max(values) or 1.0) for value in values)
-    moved = f"{significant(old)} → {significant(new)} ms/token{moved_by}{sure}"
-    return f"Since {commit_told(before[-1])}: {moved}; runs so far {trend}"
-
-
-def history(name: str, entries: Sequence[Entry]) -> Iterator[Part]:
-    """A history file over commits."""
-    yield Heading(f"Time per token: {name}", 1)
-    yield Say(_verdict(entries), strong=True)
-    yield Chart(history_chart(entries))
-    yield Heading("Runs")
-    yield Rows(history_table(entries))
-
-
-def _verdict(entries: Sequence[Entry]) -> str:
-    """Where the longest-followed settings stand against their beginning."""
-    if not entries:
-        return "Nothing measured yet."
-    told, run = max(series(entries).items(), key=lambda one: len(one[1]))
-    first, last = (ms_of(entry) for _, entry in (run[0], run[-1]))
-    moved = f", {change(last / first - 1)} since {significant(first)}" if len(run) > 1 and first else ""
-    return f"{significant(last)} ms/token{likely(run[-1][1])}{moved} ({told})."
-
-
-def likely(entry: Entry) -> str:
-    """The interval of an entry that has one."""
-    found = interval_of(entry)
-    return "" if found is None else f" (80%: {interval(*found)})"
-
-
-def history_chart(entries: Sequence[Entry]) -> Spec:
-    found = []
-    for told, run in series(entries).items():
-        points = []
-        for place, entry in run:
-            low, high = interval_of(entry) or (None, None)
-            about = [f"{ms_of(entry):,.4g} ms per token{likely(entry)}", str(entry.get("date", "")), told]
-            points.append(
-                {"x": place, "y": ms_of(entry), "low": low, "high": high, "name": commit_told(entry), "told": about}
-            )
-        found.append({"name": told, "points": points, "joined": True})
-    return {
-        "chart": "lines",
-        "title": "Time per token over commits",
-        "x": {"title": "commit", "labels": [commit_told(entry) for entry in entries]},
-        "y": axis("ms per token", "number"),
-        "series": found,
-        "note": "",
-    }

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from npuscope.base.errors import BadInput, NpuscopeError
-from npuscope.forward.llm.config import FAMILIES, model_of, read_config
-from npuscope.forward.llm.run import run_of
+from npuscope.forward.llm.config import FAMILIES, model_of, pass_settings, read_config
 
-CONFIGS = Path(__file__).resolve().parents[1] / "data" / "configs"
+CONFIGS = Path(__file__).resolve().parents[2] / "data" / "configs"
 
 
 def config(name: str, **changes: Any) -> dict[str, Any]:
@@ -146,4 +145,4 @@ def test_a_file_that_is_no_config(tmp_path: Path, text: str) -> None:
 def test_a_run_that_the_model_cannot_have(name: str, options: dict[str, Any], said: str) -> None:
     model = read_config(CONFIGS / f"{name}.json")
     with pytest.raises(NpuscopeError, match=said):
-        run_of(model, **options)
+        pass_settings(model, **options)

@@ -10,21 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuscope.forward.llm.config import Model, read_config
+from npuscope.forward.llm.config import ModelConfig, pass_settings, read_config
 from npuscope.forward.llm.forward_pass import Placed, forward_pass
-from npuscope.forward.llm.run import run_of
 
-CONFIGS = Path(__file__).resolve().parents[1] / "data" / "configs"
+CONFIGS = Path(__file__).resolve().parents[2] / "data" / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.json"))
 
 
-def model(name: str) -> Model:
+def model(name: str) -> ModelConfig:
     return read_config(CONFIGS / f"{name}.json")
 
 
 def kernels(name: str, phase: str = "decode", **options: object) -> list[Placed]:
     described = model(name)
-    return forward_pass(described, run_of(described, phase, **options))  # type: ignore[arg-type]
+    return forward_pass(described, pass_settings(described, phase, **options))  # type: ignore[arg-type]
 
 
 def types(placed: list[Placed]) -> Counter[str]:

@@ -11,20 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuscope.chip.devices import load
-from npuscope.forward.llm.config import read_config
-from npuscope.forward.llm.predicted_trace import predicted_trace
-from npuscope.forward.llm.prediction import Prediction, predict
-from npuscope.forward.llm.run import run_of
+from npuscope.forward.llm.config import pass_settings, read_config
+from npuscope.forward.llm.prediction import PassPrediction, predict, predicted_trace
 from npuscope.trace import read
 from npuscope.trace.names import with_tensors
 
-CONFIGS = Path(__file__).resolve().parents[1] / "data" / "configs"
+CONFIGS = Path(__file__).resolve().parents[2] / "data" / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.json"))
 
 
-def predicted(name: str, phase: str = "decode", device: str = "a3", **options: object) -> Prediction:
+def predicted(name: str, phase: str = "decode", device: str = "a3", **options: object) -> PassPrediction:
     model = read_config(CONFIGS / f"{name}.json")
-    return predict(model, run_of(model, phase, **options), load(device))  # type: ignore[arg-type]
+    return predict(model, pass_settings(model, phase, **options), load(device))  # type: ignore[arg-type]
 
 
 def test_layers_but_the_first_are_alike_and_add_up() -> None:

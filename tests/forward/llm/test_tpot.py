@@ -11,9 +11,18 @@ from hypothesis import strategies as st
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices import load
 from npuscope.explain.work import area_rules
-from npuscope.forward.llm.decode_step import Step, record, simulated_step
-from npuscope.forward.llm.programs import areas_beside, program_file
-from npuscope.forward.llm.tpot import MOST_STEPS, Decoding, Tpot, lengths_to_simulate, tpot
+from npuscope.forward.llm.tpot import (
+    MOST_STEPS,
+    DecodeStep,
+    Decoding,
+    Tpot,
+    areas_beside,
+    lengths_to_simulate,
+    program_file,
+    record_step,
+    simulated_step,
+    tpot,
+)
 from npuscope.time.programs import Refused
 
 DECODE = program_file("qwen3-14b")
@@ -44,13 +53,13 @@ def test_measures_are_linear_between_simulated_steps() -> None:
     assert told["tasks_per_step"] == 10
 
 
-def step(length: int, ms: float, tasks: int) -> Step:
-    return Step(length, ms, tasks, tasks, tasks, 1.0, 2.0, 0.5, 0.1, 0.1, "bandwidth", "HBM is at its limit.")
+def step(length: int, ms: float, tasks: int) -> DecodeStep:
+    return DecodeStep(length, ms, tasks, tasks, tasks, 1.0, 2.0, 0.5, 0.1, 0.1, "bandwidth", "HBM is at its limit.")
 
 
 def test_a_step_s_measures_agree_with_its_trace() -> None:
     """The small model: 68 tasks a layer (as recorded), and one mixed kernel, whose blocks have three records."""
-    recording = record(DECODE, ["--small"], {"batch": 4, "context": 129})
+    recording = record_step(DECODE, ["--small"], {"batch": 4, "context": 129})
     found = simulated_step(recording, 129, CHIP)
     mixed = sum(task.blocks for task in recording.tasks if task.core == "MIX")
     assert mixed > 0

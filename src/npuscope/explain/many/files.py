@@ -24,14 +24,6 @@ def git(folder: str | Path, *words: str) -> str | None:
     return run.stdout.strip()
 
 
-def commit_of(folder: Path) -> tuple[str | None, bool | None]:
-    """The commit that a folder is at and whether tracked files differ from it; None where there is no git."""
-    commit = git(folder, "rev-parse", "--short=10", "HEAD")
-    if commit is None:
-        return None, None
-    return commit, bool(git(folder, "status", "--porcelain", "--untracked-files=no"))
-
-
 T = TypeVar("T")
 BROKEN = (ValueError, TypeError, KeyError, AttributeError, RecursionError)  # what a line that is none of ours raises
 

@@ -1,24 +1,30 @@
-"""A predicted forward pass beside a measured one, kernel by kernel.
+"""A predicted forward pass beside a measured one, kernel by kernel, and the metrics M1 to M6 of the modelling tool.
 
 `missing` is in the measured pass and not in the prediction; `extra` is in the prediction only. Errors are predicted
 minus measured. `m6_honest` is the union of predicted time over the union of measured device time, each from the first
-to the last call that both sides have: what one side has before and after is left out on that side, and told in
+to the last call that both sides have: what one side has before and after is left out on that side, and listed in
 `scope`; what it lacks in between counts against it.
+
+M1 to M6 are as their tool defines them (howto/align.md). A hit is a call whose source is MEASURED or INTERPOLATED. M6
+is computed as its tool does, faults included, so that published figures can be compared: integer microseconds above;
+below, every row of the kernel table, duplicates and AI_CPU rows too, without types that end in AicpuKernel, and `hcom_`
+rows once per (whole microsecond of start, type).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
-from npuscope.forward.align import columns, errors
+from npuscope.chip.kernels import kernel_table
+from npuscope.forward.align import errors
+from npuscope.forward.align import errors as columns
 from npuscope.forward.align.errors import Cancelling
-from npuscope.forward.align.model_metrics import ModelMetrics, model_metrics
 from npuscope.forward.align.pairing import Pairing, pair_calls, perhaps_renamed
-from npuscope.forward.align.sides import Side, side_of, without_free
+from npuscope.forward.align.sides import PassSide, side_of, without_free
 from npuscope.table.columns import Table, Tabular, all_rows
 from npuscope.table.formats import duration
 from npuscope.trace.core import Trace
@@ -28,7 +34,7 @@ WORTH_A_WORD = 0.01  # of the measured time: what cancels below that is not in t
 
 
 @dataclass(frozen=True)
-class Scope:
+class SideScope:
     """What one side covers. `window` holds the calls both sides have; unions are of device time, in nanoseconds."""
 
     calls: int
@@ -61,8 +67,8 @@ class Alignment(Tabular):
     cancelling: Cancelling
     metrics: ModelMetrics
     m6_honest: float | None
-    predicted: Scope
-    measured: Scope
+    predicted: SideScope
+    measured: SideScope
     of_best: float
     ordered: bool
     renamed: tuple[tuple[str, str, int], ...]
@@ -142,7 +148,7 @@ def align(
     return align_sides(without_free(side_of(predicted, "prediction", process), theirs), theirs, pairs)
 
 
-def align_sides(ours: Side, theirs: Side, pairs: Mapping[str, str] | None = None) -> Alignment:
+def align_sides(ours: PassSide, theirs: PassSide, pairs: Mapping[str, str] | None = None) -> Alignment:
     """As `align`, for sides already prepared."""
     found = pair_calls(ours, theirs, pairs)
     layers = errors.layers_of(ours, theirs, found)
@@ -187,13 +193,13 @@ def _with_stable(families: pl.DataFrame, comm: pl.DataFrame) -> pl.DataFrame:
     return table.sort(pl.col("error_ns").abs(), "family", descending=[True, False])
 
 
-def _scopes(ours: Side, theirs: Side, found: Pairing) -> tuple[Scope, Scope]:
+def _scopes(ours: PassSide, theirs: PassSide, found: Pairing) -> tuple[SideScope, SideScope]:
     """Without an order there is no window: all of both sides counts."""
     shared = [place[~found.moved] if found.ordered else None for place in (found.predicted, found.measured)]
     return _scope(ours, shared[0]), _scope(theirs, shared[1])
 
 
-def _scope(side: Side, matched: Ints | None) -> Scope:
+def _scope(side: PassSide, matched: Ints | None) -> SideScope:
     start, dur = side.calls["start"].to_numpy(), side.calls["dur"].to_numpy()
     end = start + dur
     everything = int(np.min(start)), int(np.max(end))
@@ -204,7 +210,7 @@ def _scope(side: Side, matched: Ints | None) -> Scope:
         union(one_group(np.clip(start, *part), np.clip(end, *part))).length
         for part in ((everything[0], low), (low, high), (high, everything[1]))
     )
-    return Scope(
+    return SideScope(
         calls=len(start),
         sum_ns=int(np.sum(dur)),
         union_ns=union(one_group(start, end)).length,
@@ -214,3 +220,101 @@ def _scope(side: Side, matched: Ints | None) -> Scope:
         after=(int(np.sum(start >= high)) if high > low else 0, after),
         left_out=side.left_out,
     )
+
+
+HITS = ["MEASURED", "INTERPOLATED"]
+NO_SOURCES = "the prediction does not tell the source of each time"
+
+
+@dataclass(frozen=True)
+class ModelMetrics:
+    """Shares (m1 to m5) and a ratio (m6); None with the reason in `reasons`, which also holds remarks."""
+
+    m1: float | None
+    m2: float | None
+    m3: float | None
+    m4: float | None
+    m5: float | None
+    m6: float | None
+    m6_numerator_ns: int
+    m6_denominator_ns: int
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+def model_metrics(predicted: PassSide, measured: PassSide) -> ModelMetrics:
+    """The six of them."""
+    events = predicted.events.with_columns(pl.col("source").is_in(HITS).fill_null(False).alias("hit"))
+    reasons: dict[str, str] = {}
+    told = predicted.tells("source")
+    if not told:
+        reasons |= dict.fromkeys(("m1", "m2", "m3", "m4", "m5"), NO_SOURCES)
+        reasons["m6"] = f"{NO_SOURCES}: every call counts"
+    counted = events.filter(pl.col("hit")) if told else events
+    if told and events["type"].null_count() < events.height:
+        counted = counted.filter(pl.col("type").is_not_null())  # as the tool does with events that name no kernel
+    above = int((counted["dur"].cast(pl.Float64) / 1000).round(0, mode="half_to_even").sum()) * 1000
+    below = m6_denominator(measured.rows)
+    shares: dict[str, float | None] = dict.fromkeys(("m1", "m2", "m3", "m4", "m5"))
+    if told:
+        shares = _shares(events, reasons)
+    if not below:
+        reasons["m6"] = "the measured pass has no rows that M6 counts"
+    return ModelMetrics(**shares, m6=above / below if below else None, m6_numerator_ns=above,
+                        m6_denominator_ns=below, reasons=reasons)  # fmt: skip
+
+
+def m6_denominator(rows: pl.DataFrame) -> int:
+    """Nanoseconds of a pass's rows as M6 (version 3) adds them up."""
+    kind = pl.coalesce("type", "kernel")
+    rows = rows.select("start", "dur", kind.alias("type")).filter(~pl.col("type").str.ends_with("AicpuKernel"))
+    is_hcom = pl.col("type").str.starts_with("hcom_")
+    once = rows.filter(is_hcom).group_by(pl.col("start") // 1000, "type").agg(pl.col("dur").max())
+    return int(rows.filter(~is_hcom)["dur"].sum()) + int(once["dur"].sum())
+
+
+def _shares(events: pl.DataFrame, reasons: dict[str, str]) -> dict[str, float | None]:
+    hit = events["hit"]
+    functions = _functions(events)
+    costs = events.filter(~_zero_cost(events))
+    marks_zero_cost = events["zero_cost"].null_count() < events.height or (events["type"] == "accepted_miss").any()
+    shares: dict[str, float | None] = {
+        "m1": float(hit.sum()) / events.height,
+        "m2": functions,
+        "m3": _functions(costs),
+        "m4": None,
+        "m5": None,
+    }
+    if not marks_zero_cost and int((events["dur"] == 0).sum()):
+        shares["m3"] = None
+        reasons["m3"] = "the prediction has calls of no length and does not mark which of them cost nothing"
+    if costs["shapes"].null_count() == costs.height:
+        reasons["m4"] = "the prediction does not tell shapes"
+    else:
+        variants = costs.group_by("function", "shapes").agg(pl.col("hit").any())
+        shares["m4"] = float(variants["hit"].mean() or 0.0)  # type: ignore[arg-type]
+    limits = events.filter(pl.col("limit_ns").is_not_null())
+    total = int(limits["limit_ns"].sum())
+    if not total:
+        reasons["m5"] = "the prediction does not tell an analytic time (limit_ns) beside each"
+    else:
+        shares["m5"] = int(limits.filter(pl.col("hit"))["limit_ns"].sum()) / total
+        if limits.height < events.height:
+            reasons["m5"] = f"{events.height - limits.height:,} calls without limit_ns are not in it"
+    return shares
+
+
+def _zero_cost(events: pl.DataFrame) -> pl.Series:
+    free = (pl.col("zero_cost").str.to_lowercase() == "true") | (pl.col("type") == "accepted_miss")
+    return events.select(free.fill_null(False).alias("free"))["free"]
+
+
+def _functions(events: pl.DataFrame) -> float | None:
+    """The share of functions all of whose calls hit; those of a group count as one."""
+    if events.is_empty():
+        return None
+    begins = [(prefix, group.name) for group in kernel_table().group for prefix in group.begins]
+    names = events["function"].unique().to_list()
+    grouped = {name: next((g for p, g in begins if name.removeprefix("torch.ops.").startswith(p)), name)
+               for name in names}  # fmt: skip
+    functions = events.with_columns(pl.col("function").replace(grouped)).group_by("function").agg(pl.col("hit").all())
+    return float(functions["hit"].mean() or 0.0)  # type: ignore[arg-type]

@@ -6,16 +6,27 @@ DeepSeek-V3 decode with W8A8 on vLLM-Ascend 0.15. All else follows from the mode
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from npuscope.chip.devices import Device
+from npuscope.explain.work import BITS
 from npuscope.forward.calls import Call
-from npuscope.forward.llm.attention import grouped_query
-from npuscope.forward.llm.config import Model
-from npuscope.forward.llm.ffn import dense, mixture
-from npuscope.forward.llm.kernels import Kernel, add_norm, collective, norm, over_sequence, plain_matmul, tensor
-from npuscope.forward.llm.latent_attention import latent_attention
-from npuscope.forward.llm.run import Run
+from npuscope.forward.llm.config import BLOCK, ModelConfig, PassSettings
+from npuscope.forward.llm.kernels import (
+    ModelKernel,
+    add_norm,
+    collective,
+    dense,
+    grouped_query,
+    latent_attention,
+    mixture,
+    norm,
+    over_sequence,
+    plain_matmul,
+    tensor,
+)
 
 Part = Literal["head", "layer", "tail"]
 # collectives counted in the DeepSeek-V3 capture (195) beyond those that its structure explains (192)
@@ -37,7 +48,7 @@ class Placed:
     weights: int = 0
 
 
-def forward_pass(model: Model, run: Run) -> list[Placed]:
+def forward_pass(model: ModelConfig, run: PassSettings) -> list[Placed]:
     """Every kernel of the pass, in order."""
     placed = _placed(_head(model, run), None, "head")
     for layer in range(model.layers):
@@ -45,7 +56,7 @@ def forward_pass(model: Model, run: Run) -> list[Placed]:
     return placed + _placed(_tail(model, run), None, "tail")
 
 
-def basis(model: Model, run: Run) -> str:
+def basis(model: ModelConfig, run: PassSettings) -> str:
     """Where the sequence comes from: measured on this family and phase, or its structure alone."""
     if model.family == "qwen3" and run.quant == "none":
         return "sequence as measured on Qwen3-32B with vLLM-Ascend (TP16)"
@@ -54,11 +65,11 @@ def basis(model: Model, run: Run) -> str:
     return f"sequence by the structure of {model.title}, not measured"
 
 
-def _placed(kernels: list[Kernel], layer: int | None, part: Part) -> list[Placed]:
+def _placed(kernels: list[ModelKernel], layer: int | None, part: Part) -> list[Placed]:
     return [Placed(k.call, layer, place, part, k.role, k.weights) for place, k in enumerate(kernels)]
 
 
-def _layer(model: Model, run: Run, layer: int) -> list[Kernel]:
+def _layer(model: ModelConfig, run: PassSettings, layer: int) -> list[ModelKernel]:
     """Attention, norm, feed-forward, and the norm of the next layer (or the final one)."""
     spread = over_sequence(run, model.latent is not None)
     rows = run.slice_rows if spread else run.tokens
@@ -71,15 +82,15 @@ def _layer(model: Model, run: Run, layer: int) -> list[Kernel]:
     return [*attention, after, *forward, add_norm("ffn norm", rows, model.hidden)]
 
 
-def _head(model: Model, run: Run) -> list[Kernel]:
+def _head(model: ModelConfig, run: PassSettings) -> list[ModelKernel]:
     """Embedding, shared among the ranks by vocabulary, and the first layer's norm."""
     spread = over_sequence(run, model.latent is not None)
     m, vocab = run.tokens, -(-model.vocab // run.tp)
     x = tensor(m, model.hidden)
     look_up = Call("GatherV2", (tensor(vocab, model.hidden), tensor(m, dtype="INT64")), (x,))
-    kernels = [Kernel("embedding", look_up, vocab * model.hidden)]
+    kernels = [ModelKernel("embedding", look_up, vocab * model.hidden)]
     if run.tp > 1:
-        kernels.append(Kernel("embedding mask", Call("MaskedFill", (x, tensor(m, 1, dtype="BOOL")), (x,))))
+        kernels.append(ModelKernel("embedding mask", Call("MaskedFill", (x, tensor(m, 1, dtype="BOOL")), (x,))))
     if spread:
         kernels += collective("embedding reduce", "reduceScatter", run.tp, run.padded_rows, model.hidden)
     else:
@@ -87,7 +98,7 @@ def _head(model: Model, run: Run) -> list[Kernel]:
     return [*kernels, norm("first norm", run.slice_rows if spread else m, model.hidden)]
 
 
-def _tail(model: Model, run: Run) -> list[Kernel]:
+def _tail(model: ModelConfig, run: PassSettings) -> list[ModelKernel]:
     """Last tokens, LM head, logits of all ranks, sampling."""
     spread = over_sequence(run, model.latent is not None)
     b, vocab = run.batch, -(-model.vocab // run.tp)
@@ -96,17 +107,20 @@ def _tail(model: Model, run: Run) -> list[Kernel]:
         kernels += collective("hidden gather", "allGather", run.tp, run.slice_rows, model.hidden)
     chosen = Call("Index", (tensor(run.tokens, model.hidden), tensor(b, dtype="INT64")), (tensor(b, model.hidden),))
     head = plain_matmul("lm_head", b, model.hidden, vocab)
-    kernels += [Kernel("last tokens", chosen), Kernel(head.role, head.call, 0 if model.tied else head.weights)]
+    kernels += [
+        ModelKernel("last tokens", chosen),
+        ModelKernel(head.role, head.call, 0 if model.tied else head.weights),
+    ]
     kernels += collective("logits gather", "allGather", run.tp, b, vocab)
     if run.tp > 1:
         swapped = Call("Transpose", (tensor(run.tp, b, vocab), tensor(3, dtype="INT64")), (tensor(b, run.tp, vocab),))
-        kernels.append(Kernel("logits transpose", swapped))
+        kernels.append(ModelKernel("logits transpose", swapped))
     if model.family == "deepseek_v3" and run.dp > 1 and run.tp > 1 and run.phase == "decode" and run.ep > 1:
-        kernels += [Kernel("unattributed collective", Call("hcom_"))] * UNATTRIBUTED
+        kernels += [ModelKernel("unattributed collective", Call("hcom_"))] * UNATTRIBUTED
     return kernels + _sampling(model, run)
 
 
-def _sampling(model: Model, run: Run) -> list[Kernel]:
+def _sampling(model: ModelConfig, run: PassSettings) -> list[ModelKernel]:
     """The kernels measured with Qwen3-32B; their order is our reading of the sampler."""
     logits = tensor(run.batch, model.vocab, dtype="FLOAT")
     mask = tensor(run.batch, model.vocab, dtype="BOOL")
@@ -124,4 +138,38 @@ def _sampling(model: Model, run: Run) -> list[Kernel]:
         "noise divide": Call("RealDiv", (logits, logits), (logits,)),
         "choose": Call("ArgMaxV2", (logits,), (tensor(run.batch, dtype="INT64"),)),
     }
-    return [Kernel(f"sampling: {role}", call) for role, call in calls.items()]
+    return [ModelKernel(f"sampling: {role}", call) for role, call in calls.items()]
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Bytes; activations, buffers and the runtime come on top."""
+
+    weights: int
+    cache: int
+    has: int  # the device
+
+    @property
+    def fits(self) -> bool:
+        return self.weights + self.cache <= self.has
+
+    def sentence(self) -> str:
+        """What is needed of what is there."""
+        need = f"{self.weights / 1e9:,.1f} GB of weights and {self.cache / 1e9:,.1f} GB of cache"
+        there = f"the {self.has / 1e9:,.1f} GB of one rank"
+        return f"{need} fit into {there}." if self.fits else f"It does not fit: {need} are more than {there}."
+
+
+def rank_memory(model: ModelConfig, run: PassSettings, kernels: Iterable[Placed], device: Device) -> RankMemory:
+    """What the pass needs on one rank. The cache is BF16."""
+    weights = sum(kernel.weights * _width(kernel) // 8 for kernel in kernels)
+    heads = -(-model.kv_heads // run.tp)  # copied where there are more ranks than heads
+    width = model.latent.kv_lora + model.latent.rope if model.latent else 2 * heads * model.head_dim
+    cache = run.pages * BLOCK * model.layers * width * 2
+    return RankMemory(weights, cache, int(device.memory.size.value))
+
+
+def _width(kernel: Placed) -> int:
+    """Bits of a weight: those of the second tensor, where matmuls have it."""
+    second = kernel.call.inputs[1] if len(kernel.call.inputs) > 1 else None
+    return BITS.get(second.dtype or "BF16", 16) if second is not None and kernel.weights else 16

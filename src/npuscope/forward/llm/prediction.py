@@ -1,23 +1,25 @@
-"""A predicted forward pass: every kernel with its time, where the time comes from, and what it assumes."""
+"""A predicted forward pass: every kernel with its time, where the time comes from, what it assumes, and as a trace."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 
 import polars as pl
 
 from npuscope.chip.devices import Device
-from npuscope.forward.calls import Call
+from npuscope.chip.kernels import kind_of, rule_of
+from npuscope.forward.calls import Call, CallTensor
 from npuscope.forward.estimate import CallTime, estimate
-from npuscope.forward.llm.config import Model
-from npuscope.forward.llm.forward_pass import Placed, basis, forward_pass
-from npuscope.forward.llm.memory import Memory, memory
-from npuscope.forward.llm.run import Run
+from npuscope.forward.llm.config import ModelConfig, PassSettings
+from npuscope.forward.llm.forward_pass import Placed, RankMemory, basis, forward_pass, rank_memory
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, FLAG, MEAN_TIME, SHARE, TEXT, TIME, duration, many, percent
+from npuscope.trace.core import Meta, Trace
 
 SOURCES = ("MEASURED", "INTERPOLATED", "ANALYTIC", "UNKNOWN")
 ROLES = Columns(
@@ -54,11 +56,11 @@ UNKNOWN = Columns(
 
 
 @dataclass(frozen=True, repr=False)
-class Prediction(Tabular):
+class PassPrediction(Tabular):
     """The kernels of one pass on one rank, one after another on one stream. Kernels without a price have no time."""
 
-    model: Model
-    run: Run
+    model: ModelConfig
+    run: PassSettings
     device: Device
     kernels: tuple[Placed, ...]
     estimates: tuple[CallTime, ...]  # of each kernel
@@ -122,9 +124,9 @@ class Prediction(Tabular):
         return len(outside), sum(e.ns or 0 for e in outside)
 
     @cached_property
-    def memory(self) -> Memory:
+    def memory(self) -> RankMemory:
         """What the pass needs on one rank."""
-        return memory(self.model, self.run, self.kernels, self.device)
+        return rank_memory(self.model, self.run, self.kernels, self.device)
 
     def _without_price(self) -> pl.DataFrame:
         """Kernels without a price, with the reason."""
@@ -194,10 +196,10 @@ class Prediction(Tabular):
         return told
 
 
-def predict(model: Model, run: Run, device: Device) -> Prediction:
+def predict(model: ModelConfig, run: PassSettings, device: Device) -> PassPrediction:
     """Every kernel of the pass, priced; calls that are alike are priced once."""
     kernels = forward_pass(model, run)
-    return Prediction(model, run, device, tuple(kernels), tuple(_estimates([k.call for k in kernels], device)))
+    return PassPrediction(model, run, device, tuple(kernels), tuple(_estimates([k.call for k in kernels], device)))
 
 
 def _estimates(calls: Sequence[Call], device: Device) -> list[CallTime]:
@@ -206,3 +208,80 @@ def _estimates(calls: Sequence[Call], device: Device) -> list[CallTime]:
         if call not in known:
             known[call] = estimate(call, device)
     return [known[call] for call in calls]
+
+
+# the cores a kernel runs on, by how its work is found; the others run on vector cores
+CORES = {
+    "matmul": "AI_CORE", "grouped": "AI_CORE", "collective": "COMMUNICATION",
+    **dict.fromkeys(("attention", "sparse_attention", "indexer", "prolog", "routed", "unpriced"), "MIX_AIC"),
+}  # fmt: skip
+
+
+def predicted_trace(prediction: PassPrediction) -> Trace:
+    """A slice per kernel; one without a price has no length and says UNKNOWN in column `Source`."""
+    calls = prediction.calls()
+    texts = [_texts(kernel.call) for kernel in prediction.kernels]
+    dur = calls["ns"].fill_null(0)
+    slices = pl.DataFrame(
+        {
+            "lane": pl.zeros(calls.height, dtype=pl.UInt32, eager=True),
+            "start": dur.cum_sum() - dur,
+            "dur": dur,
+            "kernel": calls["kernel"] + " " + calls["role"],
+            "kind": [kind_of(kernel.call.type) for kernel in prediction.kernels],
+            "task": pl.int_range(calls.height, dtype=pl.Int64, eager=True),
+            "Name": calls["kernel"] + " " + calls["role"],
+            "Type": calls["kernel"],
+            "Stream ID": ["0"] * calls.height,
+            **{name: [text[name] for text in texts] for name in (texts[0] if texts else {})},
+            "part": calls["part"],
+            "layer": calls["layer"],
+            "position": calls["position"],
+            "role": calls["role"],
+            "Source": calls["source"],
+            "limit_ns": calls["limit_ns"],
+        }
+    )
+    lanes = pl.DataFrame({"lane": [0], "name": ["predicted"], "unit": ["stream"], "device": [0]})
+    notes = {
+        "model": prediction.model.title,
+        "run": asdict(prediction.run),
+        "assumptions": prediction.assumptions(),
+    }
+    meta = Meta("prediction", device=prediction.device.name, records=calls.height, notes=notes)
+    return Trace.of(slices, lanes, meta)
+
+
+def _texts(call: Call) -> dict[str, str]:
+    """The cells of a kernel table that tell a call's tensors."""
+    cells = {"Accelerator Core": CORES.get(rule_of(call.type).work.by, "AI_VECTOR_CORE")}
+    for side, tensors in (("Input", call.inputs), ("Output", call.outputs)):
+        cells[f"{side} Shapes"] = (
+            '"' + _slots(tensors, lambda t: ",".join(map(str, t.shape))) + '"' if tensors else "N/A"
+        )
+        cells[f"{side} Data Types"] = _slots(tensors, lambda t: t.dtype or "UNDEFINED", "UNDEFINED") or "N/A"
+        cells[f"{side} Formats"] = _slots(tensors, lambda t: t.format or "NULL", "NULL") or "N/A"
+    return cells
+
+
+def _slots(tensors: Iterable[CallTensor | None], tell: Callable[[CallTensor], str], absent: str = "") -> str:
+    return ";".join(absent if tensor is None else tell(tensor) for tensor in tensors)
+
+
+QWEN3_32B = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "hidden_size": 5120,
+    "num_hidden_layers": 64,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 25600,
+    "vocab_size": 151936,
+    "tie_word_embeddings": False,
+}
+
+
+def write_config(path: Path) -> None:
+    """The sizes as a config.json."""
+    path.write_text(json.dumps(QWEN3_32B, indent=2) + "\n")

@@ -1,7 +1,9 @@
-"""Time per output token over a growing context, by simulation.
+"""Time per output token over a growing context, by simulation of decode steps of a tile program.
 
 Step n of N has rows of context + n tokens. Steps are simulated where it matters (the first, the last, and both sides
-of every page of the KV cache that is begun) and every measure is interpolated linearly between them.
+of every page of the KV cache that is begun) and every measure is interpolated linearly between them. A program that can
+be asked takes `--batch N` (rows), `--context N` (tokens of every row, the new one included) and, where its layers are
+to be counted, `--layers N`; what the user adds comes before these.
 """
 
 from __future__ import annotations
@@ -9,21 +11,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from npuscope.base import progress
-from npuscope.base.errors import NpuscopeError
+from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.chip.devices import Device
-from npuscope.explain.work import Rules
-from npuscope.forward.llm.decode_step import Step, groups_by_area, record, simulated_step
-from npuscope.forward.llm.run import BLOCK, MOST
+from npuscope.explain.work import Rules, area_of
+from npuscope.forward.llm.config import BLOCK, MOST
+from npuscope.lower.program import Program
+from npuscope.models import FOLDER, file_of
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, NUMBER, SHARE, TEXT, significant
+from npuscope.tile.graph.outputs import the_one
 from npuscope.tile.record.model import Recording
+from npuscope.tile.script.run import run_script
+from npuscope.time.chip.job import MIX, POLLED
+from npuscope.time.diagnosis import first_sentence
 from npuscope.time.estimate_forms import INTERVAL
-from npuscope.time.programs import Refused
+from npuscope.time.programs import Refused, fitting, refusals
+from npuscope.time.run import Simulated, simulate
 from npuscope.time.uncertainty import Estimate, time_estimate
 
 MOST_STEPS = 8  # simulated of one run
@@ -32,8 +41,8 @@ MEANS = ("mean_run_us", "mean_dispatch_to_finish_us", "overhead", "orchestrator_
 RECORDS = "records per step (a mixed block has three)"
 STEP_TITLES = ("run µs", "dispatch→finish µs", "overhead", "orchestrator busy", "schedulers busy")
 MEASURES = (
-    Column("mean_run_us", NUMBER, "of a record", title="mean run µs"),
-    Column("mean_dispatch_to_finish_us", NUMBER, "of a record", title="mean dispatch→finish µs"),
+    Column("mean_run_us", NUMBER, "of a record_step", title="mean run µs"),
+    Column("mean_dispatch_to_finish_us", NUMBER, "of a record_step", title="mean dispatch→finish µs"),
     Column("overhead", SHARE, "1 − run / dispatch→finish", title="overhead (1 − run / dispatch→finish)"),
     Column("orchestrator_busy", SHARE, "of the step", title="AICPU: orchestrator busy"),
     Column("schedulers_busy", SHARE, "of the step, mean of the threads", title="AICPU: scheduler threads busy, mean"),
@@ -105,13 +114,13 @@ class Tpot(Tabular):
     arguments: tuple[str, ...]
     device: str
     decoding: Decoding
-    simulated: tuple[Step, ...]
+    simulated: tuple[DecodeStep, ...]
     layers: int | None
     groups: dict[str, int]
     notes: tuple[str, ...] = ()
 
     def over_tokens(self, measure: str) -> list[float]:
-        """A measure of `Step` at every step."""
+        """A measure of `DecodeStep` at every step."""
         known = [getattr(step, measure) for step in self.simulated]
         found: list[float] = np.interp(self.decoding.lengths, [step.length for step in self.simulated], known).tolist()
         return found
@@ -184,7 +193,7 @@ def tpot(file: str, arguments: Sequence[str], decoding: Decoding, device: Device
     wanted = lengths_to_simulate(decoding)
     for done, length in enumerate(wanted):
         progress.report("simulating steps", done, len(wanted))
-        recording = record(file, arguments, {"batch": decoding.batch, "context": length})
+        recording = record_step(file, arguments, {"batch": decoding.batch, "context": length})
         steps.append(simulated_step(recording, length, device))
     whole = groups_by_area(recording, rules)
     layers, groups = _per_layer(file, arguments, decoding, whole, rules)
@@ -197,12 +206,12 @@ def ignored_sizes(file: str, arguments: Sequence[str], decoding: Decoding, alike
     last = decoding.lengths[-1]
     asked = {"batch": decoding.batch, "context": last, **alike}
     others = {"batch": (1 if decoding.batch > 1 else 16,), "context": (2 * last + BLOCK, last - BLOCK)}
-    known = record(file, arguments, asked)
+    known = record_step(file, arguments, asked)
     found = []
     for name, sizes in others.items():
         for size in (size for size in sizes if size > 0):
             try:
-                other = record(file, arguments, {**asked, name: size})
+                other = record_step(file, arguments, {**asked, name: size})
             except NpuscopeError:  # a size that it does not take
                 continue
             if _work(other) == _work(known):
@@ -236,10 +245,90 @@ def _per_layer(
     """How many layers the step has, and what one more layer adds: the program asked for one layer and for two."""
     asked = {"batch": decoding.batch, "context": decoding.lengths[-1]}
     try:
-        one, two = (groups_by_area(record(file, arguments, {**asked, "layers": n}), rules) for n in (1, 2))
+        one, two = (groups_by_area(record_step(file, arguments, {**asked, "layers": n}), rules) for n in (1, 2))
     except Refused:  # it takes no --layers
         return None, whole
     layer = two - one
     if not layer:
         return None, whole
     return 1 + round((whole.total() - one.total()) / layer.total()), layer
+
+
+@dataclass(frozen=True)
+class DecodeStep:
+    """A simulated step at one length of its rows. A record_step is a block on a core: a mixed block has three."""
+
+    length: int  # tokens of every row, the new one included
+    ms: float
+    tasks: float
+    blocks: float
+    records: float
+    mean_run_us: float  # over records
+    mean_dispatch_to_finish_us: float
+    overhead: float  # 1 - run / (dispatch to finish)
+    orchestrator_busy: float  # share of the step
+    schedulers_busy: float  # share of the step, mean of the threads
+    bound: str  # the kind of its first cause
+    verdict: str  # its first sentence
+
+
+def record_step(file: str, arguments: Sequence[str], asked: dict[str, int]) -> Recording:
+    """The one program that a script runs when it is asked for these sizes."""
+    argv = [*arguments, *(word for name, value in asked.items() for word in (f"--{name}", str(value)))]
+    with refusals(file, argv, "It must make one decode step and take --batch and --context (docs/howto/tpot.md)."):
+        recordings = run_script(file, argv, "shapes").recordings
+    return recordings[the_one(recordings, None, file)]
+
+
+def simulated_step(recording: Recording, length: int, device: Device) -> DecodeStep:
+    return decode_step(simulate(fitting(Program(recording, device))), length)
+
+
+def decode_step(run: Simulated, length: int) -> DecodeStep:
+    """What of a simulated run counts."""
+    job, times, wall = run.prepared.job, run.times, run.wall
+    cores = np.where(job.shape[job.task_of] == MIX, 3, 1)
+    records = int(np.sum(cores))
+    if not records:
+        raise NpuscopeError(f"no task of {run.prepared.program.recording.program} does any work")
+    ran = float(np.sum(cores * (times.end - times.start)))
+    held = float(np.sum(cores * (times.finish - times.dispatch)))
+    return DecodeStep(
+        length=length,
+        ms=wall / 1e6,
+        tasks=int(np.count_nonzero(job.blocks)),
+        blocks=len(job.block_class),
+        records=records,
+        mean_run_us=ran / records / 1e3,
+        mean_dispatch_to_finish_us=held / records / 1e3,
+        overhead=1 - ran / held,
+        orchestrator_busy=float(np.sum(times.submitted - times.began)) / wall,
+        schedulers_busy=float(np.sum(times.loops[:, POLLED:])) / wall / run.prepared.machine.threads,
+        bound=run.bound.kind,
+        verdict=first_sentence(run),
+    )
+
+
+def groups_by_area(recording: Recording, rules: Rules) -> Counter[str]:
+    """Tasks that do work, per area."""
+    return Counter(area_of(task.kernel, rules) for task in recording.tasks if task.core != "none")
+
+
+OURS = {"qwen3-14b": "qwen3_14b/decode.py", "qwen3-14b-a8w8": "qwen3_14b/decode_a8w8.py"}
+AREAS = "groups.toml"
+
+
+def program_file(model: str) -> str:
+    """The file of a short name, or the file itself."""
+    if model in OURS:
+        return str(FOLDER / OURS[model])
+    file = file_of(model)
+    if not Path(file).is_file():
+        raise BadInput("no such file", path=model, remedy=f"Name a tile program, or one of {', '.join(OURS)}.")
+    return file
+
+
+def areas_beside(file: str) -> str | None:
+    """The rules for areas that lie beside a program."""
+    rules = Path(file).resolve().parent / AREAS
+    return str(rules) if rules.is_file() else None

@@ -11,7 +11,6 @@ const REPORTS = [
   ["passes", "Forward passes"],
   ["align", "Alignment"],
   ["several", "Several runs"],
-  ["tpot", "Time per token"],
   ["history", "History"],
 ];
 

@@ -15,8 +15,9 @@ import polars as pl
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip import devices
 from npuscope.chip.devices import Device
-from npuscope.forward.roofline.rows import Rows, rows_of
-from npuscope.forward.work import Work, limit_ns, work_of
+from npuscope.forward.estimate import limit_ns
+from npuscope.forward.roofline_calls import CallRows, rows_of
+from npuscope.forward.work import CallWork, work_of
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import (
     BYTES,
@@ -269,7 +270,7 @@ def _device(trace: Trace, device: str | Device | None) -> tuple[Device, str]:
     return devices.load(told), f"the capture, which says '{told}'"
 
 
-def _table(rows: Rows, chip: Device, steps: int) -> pl.DataFrame:
+def _table(rows: CallRows, chip: Device, steps: int) -> pl.DataFrame:
     priced = [_priced(rows, number, chip) for number in range(len(rows.calls))]
     calls = pl.DataFrame(priced, schema=CALLS, orient="row").with_row_index("call")
     measured = rows.table.group_by("call").agg(
@@ -289,12 +290,12 @@ def _table(rows: Rows, chip: Device, steps: int) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _priced(rows: Rows, number: int, chip: Device) -> tuple[object, ...]:
+def _priced(rows: CallRows, number: int, chip: Device) -> tuple[object, ...]:
     """One distinct call as a row of `CALLS`."""
     call, name = rows.calls[number], rows.kernels[number]
     work = work_of(call)
     if (reason := rows.reasons[number]) is not None:
-        work = Work(work.family, why_unknown=reason)
+        work = CallWork(work.family, why_unknown=reason)
     if work.dtype == "fp32" and _TENSOR_FLOAT.search(name) and "tf32" in chip.cube:
         work = replace(work, dtype="tf32")
     limit = limit_ns(work, chip, call.type)
