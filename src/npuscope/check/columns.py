@@ -183,7 +183,7 @@ def tile_table(usage: Usage, program: Program) -> Table:
     rows: list[dict[str, object]] = []
     for slot in usage.space.slots:
         for tenant in slot.tenants:
-            value, site = tenant.value, program.site(tenant.value.site)
+            value, site = tenant.value, program.site_in(usage.body.lowered, tenant.value.site)
             rows.append(
                 {
                     "address": slot.address, "room": slot.bytes, "name": value.name, "shape": list(value.shape),

@@ -18,7 +18,7 @@ from npuscope.check.rule import Rule
 from npuscope.lower.build import build
 from npuscope.lower.lowering import passed
 from npuscope.lower.memory_plan import MemoryPlan, SpacePlan, plan_memory
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.source import statement_at
 from npuscope.ops.shaping import SLICE
@@ -123,7 +123,7 @@ def axes_of(recorded: Lowered, program: Program) -> dict[int, AxisNames]:
     loads: Counter[int] = Counter()  # site -> loads met: the n-th load of a line is its n-th slice
     for one in recorded.instructions:
         if one.result is not None:
-            found[one.result] = _axes(one, recorded.values, found, program, loads[one.site])
+            found[one.result] = _axes(one, recorded, found, program, loads[one.site])
             loads[one.site] += one.plane == "load"
     for carry in _carries(recorded.items):
         found[carry[0]] = found.get(carry[1], (None,) * len(recorded.values[carry[0]].shape))
@@ -137,14 +137,13 @@ def _carries(items: Items) -> Iterator[tuple[int, int]]:
             yield from _carries(item.items)
 
 
-def _axes(
-    one: Instruction, values: tuple[Value, ...], found: dict[int, AxisNames], program: Program, nth: int
-) -> AxisNames:
+def _axes(one: Instruction, recorded: Lowered, found: dict[int, AxisNames], program: Program, nth: int) -> AxisNames:
     assert one.result is not None
+    values = recorded.values
     shape = values[one.result].shape
     nothing: AxisNames = (None,) * len(shape)
     if one.plane == "load":
-        sliced = [axes for axes in sliced_axes(program.site(one.site)) if len(axes) == len(shape)]
+        sliced = [axes for axes in sliced_axes(program.site_in(recorded, one.site)) if len(axes) == len(shape)]
         return sliced[nth % len(sliced)] if sliced else nothing
     if one.plane == "cube" and one.operands[1] is not None and one.operands[2] is not None:
         left, right = (found.get(number) for number in one.operands[1:3] if number is not None)
@@ -196,14 +195,15 @@ def _name(node: ast.expr) -> str | None:
     return node.attr if isinstance(node, ast.Attribute) else None
 
 
-Problem = tuple[int, str, str]  # site, message, fix
+Problem = tuple[int, str, str]  # line as the body numbers them, message, fix
 
 
 def problems(rule: Rule, program: Program, found: Callable[[PlannedBody], Iterator[Problem]]) -> Iterator[Finding]:
     """A finding for every problem of every body; equal ones of several bodies once."""
     seen = set()
     for body in program.planned.values():
-        for site, message, fix in found(body):
+        for line, message, fix in found(body):
+            site = program.site_in(body.lowered, line)
             if (site, message) not in seen:
                 seen.add((site, message))
-                yield rule.at(program.site(site), message, fix, body.kernel)
+                yield rule.at(site, message, fix, body.kernel)

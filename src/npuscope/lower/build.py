@@ -19,7 +19,7 @@ from npuscope.lower.source import name_of
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import Role
 from npuscope.ops.transfers import COPY
-from npuscope.tile.record.model import Loop, Op, Recording, Site, Task
+from npuscope.tile.record.model import Body, Loop, Op, Recording, Site, Task
 from npuscope.tile.record.walk import Operand, Step, steps_of
 
 Carries = dict[tuple[tuple[int, ...], int], Carry]  # of a segment, by path and turns back
@@ -30,9 +30,26 @@ def name_of_result(op: Op, sites: tuple[Site, ...], tensors: tuple[str, ...]) ->
     return tensors[op.accesses[0].argument] if op.accesses else name_of(sites[op.site], op.name)
 
 
+def sites_of(body: Body) -> tuple[int, ...]:
+    """The recording's numbers of a body's lines, each once, in the order in which they are met."""
+    found: dict[int, None] = {}
+
+    def add(items: Sequence[Op | Loop]) -> None:
+        for item in items:
+            found[item.site] = None
+            for segment in item.segments if isinstance(item, Loop) else ():
+                add(segment.items)
+
+    add(body.prologue)
+    add(body.items)
+    return tuple(found)
+
+
 class _Builder:
-    def __init__(self, steps: tuple[Step, ...], sites: tuple[Site, ...], tensors: tuple[str, ...]) -> None:
-        self.steps, self.sites, self.tensors = steps, sites, tensors
+    def __init__(
+        self, steps: tuple[Step, ...], sites: tuple[Site, ...], tensors: tuple[str, ...], lines: dict[int, int]
+    ) -> None:
+        self.steps, self.sites, self.tensors, self.lines = steps, sites, tensors, lines
         self.values: list[Value] = []
         # Values for all steps first: one may read what a later one made in the turn before.
         self.made = {step.number: self._value(step.op) for step in steps if step.op.result is not None}
@@ -46,7 +63,7 @@ class _Builder:
         number = len(self.values)
         name = name_of_result(op, self.sites, self.tensors)
         space = tile.space or ""
-        value = Value(number, name, tile.shape, tile.dtype, op.site, number, space, said=bool(space))
+        value = Value(number, name, tile.shape, tile.dtype, self.lines[op.site], number, space, said=bool(space))
         staged = dict(op.attributes).get("staged")  # a copy through the chip, piece by piece
         if isinstance(staged, tuple):
             value = value._replace(bytes=prod(staged) * BY_NAME[tile.dtype].bytes)
@@ -65,7 +82,8 @@ class _Builder:
             for segment in item.segments:
                 own: Carries = {}
                 body = self.items(segment.items, (*carries, own))
-                made.append(Repeat(item.kind, loop, item.stage, item.site, segment.count, body, tuple(own.values())))
+                line, carried = self.lines[item.site], tuple(own.values())
+                made.append(Repeat(item.kind, loop, item.stage, line, segment.count, body, carried))
         return tuple(made)
 
     def _instruction(self, step: Step, carries: tuple[Carries, ...]) -> Instruction:
@@ -74,7 +92,7 @@ class _Builder:
         return Instruction(
             op.name,
             op.plane,
-            op.site,
+            self.lines[op.site],
             tuple(self._operand(operand, carries) for operand in step.operands),
             self.made.get(step.number),
             (),
@@ -113,14 +131,16 @@ def build(recording: Recording, task: Task, number: int) -> Lowered:
     """One of the bodies of a task before anything is decided."""
     body = recording.bodies[number]
     tensors = tuple(recording.buffers[argument.buffer].name for argument in task.arguments)
-    builder = _Builder(steps_of(body), recording.sites, tensors)
+    sites = sites_of(body)
+    lines = {site: line for line, site in enumerate(sites)}
+    builder = _Builder(steps_of(body), recording.sites, tensors, lines)
     items = keep_old(builder.items([*body.prologue, *body.items]), builder.values)
     storages = Storages(builder.values)
     for one in instructions(items):
         if one.result is not None and one.operands and one.operands[0] is not None and in_place(one):
             storages.join(one.operands[0], one.result)
     split, slots = task.split, task.ring_slots
-    return Lowered(task.kernel, number, storages.applied(), items, split=split, ring_slots=slots)
+    return Lowered(task.kernel, number, storages.applied(), items, split=split, ring_slots=slots, sites=sites)
 
 
 class Storages:

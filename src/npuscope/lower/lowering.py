@@ -95,7 +95,7 @@ def _line(one: Instruction, lowered: Lowered, recording: Recording) -> str:
     operands = ", ".join("_" if number is None else f"%{number}" for number in one.operands)
     touched = " ".join(f"{access.mode} GM {list(access.shape)}" for access in one.accesses)
     where = " ".join(filter(None, (one.unit, one.pipe)))
-    site = recording.sites[one.site]
+    site = recording.sites[lowered.sites[one.site]]
     place = f"{site.file.rpartition('/')[2]}:{site.line}"
     parts = (f"{result}{one.name}({operands})", touched, f"[{where}]" if where else "", f"# {place}")
     return "  ".join(filter(None, parts))

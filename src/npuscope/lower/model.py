@@ -107,7 +107,11 @@ class Ring:
 
 @dataclass(frozen=True)
 class Lowered:
-    """One body of one kernel, as far as it has been lowered."""
+    """One body of one kernel, as far as it has been lowered.
+
+    Lines are numbered inside the body, so that equal bodies are equal wherever they stand; `sites` has the recording's
+    number of each.
+    """
 
     kernel: str
     body: int
@@ -117,6 +121,7 @@ class Lowered:
     split: str = ""
     ring_slots: int = 0
     notes: tuple[str, ...] = field(default=())  # what a pass gave up or changed
+    sites: tuple[int, ...] = ()
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from npuscope.chip.devices import Device
-from npuscope.lower.kept_bodies import Known, Lowerer
+from npuscope.lower.kept_bodies import Lowerer
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.memory_plan import MemoryPlan, SpacePlan
 from npuscope.lower.model import Lowered
@@ -44,14 +44,14 @@ class PlannedBody:
     """One body of a kernel, lowered and planned; `task` is the first that has it.
 
     A mixed kernel is two functions, one per kind of core, named as the compiler names them: `gate_proj_aic`,
-    `gate_proj_aiv`. `known`: its content, where what follows from it can be kept between runs.
+    `gate_proj_aiv`. `content`: the hash of what it is, where what follows from it can be kept between runs.
     """
 
     kernel: str
     task: int
     lowered: Lowered
     plan: MemoryPlan
-    known: Known | None = None
+    content: str | None = None
 
     @cached_property
     def mixed(self) -> bool:
@@ -106,6 +106,10 @@ class Program:
 
     def site(self, number: int) -> Site:
         return self.recording.sites[number]
+
+    def site_in(self, lowered: Lowered, line: int) -> Site:
+        """The place of a line as a lowered body numbers them."""
+        return self.recording.sites[lowered.sites[line]]
 
     def first_task(self, launch: Launch) -> Task:
         return self.recording.tasks[launch.tasks[0]]

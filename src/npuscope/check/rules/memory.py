@@ -40,26 +40,30 @@ def _find_buffer_overflow(program: Program) -> Iterator[Finding]:
 def _buffer_overflow_finding(program: Program, usage: Usage) -> Finding:
     space = usage.space
     largest = sorted(space.slots, key=lambda slot: -slot.bytes)
-    tiles = "; ".join(_slot_text(slot, program) for slot in largest[:MOST_TILES])
+    lowered = usage.body.lowered
+    tiles = "; ".join(_slot_text(slot, lowered, program) for slot in largest[:MOST_TILES])
     if space.reserved:
         tiles = f"the ring between cube and vector cores takes {space.reserved} B; {tiles}"
     if len(largest) > MOST_TILES:
         tiles += f"; and {len(largest) - MOST_TILES} more"
-    site = largest[0].tenants[0].value.site if largest else program.recording.tasks[usage.body.task].site
+    if largest:
+        site = program.site_in(lowered, largest[0].tenants[0].value.site)
+    else:
+        site = program.site(program.recording.tasks[usage.body.task].site)
     shallower = ", or a shallower ring: optimizations=[pl.cross_core_slot(slot_num=2)]"
     otherwise = f"Use smaller tiles{shallower if space.reserved else ', or fewer of them at once'}."
     return BUFFER_OVERFLOW.at(
-        program.site(site),
+        site,
         f"{usage.function} {space.space} buffer usage {space.used} > {space.limit}: {tiles}",
         advice(program, usage) or otherwise,
         usage.body.kernel,
     )
 
 
-def _slot_text(slot: Slot, program: Program) -> str:
+def _slot_text(slot: Slot, lowered: Lowered, program: Program) -> str:
     """`wq [512, 512] INT8 262144 B (layer.py:12)`."""
     value = slot.tenants[0].value
-    site = program.site(value.site)
+    site = program.site_in(lowered, value.site)
     return f"{value.name} {list(value.shape)} {value.dtype} {slot.bytes} B ({Path(site.file).name}:{site.line})"
 
 
@@ -139,7 +143,8 @@ def _find_pipeline_depth(program: Program) -> Iterator[Finding]:
         if space.space not in ("Mat", "Vec") or not space.shallow or not space.fits:
             continue
         worst = max(space.shallow, key=lambda one: one.value.bytes)
-        site = program.site(worst.value.site)
+        lowered = usage.body.lowered
+        site = program.site_in(lowered, worst.value.site)
         others = len(space.shallow) - 1
         beside = f", and {others} more tile{'s' if others > 1 else ''} likewise" if others else ""
         tile = f"{worst.value.name} {list(worst.value.shape)} {worst.value.dtype}"
@@ -151,7 +156,9 @@ def _find_pipeline_depth(program: Program) -> Iterator[Finding]:
             f"Make the tiles of a turn smaller (together at most {room:,} bytes of {space.space}), or ask for fewer "
             "stages.",
             kernel=usage.body.kernel,
-            also=[program.site(one.value.site) for one in space.shallow if one.value.site != worst.value.site],
+            also=[
+                program.site_in(lowered, one.value.site) for one in space.shallow if one.value.site != worst.value.site
+            ],
         )
 
 
@@ -220,7 +227,7 @@ def _loop(steps: list[Place], planned: dict[tuple[str, int], SpacePlan | None]) 
 def _mat_when_pipelined(program: Program, launch: Launch, body: int, loop: Loop) -> SpacePlan | None:
     """Mat as it would be with two turns of the loop in flight; None where something does not fit then."""
     lowered = build(program.recording, program.first_task(launch), body)
-    lowered = replace(lowered, items=_two_stages(lowered.items, loop.site))
+    lowered = replace(lowered, items=_two_stages(lowered.items, lowered.sites.index(loop.site)))
     plan = plan_memory(passed(lowered, program.device, program.lowering), program.device)
     mat = next((space for space in plan.spaces if space.space == "Mat"), None)
     return mat if all(space.fits for space in plan.spaces) else None

@@ -12,7 +12,7 @@ from npuscope.check.fit import Fit
 from npuscope.check.memory_use import Usage
 from npuscope.lab.payload.source import program_files
 from npuscope.lower.memory_plan import Tenant
-from npuscope.lower.model import Line, line_of
+from npuscope.lower.model import Lowered, line_of
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.report.program import program_name, ring, shallow
 from npuscope.table.formats import printable
@@ -39,11 +39,16 @@ class _Bodies:
     def of(self, body: PlannedBody) -> int:
         if id(body) not in self.known:
             self.known[id(body)] = len(self.lines)
-            self.lines.append(self._line(line_of(body.lowered)))
+            self.lines.append(self._line(body.lowered))
         return self.known[id(body)]
 
-    def _line(self, line: Line) -> dict[str, object]:
-        places = [None if one is None else [one.name, place_of(self.program.site(one.site))] for one in line.places]
+    def _line(self, lowered: Lowered) -> dict[str, object]:
+        line = line_of(lowered)
+        sites = [None if one is None else self.program.site_in(lowered, one.site) for one in line.places]
+        places = [
+            None if one is None or site is None else [one.name, place_of(site)]
+            for one, site in zip(line.places, sites, strict=True)
+        ]
         loops = [
             {
                 "start": span.start,
@@ -87,16 +92,16 @@ def _space(usage: Usage, fit: Fit, bodies: _Bodies, names: dict[str, str]) -> di
         "bodies": sum(body.kernel == usage.body.kernel for body in fit.bodies),
         "body": bodies.of(usage.body),
         "tiles": [
-            {**{key: row[key] for key in keys}, **_drawn(tenant, fit.program, names)}
+            {**{key: row[key] for key in keys}, **_drawn(tenant, usage.body.lowered, fit.program, names)}
             for row, tenant in zip(table.rows(), tenants, strict=True)
         ],
         "shallow": shallow(usage),
     }
 
 
-def _drawn(tenant: Tenant, program: Program, names: dict[str, str]) -> dict[str, object]:
+def _drawn(tenant: Tenant, lowered: Lowered, program: Program, names: dict[str, str]) -> dict[str, object]:
     """What a tile has in the map and not in the table."""
-    site = program.site(tenant.value.site)
+    site = program.site_in(lowered, tenant.value.site)
     return {
         "storage": tenant.value.storage,
         "source": printable(linecache.getline(site.file, site.line).strip())[:LONGEST],

@@ -69,7 +69,13 @@ class InstructionStream:
 
 def stream_of(body: PlannedBody, device: Device, fresh: Mapping[int, int] | None = None) -> InstructionStream:
     """`fresh`: of each scalar read's access how many lines it is the first to touch; unknown, every one is fresh."""
-    return _StreamWriter(body, device, fresh or {}).stream()
+    return _located(_StreamWriter(body, device, fresh or {}).stream(), body)
+
+
+def _located(stream: InstructionStream, body: PlannedBody) -> InstructionStream:
+    """With the recording's numbers of lines in place of the body's."""
+    sites = np.array(body.lowered.sites, np.int64)
+    return replace(stream, sites=sites[stream.sites]) if len(sites) else stream
 
 
 def _groups(device: Device) -> int:
@@ -282,20 +288,14 @@ class KeptStreams:
 
     def stream(self, body: PlannedBody, fresh: Mapping[int, int]) -> InstructionStream:
         """As `stream_of` makes it."""
-        known = body.known
-        if known is None or not body.lowered.items:  # what does nothing has no line of its own
+        if body.content is None:
             return stream_of(body, self.device, fresh)
-        key = sha256(repr(("stream", known.content, sorted(fresh.items()))).encode() + self._chip).hexdigest()
-        kept = _read(FILES.read(key))
-        if kept is not None:
-            return replace(kept, sites=np.array(known.sites, np.int64)[kept.sites])
-        made = stream_of(body, self.device, fresh)
-        places = {site: n for n, site in enumerate(known.sites)}
-        used = made.sites.tolist()
-        if places.keys() >= set(used):  # what lowering made at a line of its own cannot be found again by the body's
-            own = np.array([places[site] for site in used], np.int64)
-            FILES.write(key, pickle.dumps(replace(made, sites=own), 5))
-        return made
+        key = sha256(repr(("stream", body.content, sorted(fresh.items()))).encode() + self._chip).hexdigest()
+        stream = _read(FILES.read(key))
+        if stream is None:
+            stream = _StreamWriter(body, self.device, fresh).stream()
+            FILES.write(key, pickle.dumps(stream, 5))
+        return _located(stream, body)
 
 
 def _read(data: bytes | None) -> InstructionStream | None:
