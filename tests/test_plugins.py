@@ -64,7 +64,10 @@ def test_a_capture_of_another_packages_format_is_read(acme: Path) -> None:
     assert '"format": "acme"' in found.stdout
     # AND its slices count as work
     assert "2 tasks, one per 1.25 µs" in npuscope("report", capture, PYTHONPATH=str(acme)).stdout
-    assert "  acme             brought by acme-npuscope\n" in npuscope("formats", PYTHONPATH=str(acme)).stdout
+    assert (
+        "  acme             captures of acme's own: *.acme (from acme-npuscope)\n"
+        in npuscope("formats", PYTHONPATH=str(acme)).stdout
+    )
     # WITHOUT the package it is no capture that anybody knows
     assert "no capture npuscope knows" in npuscope("info", capture).stderr
 
@@ -95,7 +98,8 @@ def test_a_broken_package_is_named_not_skipped(acme: Path, file: str, text: str,
 
 
 def test_a_reader_that_fails_is_named(acme: Path) -> None:
-    (acme / "acme_npuscope" / "reader.py").write_text("def recognises(path): return 1 / 0\ndef read(path): ...\n")
+    broken = READER.replace("return sample.head", "return 1 / 0 and sample.head")
+    (acme / "acme_npuscope" / "reader.py").write_text(broken)
     (acme / "run.acme").write_text("acme 1\n")
     done = npuscope("info", acme / "run.acme", PYTHONPATH=str(acme))
     assert done.returncode == 2

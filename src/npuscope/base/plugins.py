@@ -1,7 +1,7 @@
-"""Readers and rules that other packages bring, by entry points of their pyproject.toml:
+"""Readers, writers and rules of other packages, by entry points of their pyproject.toml:
 
 [project.entry-points."npuscope.readers"]
-acme = "acme_npuscope.reader"        # a module with recognises(path) -> bool and read(path) -> Trace
+acme = "acme_npuscope.reader:READER"       # a npuscope.trace.formats.Reader
 
 [project.entry-points."npuscope.rules"]
 acme-no-exp = "acme_npuscope.rules:RULE"   # a npuscope.check.rule.Rule
@@ -15,26 +15,31 @@ from typing import Any, NamedTuple
 
 from npuscope.base.errors import NpuscopeError
 
-READERS, RULES = "npuscope.readers", "npuscope.rules"
+READERS, WRITERS, RULES = "npuscope.readers", "npuscope.writers", "npuscope.rules"
 
 
-class Brought(NamedTuple):
-    """What an entry point names, and who brings it."""
+class Plugin(NamedTuple):
+    """What an entry point names, and the package that it comes from."""
 
     name: str
     package: str
-    thing: Any
+    value: Any
 
 
 @cache
-def brought(group: str) -> tuple[Brought, ...]:
-    """Everything that installed packages bring for a group, by name; what cannot be loaded is an error, not skipped."""
-    found = []
+def load_plugins(group: str, kinds: type | tuple[type, ...]) -> tuple[Plugin, ...]:
+    """What installed packages have for a group, by name; one that is broken or of another kind is an error."""
+    plugins = []
     for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
         package = entry.dist.name if entry.dist is not None else "an installed package"
         try:
-            found.append(Brought(entry.name, package, entry.load()))
+            value = entry.load()
         except Exception as error:
             what = f"'{entry.name}' of {package} cannot be loaded ({type(error).__name__}: {error})"
             raise NpuscopeError(what, remedy="Mend or uninstall that package.") from error
-    return tuple(found)
+        if not isinstance(value, kinds):
+            kind = kinds if isinstance(kinds, type) else kinds[0]
+            what = f"'{entry.name}' of {package} is no {kind.__name__}"
+            raise NpuscopeError(what, remedy="Uninstall it, or report it there.")
+        plugins.append(Plugin(entry.name, package, value))
+    return tuple(plugins)

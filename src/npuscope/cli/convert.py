@@ -32,7 +32,7 @@ def command(
 ) -> None:
     from npuscope.table.formats import many, printable
     from npuscope.trace import read
-    from npuscope.trace.writers import check_target
+    from npuscope.trace.formats import check_target
 
     target = check_target(out, format)  # a wrong name is told before the work, not after
     check_outputs([path], out)

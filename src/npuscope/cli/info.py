@@ -31,7 +31,7 @@ def command(
     from npuscope.report.captures import info
     from npuscope.table.formats import printable
     from npuscope.trace import read
-    from npuscope.trace.writers import check_target
+    from npuscope.trace.formats import check_target
 
     target = None if out is None else check_target(out)
     check_outputs([path], out)

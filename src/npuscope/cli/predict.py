@@ -47,7 +47,7 @@ def command(
     from npuscope.forward.llm.prediction import predict
     from npuscope.report.predicted import predict as report
     from npuscope.table.parts import as_markdown
-    from npuscope.trace.writers import check_target
+    from npuscope.trace.formats import check_target
 
     check_outputs([config], out, md)
     if out is not None:

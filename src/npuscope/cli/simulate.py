@@ -88,7 +88,7 @@ def command(
     from npuscope.time.priced import prices_of
     from npuscope.time.programs import chip_to_time, program_of
     from npuscope.time.run import simulate
-    from npuscope.trace.writers import check_target
+    from npuscope.trace.formats import check_target
 
     if pipes is not None and jitter is not None:
         raise NpuscopeError("--jitter is about the run, not about the inside of a block")

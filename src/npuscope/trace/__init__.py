@@ -1,4 +1,4 @@
-"""Trace (the five shared tables), and one reader or writer per format."""
+"""Trace (the five shared tables), and the registry of formats that are read and written."""
 
 import os
 
@@ -8,8 +8,7 @@ import os
 os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
 
 from npuscope.trace.core import Meta, Trace
-from npuscope.trace.readers import read
-from npuscope.trace.writers import write
+from npuscope.trace.formats import read, write
 
 Trace.writer = write
 __all__ = ["Meta", "Trace", "read", "write"]

@@ -43,7 +43,7 @@ def by_kernels(table: EventTable, kinds: NDArray[np.uint8]) -> NDArray[np.uint8]
     return np.where(tasks, of_name[names], kinds) if tasks.any() else kinds
 
 
-def dress(
+def build_trace(
     table: EventTable,
     format: str,
     *,

@@ -20,7 +20,7 @@ from npuscope.base.errors import BadInput
 from npuscope.base.toml_file import checked
 from npuscope.trace.schema import ns_from_us
 
-GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+GZIP, ZSTD, SQLITE = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"SQLite format 3\x00"  # first bytes
 CHUNK = 1 << 20
 BOMB_RATIO = 64  # the real GPU traces at hand pack 13 to 21 times
 BOMB_FLOOR = 128 << 20  # below this size a high ratio harms nobody: what is read takes some five times as much memory

@@ -166,7 +166,6 @@ def _refuse_short_rows(path: Path, data: Path | bytes, width: int) -> None:
                 )
 
 
-MAGIC = b"SQLite format 3\x00"
 MOST_ROWS = 20_000_000  # a view can go on for ever
 T = TypeVar("T")
 

@@ -26,7 +26,8 @@ from npuscope.explain.work import Work
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import MEAN_TIME, SHARE, TEXT, Form, significant
 from npuscope.trace import Trace, read
-from npuscope.trace.readers.recognise import captures_of, is_capture
+from npuscope.trace.formats import is_capture
+from npuscope.trace.readers.root import captures_of
 
 
 @dataclass(frozen=True)

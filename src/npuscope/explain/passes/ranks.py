@@ -19,8 +19,8 @@ from npuscope.explain.passes.export import CLEAN, fill, is_export, selected, wit
 from npuscope.explain.passes.found import WINDOWS, Passes, passes
 from npuscope.explain.passes.statistics import RankPasses, Skew, skew, statistics
 from npuscope.trace import read
-from npuscope.trace.readers.recognise import captures_of
-from npuscope.trace.writers import check_target
+from npuscope.trace.formats import check_target
+from npuscope.trace.readers.root import captures_of
 from npuscope.trace.writers.atomic import whole_folder
 
 FILES = (".json", ".gz", ".zst", ".CSV", ".npu", ".pftrace", ".html", ".txt", ".parquet")

@@ -24,8 +24,8 @@ from npuscope.tile.graph.task_graph import ORIGINS, Edge, Graph, Origin
 from npuscope.tile.record.model import Recording, Task
 from npuscope.tile.record.summary import COUNTS, NAME, OPS, UNIT, WORK, RunWork, summarise
 from npuscope.trace.core import Meta, Trace
+from npuscope.trace.formats import check_target
 from npuscope.trace.schema import LANES, SLICES
-from npuscope.trace.writers import check_target
 
 
 def check_timeless(path: str | None) -> None:

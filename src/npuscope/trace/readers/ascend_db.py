@@ -13,9 +13,19 @@ import polars as pl
 from npuscope.base.errors import BadInput
 from npuscope.chip import kernels
 from npuscope.trace.core import Ledger, Trace, with_depth
+from npuscope.trace.formats import Reader
 from npuscope.trace.readers.kernel_details import AI_CPUS, SAME_NAME, scheduling
 from npuscope.trace.schema import LARGEST_US
-from npuscope.trace.tables import NO_SAMPLES, NO_SLICES, SqliteFile, numbered, on_lanes, sound_rows, sound_samples
+from npuscope.trace.tables import (
+    NO_SAMPLES,
+    NO_SLICES,
+    SqliteFile,
+    numbered,
+    on_lanes,
+    read_sqlite,
+    sound_rows,
+    sound_samples,
+)
 
 
 class Sampled(NamedTuple):
@@ -130,17 +140,9 @@ def kind_of(table: str, column: str) -> pl.DataType:
 EVIDENCE = {"TASK", "CANN_API", "PYTORCH_API"}
 
 
-def recognises(tables: set[str]) -> bool:
-    """True for a database with tables that only Ascend's profiler writes."""
-    return bool(tables & EVIDENCE)
-
-
-def trace_of(file: SqliteFile) -> Trace:
-    """Device tasks on streams, collectives on link lanes, PyTorch and CANN calls on host lanes."""
-    return _Database(file).trace()
-
-
 class _Database:
+    """Device tasks on streams, collectives on link lanes, PyTorch and CANN calls on host lanes."""
+
     def __init__(self, file: SqliteFile) -> None:
         self.path, self.file, self.ledger = file.path, file, Ledger()
         self.tables = file.tables
@@ -376,3 +378,12 @@ def samples_of(table: str, rows: pl.DataFrame) -> pl.DataFrame:
             )
         )
     return pl.concat(parts)
+
+
+READER = Reader(
+    "ascend-db",
+    "Ascend's profiler database",
+    lambda sample: bool(sample.tables & EVIDENCE),
+    lambda path: read_sqlite(path, lambda file: _Database(file).trace()),
+    files=("ascend_pytorch_profiler*.db", "msprof_*.db"),
+)

@@ -1,31 +1,168 @@
-"""Chrome/Perfetto JSON of any origin: the events are collected once, then a dialect gives them meaning."""
+"""Chrome/Perfetto JSON of any origin. The events are collected once, then the first `EventReader` whose evidence is in
+the file's own process names, categories or header builds the trace; anything else is read as it is.
+
+Here are the readers of what npuscope wrote itself, of Ascend's timeline (trace_view.json of torch_npu, msprof_*.json)
+and of the perfetto.json that TraCR's own post-processor writes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from npuscope.trace import build
-from npuscope.trace.build import dress
-from npuscope.trace.core import Trace
-from npuscope.trace.event_table import EventTable, collect
-from npuscope.trace.readers import kineto, merged_swimlane, own_json, trace_view, tracr_perfetto
+import polars as pl
 
-# the first whose evidence is found in the file's own names; anything else is read as it is
-DIALECTS: list[tuple[Callable[[EventTable], bool], Callable[[EventTable], Trace]]] = [
-    (own_json.recognises, own_json.dress_up),
-    (trace_view.recognises, trace_view.dress_up),
-    (merged_swimlane.recognises, merged_swimlane.dress_up),
-    (tracr_perfetto.recognises, tracr_perfetto.dress_up),
-    (kineto.recognises, kineto.dress_up),
-]
+from npuscope.trace import schema
+from npuscope.trace.build import (
+    build_trace,
+    by_kernels,
+    count_unknown_header,
+    count_unknown_processes,
+    kind_numbers,
+    plain_lanes,
+    recast,
+)
+from npuscope.trace.core import OWN, Trace, add_counts, take_note
+from npuscope.trace.event_table import EventTable, collect
+from npuscope.trace.formats import EventReader, Reader, readers, recognises
+from npuscope.trace.names import QUEUE_ORDERS, unit_of_lane
+from npuscope.trace.readers.kernel_details import AI_CPUS, SAME_NAME, scheduling
+from npuscope.trace.source import json_field
 
 
 def read(path: Path) -> Trace:
-    """The file as a Trace, in the dialect that its process names, categories and header give away."""
+    """The file as a Trace, by the reader that its events give away."""
     table = collect(path)
-    for recognises, dress_up in DIALECTS:
-        if recognises(table):
-            return dress_up(table)
-    build.count_unknown_header(table)
-    return dress(table, "chrome")
+    other = table.header.get("otherData")
+    note = other.get(OWN) if isinstance(other, dict) else None
+    if isinstance(note, dict):
+        return _build_own(table, note)
+    for reader in readers(EventReader):
+        if recognises(reader, table, path):
+            return reader.build(table)
+    count_unknown_header(table)
+    return build_trace(table, "chrome")
+
+
+def _build_own(table: EventTable, note: dict[str, object]) -> Trace:
+    """What npuscope wrote: categories are kinds, names of lanes say their units, the window comes back."""
+    count_unknown_header(table)
+    take_note(table.ledger, note)
+    known = set(schema.KINDS.categories)
+    kinds = kind_numbers([category if category in known else "host" for category in table.categories])
+    return build_trace(table, "chrome", kind=kinds[table.slices["category"].to_numpy()], lanes=_lanes_by_name(table))
+
+
+def _lanes_by_name(table: EventTable) -> pl.DataFrame:
+    units = [unit_of_lane(name) for name in table.lane_names()]
+    return plain_lanes(table).with_columns(
+        pl.Series("unit", [one.unit for one in units], dtype=pl.String),
+        pl.Series("core", [one.core for one in units], dtype=pl.Int32),
+    )
+
+
+def _is_tracr(table: EventTable) -> bool:
+    """True when every named process is one of TraCR's."""
+    names = table.process_names.values()
+    return bool(names) and all(name.startswith("TraCR proc.") for name in names)
+
+
+def _build_tracr(table: EventTable) -> Trace:
+    """Lanes as TraCR names them. On pipelined cores its slices are cut short: the bundle itself reads better."""
+    count_unknown_header(table)
+    kinds = [unit_of_lane(name).kind for name in table.lane_names()]
+    if "task" in kinds:
+        table.ledger.notes["cut_short"] = "core lanes hold one open slice at a time, so pipelined tasks are cut short"
+    kind = kind_numbers(kinds)[table.slices["lane"].to_numpy()]
+    return build_trace(table, "tracr-perfetto", kind=kind, lanes=_lanes_by_name(table), clock="per process")
+
+
+# process name -> unit and kind
+PROCESSES = {
+    "Ascend Hardware": ("stream", "task"),
+    "HCCL": ("link", "comm"),
+    "Communication": ("link", "comm"),
+    "Overlap Analysis": ("host", "derived"),
+    "Python": ("host", "host"),
+    "CANN": ("host", "host"),
+}
+# processes that hold counters only
+COUNTERS = {"AI Core Freq", "HBM", "LLC", "NPU MEM", "Stars Soc Info", "Acc PMU", "QoS", "DDR"}
+EVIDENCE = {"Ascend Hardware", "CANN", "Overlap Analysis"}
+
+
+def _is_trace_view(table: EventTable) -> bool:
+    """True when a process has one of the names only Ascend's profiler gives."""
+    return bool(EVIDENCE & set(table.process_names.values()))
+
+
+def _build_trace_view(table: EventTable) -> Trace:
+    """Streams of Ascend Hardware run tasks and copies; HCCL lanes communicate; Overlap Analysis describes."""
+    count_unknown_header(table)
+    count_unknown_processes(table, PROCESSES.keys() | COUNTERS)
+    processes = table.lane_processes()
+    lanes = plain_lanes(table).with_columns(
+        pl.Series("unit", [PROCESSES.get(p, ("host", "host"))[0] for p in processes], dtype=pl.String),
+        pl.Series("device", [_device(*one) for one in zip(table.lane_keys, processes, strict=True)], dtype=pl.Int32),
+    )
+    by_lane = kind_numbers([PROCESSES.get(p, ("host", "host"))[1] for p in processes])
+    kind = recast(table, by_lane[table.slices["lane"].to_numpy()], QUEUE_ORDERS, "task", "schedule")
+    trace = build_trace(table, "trace_view", kind=by_kernels(table, kind), lanes=lanes, clock="epoch")
+    trace = _mark_schedulers(_mark_parts(trace))
+    # the profiler glues the flow's id to its name: HostToDevice40010542043807875071
+    return replace(trace, edges=trace.edges.with_columns(pl.col("name").str.strip_chars_end("0123456789")))
+
+
+def _device(key: tuple[int | str, int | str], process: str) -> int | None:
+    """msprof packs the device into the low five bits of the pid of its own processes."""
+    pid = key[0]
+    packed = process in EVIDENCE - {"CANN"} or process in COUNTERS
+    return pid & 31 if isinstance(pid, int) and packed and pid > 31 else None
+
+
+def _mark_parts(trace: Trace) -> Trace:
+    """HCCL lists a collective whole on its group's lane and in parts on its planes; the parts tell it again."""
+    comm = trace.slices.join(trace.lanes.filter(pl.col("unit") == "link").select("lane", "name"), on="lane")
+    is_part = pl.col("name").str.starts_with("Plane")
+    whole = (
+        comm.filter(~is_part).sort("start").select("start", duplicate_of="task", stop=pl.col("start") + pl.col("dur"))
+    )
+    met = comm.filter(is_part).sort("start").select("task", "start").join_asof(whole, on="start")
+    met = met.filter(pl.col("start") <= pl.col("stop"))
+    return _marked(trace, met, "part of a collective that is listed whole")
+
+
+def _mark_schedulers(trace: Trace) -> Trace:
+    """AI CPU tasks with the name of a kernel that runs at the same time are that kernel's scheduling (PyPTO)."""
+    if "args" not in trace.slices.columns:
+        return trace
+    tasks = trace.slices.filter(pl.col("kind") == "task").select("task", "start", "dur", "kernel", "args")
+    on_ai_cpu = json_field(tasks["args"], "Task Type").is_in(AI_CPUS).fill_null(False)
+    return _marked(trace, scheduling(tasks.filter(on_ai_cpu), tasks.filter(~on_ai_cpu)), SAME_NAME)
+
+
+def _marked(trace: Trace, pairs: pl.DataFrame, reason: str) -> Trace:
+    if pairs.is_empty():
+        return trace
+    marks = trace.slices["duplicate_of"].scatter(pairs["task"], pairs["duplicate_of"])  # a task here is its slice's row
+    marked = add_counts(trace.meta.marked, {reason: pairs.height})
+    return replace(trace, slices=trace.slices.with_columns(marks), meta=replace(trace.meta, marked=marked))
+
+
+TRACE_VIEW = EventReader(
+    "trace_view",
+    "Ascend's timeline JSON",
+    _is_trace_view,
+    _build_trace_view,
+    files=("trace_view.json", "msprof_*.json"),
+)
+TRACR_PERFETTO = EventReader(
+    "tracr-perfetto", "the perfetto.json of TraCR's own post-processor", _is_tracr, _build_tracr
+)
+READER = Reader(
+    "chrome",
+    "any other Chrome or Perfetto JSON",
+    lambda sample: sample.text.startswith((b"{", b"[")),
+    read,
+    fallback=True,
+)

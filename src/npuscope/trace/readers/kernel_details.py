@@ -17,6 +17,7 @@ from npuscope.base.errors import BadInput
 from npuscope.chip.kernels import is_comm
 from npuscope.trace import schema
 from npuscope.trace.core import BELOW_NANOSECOND, NEGATIVE, Ledger, Trace
+from npuscope.trace.formats import Reader, Sample
 from npuscope.trace.names import QUEUE_ORDERS
 from npuscope.trace.schema import LONGEST_US, needs_rounding, ns_from_us
 from npuscope.trace.tables import CsvTable, header_of, read_csv
@@ -62,9 +63,9 @@ class ColumnNames:
         return pl.when(text.is_in(["N/A", ""])).then(None).otherwise(text)
 
 
-def recognises(head: bytes) -> bool:
+def recognises(sample: Sample) -> bool:
     """True for a CSV whose header has a name, a start and a duration under any of their names."""
-    header = header_of(head)
+    header = header_of(sample.head)
     return header is not None and all(set(ALIASES[word]) & set(header) for word in REQUIRED)
 
 
@@ -327,3 +328,12 @@ def _overlapping(again: pl.DataFrame, real: pl.DataFrame, by: str) -> pl.DataFra
 
 
 _NO_PAIRS = pl.DataFrame(schema={"task": pl.Int64, "duplicate_of": pl.Int64})
+
+
+READER = Reader(
+    "kernel_details",
+    "kernel table of torch_npu or msprof, levels 0 to 2",
+    recognises,
+    read,
+    files=("kernel_details.csv", "op_summary*.csv", "task_time*.csv"),
+)

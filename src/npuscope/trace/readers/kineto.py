@@ -14,10 +14,19 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.base.errors import BadInput
-from npuscope.trace import build
-from npuscope.trace.build import NO_OTHER_END, by_kernels, dress, kind_numbers, plain_lanes, steps_at
+from npuscope.trace.build import (
+    NO_OTHER_END,
+    build_trace,
+    by_kernels,
+    count_unknown_categories,
+    count_unknown_header,
+    kind_numbers,
+    plain_lanes,
+    steps_at,
+)
 from npuscope.trace.core import Trace, add_counts
 from npuscope.trace.event_table import EventTable
+from npuscope.trace.formats import EventReader
 from npuscope.trace.names import ON_DEVICE, marked
 from npuscope.trace.schema import LARGEST_US, is_work
 from npuscope.trace.source import json_whole_number
@@ -69,7 +78,7 @@ def recognises(table: EventTable) -> bool:
     return bool(HEADER_KEYS & table.header.keys()) or bool(HOST_CATEGORIES & categories) or old
 
 
-def dress_up(table: EventTable) -> Trace:
+def build(table: EventTable) -> Trace:
     """Kernels are tasks, communication or copies on streams, calls are host work, annotations describe."""
     header = table.header
     distributed = header.get("distributedInfo")
@@ -78,12 +87,12 @@ def dress_up(table: EventTable) -> Trace:
     if not isinstance(base, int) or not 0 <= base <= LARGEST_US * 1000:
         raise BadInput(f"baseTimeNanoseconds is {base}, not a time since 1970", path=table.path)
     table.ledger.notes |= {key: header[key] for key in SAFE_HEADER if key in header}
-    build.count_unknown_header(table, KNOWN_HEADER)
-    build.count_unknown_categories(table, KNOWN_CATEGORIES | OLD_CATEGORIES.keys())
+    count_unknown_header(table, KNOWN_HEADER)
+    count_unknown_categories(table, KNOWN_CATEGORIES | OLD_CATEGORIES.keys())
     _name_launches(table)
     if isinstance(distributed, dict) and "world_size" in distributed:
         table.ledger.notes["world_size"] = distributed["world_size"]
-    trace = dress(
+    trace = build_trace(
         table,
         "kineto",
         kind=_kinds(table),
@@ -204,3 +213,8 @@ def _device_name(header: dict[str, object]) -> str | None:
 def _looks_absolute(table: EventTable) -> bool:
     first = table.slices["start"].min()
     return isinstance(first, int) and first > 10**18  # after 2001 in nanoseconds since 1970
+
+
+READER = EventReader(
+    "kineto", "torch-profiler JSON of NVIDIA and AMD GPUs", recognises, build, files=("*.pt.trace.json",), fallback=True
+)

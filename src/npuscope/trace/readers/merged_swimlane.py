@@ -13,10 +13,16 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from npuscope.trace import build
-from npuscope.trace.build import dress, kind_numbers, plain_lanes
+from npuscope.trace.build import (
+    build_trace,
+    count_unknown_header,
+    count_unknown_processes,
+    kind_numbers,
+    plain_lanes,
+)
 from npuscope.trace.core import Trace, add_counts, with_depth
 from npuscope.trace.event_table import EventTable
+from npuscope.trace.formats import EventReader
 from npuscope.trace.names import LaneUnit, phase_of, unit_of_lane
 from npuscope.trace.schema import LONGEST_US
 from npuscope.trace.source import json_microseconds, json_whole_number
@@ -45,11 +51,11 @@ def recognises(table: EventTable) -> bool:
     return blocks and any(unit_of_lane(name).unit in ("AIC", "AIV") for name in table.thread_names.values())
 
 
-def dress_up(table: EventTable) -> Trace:
+def build(table: EventTable) -> Trace:
     """Core slices are tasks with dispatch and finish where a scheduler view has them."""
-    build.count_unknown_header(table)
+    count_unknown_header(table)
     views = CORE_VIEWS | SCHEDULER_VIEWS | CONTROL_VIEWS | HOST_VIEWS
-    build.count_unknown_processes(table, views | {name for name in table.process_names.values() if BLOCK.match(name)})
+    count_unknown_processes(table, views | {name for name in table.process_names.values() if BLOCK.match(name)})
     units = [_lane_unit(p, n) for p, n in zip(table.lane_processes(), table.lane_names(), strict=True)]
     in_view = [p in SCHEDULER_VIEWS for p in table.lane_processes()]
     lanes = plain_lanes(table).with_columns(
@@ -70,7 +76,7 @@ def dress_up(table: EventTable) -> Trace:
     task = json_whole_number(args, "taskId")
     task = task.zip_with(task.is_not_null(), json_whole_number(args, "task_id"))
     kinds = kind_numbers([u.kind for u in units])[events["lane"].to_numpy()]
-    trace = dress(
+    trace = build_trace(
         table,
         "merged-swimlane",
         kind=kinds,
@@ -146,3 +152,6 @@ def _with_scheduler_times(slices: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataF
         empty.scatter(at, met["dispatch"]).alias("dispatch"),
         empty.clone().scatter(at, met["finish"]).alias("finish"),
     )
+
+
+READER = EventReader("merged-swimlane", "PyPTO and simpler swimlane JSON for Perfetto, all dialects", recognises, build)

@@ -10,8 +10,18 @@ import polars as pl
 
 from npuscope.chip.kernels import kind_of
 from npuscope.trace.core import NEVER_ENDED, Ledger, Trace, with_depth
+from npuscope.trace.formats import Reader, Sample
 from npuscope.trace.schema import LARGEST_US
-from npuscope.trace.tables import NO_SAMPLES, NO_SLICES, SqliteFile, numbered, on_lanes, sound_rows, sound_samples
+from npuscope.trace.tables import (
+    NO_SAMPLES,
+    NO_SLICES,
+    SqliteFile,
+    numbered,
+    on_lanes,
+    read_sqlite,
+    sound_rows,
+    sound_samples,
+)
 
 ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 KERNEL, MEMCPY, MEMSET, GRAPH, RUNTIME, SYNCHRONIZATION = (
@@ -51,17 +61,15 @@ PUSHED, STARTED, MARK = 59, 60, 34  # kinds of NVTX events: ranges pushed and po
 THREAD = 1 << 24  # a global id is process * THREAD + thread
 
 
-def recognises(tables: set[str]) -> bool:
+def recognises(sample: Sample) -> bool:
     """True for a database with Nsight Systems' table of strings and anything that it traced."""
-    return "StringIds" in tables and any(t in SLICES or t.startswith((ACTIVITY, "TARGET_INFO_")) for t in tables)
-
-
-def trace_of(file: SqliteFile) -> Trace:
-    """Streams run kernels and copies, threads call, NVTX ranges describe; a call launches what has its id."""
-    return _Session(file).trace()
+    known = (t in SLICES or t.startswith((ACTIVITY, "TARGET_INFO_")) for t in sample.tables)
+    return "StringIds" in sample.tables and any(known)
 
 
 class _Session:
+    """Streams run kernels and copies, threads call, NVTX ranges describe; a call launches what has its id."""
+
     def __init__(self, file: SqliteFile) -> None:
         self.file, self.ledger = file, Ledger()
         strings = self._rows("StringIds", {"value"})
@@ -225,3 +233,11 @@ def _launches(slices: pl.DataFrame) -> pl.DataFrame | None:
     device = slices.filter(pl.col("table").is_in(ON_DEVICE)).select(*key, pl.col("task").alias("dst")).drop_nulls()
     met = calls.unique(key, keep="first", maintain_order=True).join(device, on=key)
     return met.select("src", "dst", pl.lit("flow").alias("source"), pl.lit("launch").alias("name"))
+
+
+READER = Reader(
+    "nsys",
+    "Nsight Systems' SQLite export (nsys export --type sqlite)",
+    recognises,
+    lambda path: read_sqlite(path, lambda file: _Session(file).trace()),
+)

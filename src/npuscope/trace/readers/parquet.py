@@ -14,6 +14,7 @@ from polars.exceptions import PanicException, PolarsError
 
 from npuscope.base.errors import BadInput
 from npuscope.trace.core import OUTSIDE, Meta, Trace, account_of, add_counts, overlaps, within
+from npuscope.trace.formats import Reader
 from npuscope.trace.source import read_json
 
 MARK = "npuscope_trace"  # the key of meta.json that holds the folder's version
@@ -123,3 +124,13 @@ def _check(trace: Trace, path: Path) -> None:
         raise BadInput("not a whole npuscope folder: counters and lanes do not belong together", path=path)
     if (slices["dur"] < 0).any():
         raise BadInput("not a whole npuscope folder: a negative duration", path=path)
+
+
+READER = Reader(
+    "parquet",
+    "a folder npuscope wrote",
+    lambda sample: is_folder(sample.path),
+    read,
+    read_window=read,
+    files=("*.npu",),
+)

@@ -15,6 +15,7 @@ import polars as pl
 from npuscope.chip.kernels import kind_of
 from npuscope.trace import source
 from npuscope.trace.core import NEGATIVE, Ledger, Trace, with_depth
+from npuscope.trace.formats import Reader
 from npuscope.trace.schema import LARGEST_US, LONGEST_US
 from npuscope.trace.source import WHOLE, decode_object
 from npuscope.trace.tables import on_lanes
@@ -47,11 +48,6 @@ class RocprofProcess(msgspec.Struct):
 
 class Processes(msgspec.Struct, rename={"processes": "rocprofiler-sdk-tool"}):
     processes: list[msgspec.Raw]
-
-
-def recognises(head: bytes) -> bool:
-    """True when the tool's name is among the first keys."""
-    return KEY in head[:4096]
 
 
 def read(path: Path) -> Trace:
@@ -167,3 +163,11 @@ _ROWS = {
     "start": pl.Int64, "dur": pl.Int64, "kernel": pl.String, "kind": pl.String, "place": pl.String, "unit": pl.String,
     "device": pl.Int32, "process": pl.Int64, "correlation": pl.Int64, "launches": pl.Boolean, "section": pl.String,
 }  # fmt: skip
+
+
+READER = Reader(
+    "rocprofv3",
+    "rocprofv3's JSON (rocprofv3 --output-format json)",
+    lambda sample: sample.text.startswith(b"{") and KEY in sample.text[:4096],
+    read,
+)

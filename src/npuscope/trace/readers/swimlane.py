@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 
 from npuscope.base.errors import BadInput
 from npuscope.trace.core import BACKWARDS, READY_QUEUES, UNRECORDED, UNSCHEDULED, Ledger, Trace, with_depth
+from npuscope.trace.formats import Reader, Sample
 from npuscope.trace.intervals import largest
 from npuscope.trace.names import phase_of
+from npuscope.trace.readers import tracr
 from npuscope.trace.readers.swimlane_file import (
+    FILE_NAMES,
     CycleClock,
     Deps,
     Record,
@@ -27,11 +30,13 @@ from npuscope.trace.readers.swimlane_file import (
     SwimlaneFile,
     find_name_map,
     read_deps,
+    records_in,
 )
+from npuscope.trace.readers.tracr import bundle_root, join
 from npuscope.trace.schema import LARGEST_US
 from npuscope.trace.source import WHOLE
 
-FILE_NAMES = ("chip_swimlane_records.json", "l2_swimlane_records.json")
+KEYS = (b'"chip_swimlane_level"', b'"l2_swimlane_level"', b'"aicore_tasks"')
 _UNITS = {"aic": "AIC", "aiv": "AIV"}
 RAN = ["core", "task", "reg_task_id", "start", "end", "receive_to_start", "run_epoch"]  # columns of aicore_tasks
 SCHEDULED = ["core", "reg_task_id", "dispatch", "finish", "run_epoch"]
@@ -43,19 +48,16 @@ _LANES = {
 }  # fmt: skip
 
 
-def recognises(head: bytes) -> bool:
-    """True when the level or the task list is among the first keys."""
-    return any(key in head[:4096] for key in (b'"chip_swimlane_level"', b'"l2_swimlane_level"', b'"aicore_tasks"'))
-
-
-def records_in(folder: Path) -> Path | None:
-    """The swimlane file of a run's folder."""
-    return next((folder / name for name in FILE_NAMES if (folder / name).is_file()), None)
+def recognises(sample: Sample) -> bool:
+    """True when the level or the task list is among the first keys; and for a run's folder without a bundle."""
+    if sample.is_folder:
+        return records_in(sample.path) is not None and bundle_root(sample.path) is None
+    return sample.text.startswith(b"{") and any(key in sample.text[:4096] for key in KEYS)
 
 
 def read(path: Path) -> Trace:
     """The run: one slice per row of a core, plus what steered it, with the dependencies that lie beside."""
-    return _Swimlane(SwimlaneFile(path)).trace()
+    return _Swimlane(SwimlaneFile(records_in(path) or path)).trace()
 
 
 class _Swimlane:
@@ -398,3 +400,18 @@ def _queues(count: int) -> list[str]:
 
 def _fits(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < WHOLE
+
+
+READER = Reader(
+    "swimlane",
+    "records of the simpler runtime with deps.json and name_map, or their folder",
+    recognises,
+    read,
+    files=FILE_NAMES,
+)
+WITH_BUNDLE = Reader(
+    "swimlane+tracr",
+    "a folder with a bundle and the swimlane of the same run",
+    lambda sample: records_in(sample.path) is not None and bundle_root(sample.path) is not None,
+    lambda path: join(tracr.read(path), read(path)),
+)

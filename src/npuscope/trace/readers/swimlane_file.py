@@ -24,6 +24,7 @@ from npuscope.trace.source import decode_object, whole_number
 
 S = TypeVar("S", bound=msgspec.Struct)
 Record = dict[str, object]  # a phase or what was counted during one: every build adds fields of its own
+FILE_NAMES = ("chip_swimlane_records.json", "l2_swimlane_records.json")
 ABSENT = msgspec.Raw(b"{}")
 # what older layouts have in the record itself
 COUNTED = ("pop_hit", "pop_miss", "shared_at_start", "shared_at_end")
@@ -89,6 +90,11 @@ class Records(msgspec.Struct):
     aicpu_lifecycle_records: list[Record] = []
     chip_swimlane_level: int | None = None
     l2_swimlane_level: int | None = None
+
+
+def records_in(folder: Path) -> Path | None:
+    """The swimlane file of a run's folder."""
+    return next((folder / name for name in FILE_NAMES if (folder / name).is_file()), None)
 
 
 class SwimlaneFile:

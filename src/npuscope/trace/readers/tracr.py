@@ -23,9 +23,10 @@ from npuscope.base.errors import BadInput
 from npuscope.trace import schema, source
 from npuscope.trace.build import edges_of
 from npuscope.trace.core import NEVER_CLOSED, OUT_OF_ORDER, Ledger, Trace, arrays_of, combine, take_note
+from npuscope.trace.formats import Reader
 from npuscope.trace.intervals import Enclosing, Ints
 from npuscope.trace.names import ROLE_LABELS, RUN_LABELS, phase_of, unit_of_lane
-from npuscope.trace.readers.swimlane_file import find_name_map
+from npuscope.trace.readers.swimlane_file import find_name_map, records_in
 from npuscope.trace.source import WHOLE, decode_object, whole_number
 
 _PROCESS = re.compile(r"^proc\.([0-9]{1,9})$")
@@ -479,3 +480,11 @@ def _fit(there: np.ndarray, here: np.ndarray) -> _Clock:
         off = np.abs(clock.apply(there) - here)
         keep = off <= max(3 * float(np.median(off)), 1.0)
     return clock
+
+
+READER = Reader(
+    "tracr",
+    "TraCR bundle: a folder with proc.*/thread.*/traces.bts",
+    lambda sample: bundle_root(sample.path) is not None and records_in(sample.path) is None,
+    read,
+)

@@ -10,6 +10,7 @@ import polars as pl
 
 from npuscope.base import progress
 from npuscope.trace.core import OWN, WHOLE_DEVICE, Counts, Trace, lane_id, note_of
+from npuscope.trace.formats import Writer
 from npuscope.trace.schema import us_from_ns
 from npuscope.trace.writers.atomic import whole_file
 from npuscope.trace.writers.timeline import annotation_columns, edge_ends, edges_not_drawn, lane_groups
@@ -151,3 +152,6 @@ def json_text(column: pl.Series) -> pl.Series:
     distinct = text.drop_nulls().unique()
     quoted = [orjson.dumps(value).decode() for value in distinct]
     return text.replace_strict(distinct, quoted, default=None, return_dtype=pl.String)
+
+
+WRITER = Writer("chrome", "Chrome/Perfetto JSON (.json)", write, (".json",))

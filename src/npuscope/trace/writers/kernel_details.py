@@ -14,6 +14,7 @@ import polars as pl
 from npuscope.base import progress
 from npuscope.base.errors import CannotWrite
 from npuscope.trace.core import Counts, Trace, note_of
+from npuscope.trace.formats import Writer
 from npuscope.trace.intervals import Ints
 from npuscope.trace.readers.kernel_details import PREDICTED
 from npuscope.trace.schema import COPY_CORE, is_work, us_from_ns
@@ -143,3 +144,6 @@ def _foreign_cells(trace: Trace) -> pl.DataFrame:
     # what the trace itself calls so comes before what can be said of any trace
     cells |= {name: pl.col(name).cast(pl.String) for name in (*TOLD, *PREDICTED) if name in rows.columns}
     return rows.select(cell.fill_null("N/A").alias(name) for name, cell in cells.items())
+
+
+WRITER = Writer("kernel_details", "Ascend's kernel table (.csv)", write, (".csv",))

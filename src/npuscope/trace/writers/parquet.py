@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from npuscope.trace.core import Counts, Trace, account_of
+from npuscope.trace.formats import Writer
 from npuscope.trace.readers.parquet import MARK, TABLES, VERSION, is_ours
 from npuscope.trace.writers.atomic import whole_folder
 
@@ -22,3 +23,6 @@ def write(trace: Trace, path: Path) -> Counts:
         # the standard encoder: a capture's own notes may hold numbers beyond 64 bits
         (folder / "meta.json").write_text(json.dumps(meta, indent=2, default=str))
     return {}
+
+
+WRITER = Writer("parquet", "npuscope's own folder (.npu, or a name without an ending)", write, (".npu", ""))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from npuscope.base import progress
 from npuscope.trace.core import Counts, Trace, note_of
+from npuscope.trace.formats import Writer
 from npuscope.trace.intervals import Ints, depths, lane_order, largest, sublanes
 from npuscope.trace.writers.atomic import whole_file
 from npuscope.trace.writers.timeline import annotation_columns, edge_ends, edges_not_drawn, lane_groups
@@ -464,3 +465,6 @@ class PacketRows:
             if mask is not None and isinstance(size, np.ndarray):
                 mask[:, first:last] = (size > 0)[:, None]
         return matrix.reshape(-1) if mask is None else matrix[mask]
+
+
+WRITER = Writer("perfetto", "Perfetto protobuf, for ui.perfetto.dev (.pftrace)", write, (".pftrace", ".perfetto-trace"))

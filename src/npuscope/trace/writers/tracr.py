@@ -17,6 +17,7 @@ import polars as pl
 
 from npuscope.base.errors import CannotWrite
 from npuscope.trace.core import OWN, Counts, Trace, note_of
+from npuscope.trace.formats import Writer
 from npuscope.trace.intervals import Ints
 from npuscope.trace.names import RUN_LABELS
 from npuscope.trace.readers.tracr import FLOW_END, FLOW_START, NO_EXTRA, RECORD, RESET
@@ -218,3 +219,6 @@ def _flow_points(trace: Trace) -> pl.DataFrame:
         for side, begins in (("src_row", True), ("dst_row", False))
     ]
     return pl.concat(drawn)
+
+
+WRITER = Writer("tracr", "TraCR bundle (a folder whose name ends in tracr)", write, ("tracr",))
