@@ -11,7 +11,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.base.plugins import RULES, brought
+from npuscope.base.plugins import RULES, load_plugins
 from npuscope.check.findings import SEVERITIES
 from npuscope.check.rule import Rule
 
@@ -20,12 +20,10 @@ from npuscope.check.rule import Rule
 def all_rules() -> tuple[Rule, ...]:
     """Ours and those that other packages add, the worst first, then by name."""
     found = {rule.id: rule for rule in own_rules()}
-    for one in brought(RULES):
-        if not isinstance(one.thing, Rule):
-            raise NpuscopeError(f"'{one.name}' of {one.package} is no Rule", remedy="Uninstall it, or report it there.")
-        if one.thing.id in found:
-            raise NpuscopeError(f"{one.package} brings a rule '{one.thing.id}', which there is", remedy="Uninstall it.")
-        found[one.thing.id] = one.thing
+    for _, package, rule in load_plugins(RULES, Rule):
+        if rule.id in found:
+            raise NpuscopeError(f"{package} brings a rule '{rule.id}', which there is", remedy="Uninstall it.")
+        found[rule.id] = rule
     return tuple(sorted(found.values(), key=lambda rule: (SEVERITIES.index(rule.severity), rule.id)))
 
 
