@@ -33,7 +33,7 @@ class Memory:
 
     def __post_init__(self) -> None:
         self.places: dict[int, list[tuple[str, int, Tenant]]] = {}
-        for space in self.plan.spaces:
+        for space in self.plan:
             for slot in space.slots:
                 for tenant in slot.tenants:
                     self.places.setdefault(tenant.value.storage, []).append((space.space, slot.address, tenant))

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from npuscope.lower.build import Storages
-from npuscope.lower.model import Carry, Instruction, Items, Lowered, Repeat, Value
+from npuscope.lower.build import with_storages
+from npuscope.lower.model import Instruction, Items, LoopCarry, Lowered, Repeat, Value
 
 SHAPES = ((16, 64), (16, 256), (32, 256), (1, 128), (8, 16), (64, 128), (64, 512))
 DTYPES = ("FP32", "BF16", "INT8")
@@ -28,10 +28,7 @@ class Maker:
 
     def body(self) -> Lowered:
         items = self.items([], 0)
-        storages = Storages(self.values)
-        for one, other in self.same:
-            storages.join(one, other)
-        return Lowered("kernel", 0, storages.applied(), items)
+        return Lowered("kernel", 0, with_storages(self.values, self.same), items)
 
     def new(self, shape: tuple[int, ...], dtype: str, space: str = "") -> int:
         number = len(self.values)
@@ -120,7 +117,7 @@ class Maker:
             found = self.new(self.values[first].shape, self.values[first].dtype)
             inside.append(found)
         items = self.items(inside, depth + 1)
-        carries: tuple[Carry, ...] = ()
+        carries: tuple[LoopCarry, ...] = ()
         if found is not None and first is not None:
             following = self.new(self.values[first].shape, self.values[first].dtype)
             if self.draw(st.booleans()):
@@ -133,7 +130,7 @@ class Maker:
                 items = (*items, Instruction("store", "store", 0, (found,)))
             if self.draw(st.booleans()):
                 items = (*items, *self.items([v for v in inside if v != found], depth + 1))
-            carries = (Carry(found, first, following),)
+            carries = (LoopCarry(found, first, following),)
             scope[:] = [v for v in scope if v != first]  # the loop may have written over it
             scope.append(following)
         return Repeat(kind, loop, stage, 0, self.draw(st.integers(1, 7)), items, carries)  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ T: Any = pl.Tensor
 
 def buffers(kernel: PlannedBody, space: str, name: str) -> int:
     """How many different buffers a tile has."""
-    found = next(one for one in kernel.plan.spaces if one.space == space)
+    found = next(one for one in kernel.plan if one.space == space)
     return sum(any(tenant.value.name == name for tenant in slot.tenants) for slot in found.slots)
 
 
@@ -128,7 +128,7 @@ def test_turns_that_cross_the_cores_both_ways_are_not_doubled_on_the_vector_core
     # THEN the vector cores take turn by turn: exp and cast of [16, 64] and the total, beside a ring of two slots of
     # [16, 128] FP32; the cast takes the place of what it casts
     assert used(found)["attention_aiv", "Vec"] == 2 * 8192 + 8192 + 16 * 64 * 4
-    assert all(not tenant.turns for space in found[0].plan.spaces if space.space == "Vec"
+    assert all(not tenant.turns for space in found[0].plan if space.space == "Vec"
                for slot in space.slots for tenant in slot.tenants)  # fmt: skip
     run(found)
 
@@ -208,7 +208,7 @@ def test_an_empty_body_and_one_of_scalars_take_nothing() -> None:
     empty = Lowered("nothing", 0, (), ())
     from npuscope.chip.devices import load
 
-    assert plan_memory(empty, load("910b1")).spaces == ()
+    assert plan_memory(empty, load("910b1")) == ()
 
 
 def test_a_tile_that_the_first_turn_loads_for_all_turns_is_kept() -> None:

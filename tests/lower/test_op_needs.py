@@ -27,7 +27,7 @@ def vec_bytes(name: str) -> int:
     result = np.zeros((128, 1), np.int32 if "arg" in name else np.float32)
     recording = kernel.record(np.zeros((128, 128), np.float32), result, mode="shapes").recording
     (found,) = Program(recording, CHIP).planned.values()
-    return next(space.used for space in found.plan.spaces if space.space == "Vec")
+    return next(space.used for space in found.plan if space.space == "Vec")
 
 
 @pytest.mark.parametrize("name", OF_ROWS)

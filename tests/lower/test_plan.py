@@ -28,7 +28,10 @@ CHIP = load("910b1")
 
 def checked(lowered: Lowered, plan: MemoryPlan) -> Memory:
     """Runs the body at its addresses and looks at the plan's own numbers; the memory that it ran on."""
-    for space in plan.spaces:
+    made = {one.result for one in lowered.instructions}
+    assert all(value.space for value in lowered.values if value.id in made)
+    assert all(one.unit for one in lowered.instructions if one.plane not in ("view", "sync"))
+    for space in plan:
         assert space.fits == (space.used <= space.limit)
         for slot in space.slots:
             assert slot.address >= space.reserved

@@ -13,7 +13,7 @@ from math import prod
 
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.once import once
-from npuscope.lower.program import Launch, Program
+from npuscope.lower.program import KernelLaunch, Program
 from npuscope.lower.source import statement_at
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import OpSpec, Role
@@ -109,7 +109,7 @@ class Place:
     """A step of a launch and how often it ran, over all blocks of all its tasks."""
 
     program: Program
-    launch: Launch
+    launch: KernelLaunch
     body: int
     flow: Flow
     step: Step

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from npuscope.check.gm_traffic import BLOCK, Use, traffic_of
 from npuscope.check.once import once
-from npuscope.lower.program import Launch, Program
+from npuscope.lower.program import KernelLaunch, Program
 
 MARGIN = 2  # one half of a memory is left to what the tasks need themselves
 
@@ -39,7 +39,7 @@ class Fusable:
     """Tasks of one turn that could be one, in `times` turns; `tasks` and `handovers` are those of the first."""
 
     tasks: tuple[int, ...]
-    launches: tuple[Launch, ...]
+    launches: tuple[KernelLaunch, ...]
     handovers: tuple[Handover, ...]
     times: int
 

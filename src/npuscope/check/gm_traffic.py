@@ -21,7 +21,7 @@ from npuscope.check.dataflow import Flow, flows_of
 from npuscope.check.findings import Severity, Waste
 from npuscope.check.once import once
 from npuscope.chip.devices import Device
-from npuscope.lower.program import Launch, Program
+from npuscope.lower.program import KernelLaunch, Program
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.graph.boxes import Offsets, Placement
 from npuscope.tile.graph.exact import ExactEdge, Region, cells_of, exact_edges
@@ -176,7 +176,7 @@ def cores_of(device: Device, core: Core) -> int:
     return int((device.cores.vector if core == "AIV" else device.cores.cube).value)
 
 
-def block_seconds(program: Program, launch: Launch) -> float:
+def block_seconds(program: Program, launch: KernelLaunch) -> float:
     """A block of a launch, on average over its blocks."""
     device = program.device
     moved = traffic_of(program).moved[program.launches.index(launch)]

@@ -43,7 +43,7 @@ def usages(bodies: Iterable[PlannedBody]) -> tuple[Usage, ...]:
     """Per function and space the fullest body; functions in order of their first task."""
     fullest: dict[tuple[str, str], Usage] = {}
     for body in bodies:
-        for space in body.plan.spaces:
+        for space in body.plan:
             usage = Usage(body.function(space), body, space)
             known = fullest.get((usage.function, space.space))
             if known is None or space.used > known.space.used:
@@ -66,7 +66,7 @@ def advice(program: Program, usage: Usage) -> str:
     here = ""
     for name, value in _names(usage.space, recorded, axes):
         plans = {size: _planned(resized(recorded, axes, name, size), program) for size in range(STEP, value, STEP)}
-        fits = [size for size, plan in plans.items() if all(space.fits for space in plan.spaces)]
+        fits = [size for size, plan in plans.items() if all(space.fits for space in plan)]
         if fits:
             return f"{name} = {value} is too large: {_up_to(fits, value)}."
         fits = [size for size, plan in plans.items() if _fits(plan, usage.space.space)]
@@ -103,7 +103,7 @@ def _planned(lowered: Lowered, program: Program) -> MemoryPlan:
 
 
 def _fits(plan: MemoryPlan, name: str) -> bool:
-    return all(space.fits for space in plan.spaces if space.space == name)
+    return all(space.fits for space in plan if space.space == name)
 
 
 def resized(recorded: Lowered, axes: dict[int, AxisNames], name: str, size: int) -> Lowered:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from npuscope.check.dataflow import flows_of
 from npuscope.check.gm_traffic import Use, traffic_of
-from npuscope.lower.program import Launch, Program
+from npuscope.lower.program import KernelLaunch, Program
 from npuscope.lower.source import name_of
 from npuscope.tile.graph.boxes import dims, extent, row_major
 from npuscope.tile.graph.task_graph import Edge
@@ -48,7 +48,7 @@ def listed(names: Iterable[object]) -> str:
     return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
 
 
-def lines_of(program: Program, launches: Sequence[Launch]) -> str:
+def lines_of(program: Program, launches: Sequence[KernelLaunch]) -> str:
     return listed(f"{short_name(launch.kernel)} (line {program.site(launch.site).line})" for launch in launches)
 
 

@@ -10,11 +10,21 @@ the rule illegal-move reports.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from math import prod
 
-from npuscope.lower.model import Carry, Instruction, Items, Lowered, Repeat, Value, instructions
+from npuscope.lower.model import (
+    Instruction,
+    Items,
+    LoopCarry,
+    Lowered,
+    Repeat,
+    Value,
+    add_value,
+    instructions,
+    rewritten,
+)
 from npuscope.lower.source import name_of
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import Role
@@ -22,7 +32,25 @@ from npuscope.ops.transfers import COPY
 from npuscope.tile.record.model import Body, Loop, Op, Recording, Site, Task
 from npuscope.tile.record.walk import Operand, Step, steps_of
 
-Carries = dict[tuple[tuple[int, ...], int], Carry]  # of a segment, by path and turns back
+Carries = dict[tuple[tuple[int, ...], int], LoopCarry]  # of a segment, by path and turns back
+LoopsAround = tuple[int, ...]  # the loops of several turns around a place, outermost first, by where they begin
+
+
+def build(recording: Recording, task: Task, number: int) -> Lowered:
+    """One of the bodies of a task before anything is decided."""
+    body = recording.bodies[number]
+    tensors = tuple(recording.buffers[argument.buffer].name for argument in task.arguments)
+    sites = sites_of(body)
+    lines = {site: line for line, site in enumerate(sites)}
+    builder = _Builder(steps_of(body), recording.sites, tensors, lines)
+    items = _keep_old(builder.items([*body.prologue, *body.items]), builder.values)
+    joined = [
+        (one.operands[0], one.result)
+        for one in instructions(items)
+        if one.result is not None and one.operands and one.operands[0] is not None and _in_place(one)
+    ]
+    values = with_storages(builder.values, joined)
+    return Lowered(task.kernel, number, values, items, (), task.split, task.ring_slots, sites)
 
 
 def name_of_result(op: Op, sites: tuple[Site, ...], tensors: tuple[str, ...]) -> str:
@@ -40,12 +68,13 @@ def sites_of(body: Body) -> tuple[int, ...]:
             for segment in item.segments if isinstance(item, Loop) else ():
                 add(segment.items)
 
-    add(body.prologue)
-    add(body.items)
+    add((*body.prologue, *body.items))
     return tuple(found)
 
 
 class _Builder:
+    """`lines`: the body's number of each of the recording's sites."""
+
     def __init__(
         self, steps: tuple[Step, ...], sites: tuple[Site, ...], tensors: tuple[str, ...], lines: dict[int, int]
     ) -> None:
@@ -80,27 +109,21 @@ class _Builder:
             self.loops += 1
             loop = self.loops
             for segment in item.segments:
-                own: Carries = {}
-                body = self.items(segment.items, (*carries, own))
-                line, carried = self.lines[item.site], tuple(own.values())
-                made.append(Repeat(item.kind, loop, item.stage, line, segment.count, body, carried))
+                inner: Carries = {}
+                body = self.items(segment.items, (*carries, inner))
+                line, found = self.lines[item.site], tuple(inner.values())
+                made.append(Repeat(item.kind, loop, item.stage, line, segment.count, body, found))
         return tuple(made)
 
     def _instruction(self, step: Step, carries: tuple[Carries, ...]) -> Instruction:
         op, first = step.op, self.accesses
         self.accesses += len(op.accesses)
+        operands = tuple(self._operand(operand, carries) for operand in step.operands)
+        result = self.made.get(step.number)
+        first, line = first if op.accesses else -1, self.lines[op.site]
         return Instruction(
-            op.name,
-            op.plane,
-            self.lines[op.site],
-            tuple(self._operand(operand, carries) for operand in step.operands),
-            self.made.get(step.number),
-            (),
-            op.accesses,
-            first if op.accesses else -1,
-            op.attributes,
-            op.flops,
-        )
+            op.name, op.plane, line, operands, result, (), op.accesses, first, op.attributes, op.flops
+        )  # fmt: skip
 
     def _operand(self, operand: Operand, carries: tuple[Carries, ...]) -> int | None:
         ref = operand.ref
@@ -115,92 +138,76 @@ class _Builder:
         # Two turns ago or more: what one op makes anew in every turn, or what an op of an early turn made for all.
         if ref.back > 1 and before is not None and self._place(before) != self._place(again):
             return first
-        own = carries[-1 - ref.up]
-        if (ref.path, ref.back) not in own:
-            number, following = len(self.values), self.made[again]
-            self.values.append(self.values[following]._replace(id=number, storage=number))
-            own[ref.path, ref.back] = Carry(number, first, following)
-        return own[ref.path, ref.back].value
+        carried = carries[-1 - ref.up]
+        if (ref.path, ref.back) not in carried:
+            following = self.made[again]
+            number = add_value(self.values, self.values[following])
+            carried[ref.path, ref.back] = LoopCarry(number, first, following)
+        return carried[ref.path, ref.back].value
 
     def _place(self, step: int) -> tuple[int, str]:
         op = self.steps[step].op
         return op.site, op.name
 
 
-def build(recording: Recording, task: Task, number: int) -> Lowered:
-    """One of the bodies of a task before anything is decided."""
-    body = recording.bodies[number]
-    tensors = tuple(recording.buffers[argument.buffer].name for argument in task.arguments)
-    sites = sites_of(body)
-    lines = {site: line for line, site in enumerate(sites)}
-    builder = _Builder(steps_of(body), recording.sites, tensors, lines)
-    items = keep_old(builder.items([*body.prologue, *body.items]), builder.values)
-    storages = Storages(builder.values)
-    for one in instructions(items):
-        if one.result is not None and one.operands and one.operands[0] is not None and in_place(one):
-            storages.join(one.operands[0], one.result)
-    split, slots = task.split, task.ring_slots
-    return Lowered(task.kernel, number, storages.applied(), items, split=split, ring_slots=slots, sites=sites)
+def with_storages(values: Sequence[Value], joined: Iterable[tuple[int, int]]) -> tuple[Value, ...]:
+    """The values with those of each pair in one storage, which is known by its earliest value."""
+    parent = [value.storage for value in values]
+
+    def root(number: int) -> int:
+        while parent[number] != number:
+            parent[number] = number = parent[parent[number]]
+        return number
+
+    for pair in joined:
+        first, second = sorted(map(root, pair))
+        parent[second] = first
+    return tuple(value._replace(storage=root(value.id)) for value in values)
 
 
-class Storages:
-    """Joins values; `applied` gives them with their storage."""
+class _Needs:
+    """Whether a value is still needed at some place of a body: what may be written over and what not.
 
-    def __init__(self, values: Sequence[Value]) -> None:
-        self._values = tuple(values)
-        self._parent = [value.storage for value in values]
+    Reads and makers of every value along the line of instructions; a read of a view is one of what it views.
+    """
 
-    def of(self, value: int) -> int:
-        root = value
-        while self._parent[root] != root:
-            root = self._parent[root]
-        while self._parent[value] != root:
-            self._parent[value], value = root, self._parent[value]
-        return root
+    def __init__(self, items: Items) -> None:
+        self.reads: dict[int, list[tuple[int, LoopsAround]]] = defaultdict(list)
+        self.made: dict[int, LoopsAround] = {}  # value -> the loops around its maker
+        self.place: dict[int, tuple[int, LoopsAround]] = {}  # id of an instruction or loop -> place, loops around it
+        self._viewed: dict[int, int] = {}
+        self._next = 0
+        self._walk(items, ())
 
-    def join(self, one: int, other: int) -> None:
-        first, second = sorted((self.of(one), self.of(other)))
-        self._parent[second] = first
-
-    def applied(self) -> tuple[Value, ...]:
-        return tuple(value._replace(storage=self.of(value.id)) for value in self._values)
-
-
-LoopsAround = tuple[int, ...]  # the loops of several turns around a place, outermost first, by where they begin
-
-
-@dataclass
-class Needs:
-    """Reads and makers of every value along the line of instructions; a read of a view is one of what it views."""
-
-    items: Items
-    reads: dict[int, list[tuple[int, LoopsAround]]] = field(default_factory=lambda: defaultdict(list))
-    made: dict[int, LoopsAround] = field(default_factory=dict)  # value -> the loops around its maker
-    place: dict[int, int] = field(default_factory=dict)  # id of an instruction or loop -> its place
-    around: dict[int, LoopsAround] = field(default_factory=dict)  # id of an instruction or loop -> the loops around it
-    _viewed: dict[int, int] = field(default_factory=dict)
-    _next: int = 0
-
-    def __post_init__(self) -> None:
-        self._walk(self.items, ())
+    def after(self, number: int, item: Instruction | Repeat) -> bool:
+        """Whether anything reads a value after an item that overwrites it: later on, or in a loop's next turn."""
+        here, around = self.place[id(item)]
+        while number in self._viewed:
+            number = self._viewed[number]
+        outer = self.made.get(number, ())
+        for place, loops in self.reads[number]:
+            shared = (loop for loop, other in zip(around, loops, strict=False) if loop == other and loop not in outer)
+            if place > here or any(True for _ in shared):
+                return True
+        return False
 
     def _walk(self, items: Items, around: LoopsAround) -> None:
         for item in items:
-            here = self.place[id(item)] = self._next
-            self.around[id(item)] = around
+            here = self._next
+            self.place[id(item)] = here, around
             self._next += 1
-            if isinstance(item, Repeat):
-                inside = (*around, here) if item.count > 1 else around
-                for carry in item.carries:
-                    self.made[carry.value] = inside
-                    if carry.first is not None:
-                        self._read(carry.first, here, around)
-                self._walk(item.items, inside)
-                for carry in item.carries:
-                    self._read(carry.next, self._next, inside)
-                self._next += 1
-            else:
+            if isinstance(item, Instruction):
                 self._instruction(item, here, around)
+                continue
+            inside = (*around, here) if item.count > 1 else around
+            for carry in item.carries:
+                self.made[carry.value] = inside
+                if carry.first is not None:
+                    self._read(carry.first, here, around)
+            self._walk(item.items, inside)
+            for carry in item.carries:
+                self._read(carry.next, self._next, inside)
+            self._next += 1
 
     def _instruction(self, one: Instruction, here: int, around: LoopsAround) -> None:
         for number in one.reads:
@@ -216,101 +223,72 @@ class Needs:
             number = self._viewed[number]
             self.reads[number].append((here, around))
 
-    def after(self, number: int, item: Instruction | Repeat) -> bool:
-        """Whether anything reads a value after an item that overwrites it: later on, or in a loop's next turn."""
-        here, around = self.place[id(item)], self.around[id(item)]
-        while number in self._viewed:
-            number = self._viewed[number]
-        outer = self.made.get(number, ())
-        for place, loops in self.reads[number]:
-            if place > here:
-                return True
-            shared = [loop for loop, other in zip(around, loops, strict=False) if loop == other and loop not in outer]
-            if shared:
-                return True
-        return False
 
+def _in_place(one: Instruction) -> bool:
+    """Whether a result is the storage of the first operand: a view, a sum in the accumulator, a tile written to.
 
-def in_place(one: Instruction) -> bool:
-    """A cast of plane "move" is an accumulator seen in the type that it will leave in."""
+    A cast of plane "move" is an accumulator seen in the type that it will leave in.
+    """
     return one.spec.storage == "operand" or (one.spec.is_a(Role.CAST) and one.plane == "move")
 
 
-def keep_old(items: Items, values: list[Value]) -> Items:
-    """A tile that is written to though it is still needed as it was is copied before.
-
-    Sums are left alone: accumulators cannot be copied, which `legal` reports.
-    """
-    return _kept(items, values, Needs(items))
+def _copy(source: int, result: int, site: int) -> Instruction:
+    return Instruction(COPY.name, COPY.plane, site, (source,), result)
 
 
-def _kept(items: Items, values: list[Value], needs: Needs) -> Items:
-    made: list[Instruction | Repeat] = []
-    for item in items:
-        if isinstance(item, Repeat):
-            made.append(replace(item, items=_kept(item.items, values, needs)))
-            continue
-        writes = item.spec.is_a(Role.WRITES_INTO) and item.result is not None and item.operands
-        old = item.operands[0] if writes else None
-        if old is not None and needs.after(old, item):
-            value = values[old]._replace(id=len(values), storage=len(values))
-            values.append(value)
-            made.append(Instruction(COPY.name, COPY.plane, item.site, (old,), value.id))
-            item = item._replace(operands=(value.id, *item.operands[1:]))
-        made.append(item)
-    return tuple(made)
+def _keep_old(items: Items, values: list[Value]) -> Items:
+    """A tile that is written to though it is still needed as it was is copied before; sums are left as they are."""
+    needs = _Needs(items)
+
+    def each(one: Instruction) -> Iterator[Instruction]:
+        writes = one.spec.is_a(Role.WRITES_INTO) and one.result is not None and one.operands
+        old = one.operands[0] if writes else None
+        if old is not None and needs.after(old, one):
+            copy = add_value(values, values[old])
+            yield _copy(old, copy, one.site)
+            one = one._replace(operands=(copy, *one.operands[1:]))
+        yield one
+
+    return rewritten(items, each)
 
 
 def settle_carries(lowered: Lowered) -> Lowered:
-    """Joins what is carried in place, inserts a copy for the rest."""
-    values = list(lowered.values)
-    items = _begun(lowered.items, values, Needs(lowered.items))
-    storages = Storages(values)
-    makers = {one.result: one for one in instructions(items) if one.result is not None}
-    items = _settled(items, storages, values, Needs(items), makers)
-    return replace(lowered, items=items, values=storages.applied())
+    """Joins what loops carry in place, inserts a copy for the rest.
 
+    A value from before the loop that is still needed afterwards is copied before it.
+    """
+    values, needs = list(lowered.values), _Needs(lowered.items)
+    makers = {one.result: one for one in lowered.instructions}
+    joined: list[tuple[int, int]] = []
 
-def _begun(items: Items, values: list[Value], needs: Needs) -> Items:
-    """Loops begin with a copy of what they will write over though it is still needed."""
-    made: list[Instruction | Repeat] = []
-    for item in items:
-        if isinstance(item, Instruction):
-            made.append(item)
-            continue
-        carries = []
-        for carry in item.carries:
-            if carry.first is not None and needs.after(carry.first, item):
-                value = values[carry.first]._replace(id=len(values), storage=len(values))
-                values.append(value)
-                made.append(Instruction(COPY.name, COPY.plane, item.site, (carry.first,), value.id))
-                carry = carry._replace(first=value.id)
-            carries.append(carry)
-        made.append(replace(item, items=_begun(item.items, values, needs), carries=tuple(carries)))
-    return tuple(made)
+    def settled(items: Items) -> Items:
+        made: list[Instruction | Repeat] = []
+        for item in items:
+            if isinstance(item, Instruction):
+                made.append(item)
+                continue
+            carries = []
+            for carry in item.carries:
+                if carry.first is not None and needs.after(carry.first, item):
+                    copy = add_value(values, values[carry.first])
+                    made.append(_copy(carry.first, copy, item.site))
+                    carry = carry._replace(first=copy)
+                carries.append(carry)
+            inner = settled(item.items)
+            results = {one.result for one in instructions(inner)}
+            copies = []
+            taken: set[int] = set()
+            for carry in carries:
+                if carry.first is not None:
+                    joined.append((carry.first, carry.value))
+                fresh = carry.next in results and not needs.after(carry.value, makers[carry.next])
+                if carry.next in taken or not fresh:
+                    copies.append(_copy(carry.next, carry.value, values[carry.next].site))
+                else:
+                    joined.append((carry.value, carry.next))
+                    taken.add(carry.next)
+            made.append(replace(item, items=(*inner, *copies), carries=tuple(carries)))
+        return tuple(made)
 
-
-def _settled(
-    items: Items, storages: Storages, values: list[Value], needs: Needs, makers: dict[int, Instruction]
-) -> Items:
-    made: list[Instruction | Repeat] = []
-    for item in items:
-        if isinstance(item, Instruction):
-            made.append(item)
-            continue
-        inner = _settled(item.items, storages, values, needs, makers)
-        own = {one.result for one in instructions(inner)}
-        copies = []
-        taken: set[int] = set()
-        for carry in item.carries:
-            if carry.first is not None:
-                storages.join(carry.first, carry.value)
-            fresh = carry.next in own and not needs.after(carry.value, makers[carry.next])
-            if carry.next in taken or not fresh:
-                value = values[carry.next]
-                copies.append(Instruction(COPY.name, COPY.plane, value.site, (carry.next,), carry.value))
-            else:
-                storages.join(carry.value, carry.next)
-                taken.add(carry.next)
-        made.append(replace(item, items=(*inner, *copies)))
-    return tuple(made)
+    items = settled(lowered.items)
+    return replace(lowered, items=items, values=with_storages(values, joined))

@@ -13,7 +13,20 @@ from math import prod
 
 from npuscope.chip.devices import Device
 from npuscope.lower.chip import matrix, tile_bytes
-from npuscope.lower.model import CoreKind, Instruction, Items, Lowered, Pipe, Repeat, Ring, RingWay, Value, instructions
+from npuscope.lower.model import (
+    CoreKind,
+    Instruction,
+    Items,
+    Lowered,
+    Pipe,
+    Repeat,
+    Ring,
+    RingWay,
+    Value,
+    add_value,
+    instructions,
+    rewritten,
+)
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import Role
 from npuscope.ops.transfers import POP, PUSH
@@ -21,6 +34,7 @@ from npuscope.ops.transfers import POP, PUSH
 CROSSING: dict[tuple[str, str], RingWay] = {("Acc", "Vec"): "C2V", ("Vec", "Mat"): "V2C", ("Mat", "Vec"): "C2V"}
 SENDER: dict[RingWay, tuple[CoreKind, Pipe]] = {"C2V": ("AIC", "FIXP"), "V2C": ("AIV", "MTE3")}
 RECEIVER: dict[RingWay, tuple[CoreKind, Pipe, str]] = {"C2V": ("AIV", "MTE2", "Vec"), "V2C": ("AIC", "MTE2", "Mat")}
+PIPES: dict[str, Pipe | None] = {"view": None, "cube": "M", "vector": "V", "load": "MTE2"}
 
 
 def split_cores(lowered: Lowered, device: Device, ring_slots: int | None = None) -> Lowered:
@@ -29,48 +43,34 @@ def split_cores(lowered: Lowered, device: Device, ring_slots: int | None = None)
     mixed = any(_unit(one, values) == "AIV" for one in lowered.instructions if one.plane != "scalar")
     scalar: CoreKind = "AIV" if mixed or not any(one.plane == "cube" for one in lowered.instructions) else "AIC"
     handed: dict[RingWay, int] = {}
-    items = tuple(_split(lowered.items, values, scalar, handed))
+
+    def each(one: Instruction) -> Iterator[Instruction]:
+        way = None
+        if one.plane == "move" and one.result is not None and one.reads:
+            way = CROSSING.get((values[one.reads[0]].space, values[one.result].space))
+        if way is None or one.result is None:
+            yield one._replace(unit=_unit(one, values) or scalar, pipe=_pipe(one, values))
+            return
+        source = values[one.reads[0]]
+        handed[way] = max(handed.get(way, 0), prod(source.shape) * BY_NAME[source.dtype].bytes)
+        # a copy is into a tile that stays: out of the ring again
+        tile = add_value(values, values[one.result]) if one.spec.is_a(Role.COPY) else one.result
+        values[tile] = values[tile]._replace(in_ring=True)
+        attributes = (("way", way), ("tile", tile))
+        unit, pipe = SENDER[way]
+        yield one._replace(name=PUSH.name, result=None, unit=unit, pipe=pipe, attributes=attributes)
+        unit, pipe, _ = RECEIVER[way]
+        yield one._replace(name=POP.name, operands=(), result=tile, unit=unit, pipe=pipe, attributes=attributes)
+        if tile != one.result:
+            copied = one._replace(operands=(tile,))
+            yield copied._replace(unit=unit, pipe=_pipe(copied, values))
+
+    items = rewritten(lowered.items, each)
     wanted = lowered.ring_slots or ring_slots or int(device.core["ring_slots"].value)
     depth = wanted if len(handed) < 2 or lowered.ring_slots else max(2, wanted // 2)
     slot = max(handed.values(), default=0)
     rings = tuple(Ring(way, RECEIVER[way][2], slot, depth) for way in handed)
     return replace(lowered, items=items, values=tuple(values), rings=rings)
-
-
-def crossing(one: Instruction, values: list[Value] | tuple[Value, ...]) -> RingWay | None:
-    """Which way an instruction hands a tile to the other core, if it does."""
-    if one.plane != "move" or one.result is None or not one.reads:
-        return None
-    return CROSSING.get((values[one.reads[0]].space, values[one.result].space))
-
-
-def _split(
-    items: Items, values: list[Value], scalar: CoreKind, handed: dict[RingWay, int]
-) -> Iterator[Instruction | Repeat]:
-    for item in items:
-        if isinstance(item, Repeat):
-            yield replace(item, items=tuple(_split(item.items, values, scalar, handed)))
-            continue
-        way = crossing(item, values)
-        if way is None:
-            yield item._replace(unit=_unit(item, values) or scalar, pipe=_pipe(item, values))
-            continue
-        source = values[item.reads[0]]
-        assert item.result is not None
-        handed[way] = max(handed.get(way, 0), prod(source.shape) * BY_NAME[source.dtype].bytes)
-        kept, tile = item.result, item.result
-        if item.spec.is_a(Role.COPY):  # into a tile that stays: out of the ring again
-            tile = len(values)
-            values.append(values[kept]._replace(id=tile, storage=tile))
-        values[tile] = values[tile]._replace(in_ring=True)
-        attributes = (("way", way), ("tile", tile))
-        unit, pipe = SENDER[way]
-        yield item._replace(name=PUSH.name, result=None, unit=unit, pipe=pipe, attributes=attributes)
-        unit, pipe, _ = RECEIVER[way]
-        yield item._replace(name=POP.name, operands=(), result=tile, unit=unit, pipe=pipe, attributes=attributes)
-        if tile != kept:
-            copied = item._replace(operands=(tile,))
-            yield copied._replace(unit=unit, pipe=_pipe(copied, values))
 
 
 def _unit(one: Instruction, values: list[Value]) -> CoreKind | None:
@@ -80,8 +80,6 @@ def _unit(one: Instruction, values: list[Value]) -> CoreKind | None:
     if one.plane == "vector":
         return "AIV"
     places = [values[number].space for number in (one.result, *one.reads) if number is not None]
-    if one.plane == "scalar" and not places:
-        return None
     if not places or one.plane == "sync":
         return None
     return "AIV" if "Vec" in places else "AIC"
@@ -89,12 +87,8 @@ def _unit(one: Instruction, values: list[Value]) -> CoreKind | None:
 
 def _pipe(one: Instruction, values: list[Value]) -> Pipe | None:
     """The queue that an instruction goes through; None for what costs nothing."""
-    if one.plane == "view":
-        return None
-    if one.plane == "cube":
-        return "M"
-    if one.plane in ("vector", "load"):
-        return "V" if one.plane == "vector" else "MTE2"
+    if one.plane in PIPES:
+        return PIPES[one.plane]
     if one.plane == "store":
         return "FIXP" if one.reads and values[one.reads[0]].space == "Acc" else "MTE3"
     if one.plane == "move" and one.reads and one.result is not None:
@@ -109,7 +103,12 @@ LEAST_AHEAD = 2
 
 
 def in_flight(loop: Repeat, turns: int, unit: CoreKind) -> int:
-    """Of a loop with that many turns in all."""
+    """How many turns of a loop with that many in all are in flight, on each kind of core.
+
+    A pipelined loop runs `stage` turns side by side. Where its turns hand tiles both ways between the cores it does
+    not: the core that sends first runs ahead of the other by one turn less than there are stages, the other goes turn
+    by turn. (pypto docs/en/dev/passes/26-skew_cross_core_pipeline.md, 28-lower_pipeline_loops.md)
+    """
     if loop.kind == "l0":
         return min(loop.stage, turns)
     if loop.kind != "pipeline" or loop.stage < 2:
@@ -149,20 +148,20 @@ def _ahead(loop: Repeat, turns: int) -> int:
 
 
 def order_stages(lowered: Lowered) -> Lowered:
-    return replace(lowered, items=_ordered(lowered.items, lowered.values))
+    """Pipelined loops: a turn loads all it needs first and stores last, so that turns in flight overlap.
 
+    An item keeps its place behind those that it depends on: through a tile's storage, through GM, or a barrier.
+    """
 
-def _ordered(items: Items, values: tuple[Value, ...]) -> Items:
-    made: list[Instruction | Repeat] = []
-    for item in items:
-        if isinstance(item, Instruction):
-            made.append(item)
-            continue
-        inner = _ordered(item.items, values)
-        if item.kind == "pipeline" and item.stage > 1 and not crosses(inner):
-            inner = _staged(inner, values)
-        made.append(replace(item, items=inner))
-    return tuple(made)
+    def ordered(items: Items) -> Items:
+        return tuple(replace(item, items=inside(item)) if isinstance(item, Repeat) else item for item in items)
+
+    def inside(loop: Repeat) -> Items:
+        inner = ordered(loop.items)
+        staged = loop.kind == "pipeline" and loop.stage > 1 and not crosses(inner)
+        return _staged(inner, lowered.values) if staged else inner
+
+    return replace(lowered, items=ordered(lowered.items))
 
 
 def _staged(items: Items, values: tuple[Value, ...]) -> Items:
@@ -203,47 +202,34 @@ def _conflict(one: Touched, other: Touched) -> bool:
 
 def _rank(item: Instruction | Repeat) -> int:
     """Loads, then everything that computes, then stores; within each the order of the program."""
-    if isinstance(item, Repeat):
-        return 1
-    return {"load": 0, "store": 2}.get(item.plane, 1)
+    return 1 if isinstance(item, Repeat) else {"load": 0, "store": 2}.get(item.plane, 1)
 
 
 LEAST_SCRATCH_COLUMNS = 128  # pypto: the scratch of a row reduction is at least this wide
 
 
 def measure(lowered: Lowered, device: Device) -> Lowered:
+    """Bytes of every value in its space, and the scratch that instructions need beside their operands."""
     values = [_measured(value, lowered.split, device) for value in lowered.values]
-    items = tuple(_with_scratch(lowered.items, values, lowered.split, device))
+
+    def each(one: Instruction) -> Iterator[Instruction]:
+        if one.spec.scratch and one.plane == "vector" and one.reads and not one.scratch:
+            source, number = values[one.reads[0]], len(values)
+            shape = (*source.shape[:-1], max(source.shape[-1], LEAST_SCRATCH_COLUMNS))
+            scratch = Value(number, f"scratch of {one.name}", shape, source.dtype, one.site, number, "Vec")
+            values.append(_measured(scratch, lowered.split, device))
+            one = one._replace(scratch=(number,))
+        yield one
+
+    items = rewritten(lowered.items, each)
     return replace(lowered, items=items, values=tuple(values))
 
 
 def _measured(value: Value, split: str, device: Device) -> Value:
-    if value.in_ring:
-        return value._replace(bytes=0)
-    return value._replace(bytes=value.bytes or tile_bytes(_halved(value, split), value.dtype, value.space, device))
-
-
-def _halved(value: Value, split: str) -> tuple[int, ...]:
-    """The part of a tile that one vector core has."""
-    if value.space != "Vec" or not split:
-        return value.shape
-    rows, columns = matrix(value.shape)
-    if split == "up_down":
-        return (-(-rows // 2), columns)
-    return (rows, -(-columns // 2))
-
-
-def _with_scratch(items: Items, values: list[Value], split: str, device: Device) -> Iterator[Instruction | Repeat]:
-    for item in items:
-        if isinstance(item, Repeat):
-            yield replace(item, items=tuple(_with_scratch(item.items, values, split, device)))
-        elif item.spec.scratch and item.plane == "vector" and item.reads and not item.scratch:
-            source = values[item.reads[0]]
-            shape = (*source.shape[:-1], max(source.shape[-1], LEAST_SCRATCH_COLUMNS))
-            number = len(values)
-            name = f"scratch of {item.name}"
-            scratch = Value(number, name, shape, source.dtype, item.site, number, "Vec")
-            values.append(_measured(scratch, split, device))
-            yield item._replace(scratch=(number,))
-        else:
-            yield item
+    if value.in_ring or value.bytes:
+        return value._replace(bytes=0 if value.in_ring else value.bytes)
+    shape = value.shape
+    if value.space == "Vec" and split:  # the part that one vector core has
+        rows, columns = matrix(shape)
+        shape = (-(-rows // 2), columns) if split == "up_down" else (rows, -(-columns // 2))
+    return value._replace(bytes=tile_bytes(shape, value.dtype, value.space, device))

@@ -11,7 +11,6 @@ from npuscope.lower.cores import measure, order_stages, split_cores
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
 from npuscope.lower.placement import expand_casts, place
 from npuscope.lower.products import stream, tile_products
-from npuscope.lower.verify import BrokenPass, verify
 from npuscope.tile.record.model import Recording, Task
 
 
@@ -19,7 +18,7 @@ from npuscope.tile.record.model import Recording, Task
 class LoweringOptions:
     """Settings of the compiler that a program does not say.
 
-    `ring_slots`: depth of the ring between cores, None is the chip's own. `stream`: right operands of several products
+    `ring_slots`: depth of the ring between cores, None is the chip's. `stream`: right operands of several products
     come one after the other; without it all are loaded where the program slices them.
     """
 
@@ -42,17 +41,9 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 
 def passed(lowered: Lowered, device: Device, options: LoweringOptions = LoweringOptions()) -> Lowered:
     """A body after all passes."""
-    made = lowered
     for _, run in PASSES:
-        made = run(made, device, options)
-    try:
-        verify(PASSES[-1][0], made)
-    except BrokenPass:  # after which?
-        for name, run in PASSES:
-            lowered = run(lowered, device, options)
-            verify(name, lowered)
-        raise
-    return made
+        lowered = run(lowered, device, options)
+    return lowered
 
 
 def after_each_pass(
@@ -70,7 +61,6 @@ def body_text(lowered: Lowered, recording: Recording) -> str:
     """One line per instruction: result, op, operands, core and pipe, source line."""
     lines = [f"{lowered.kernel}, body {lowered.body}"]
     lines += [f"ring {r.direction} in {r.space}: {r.slots} slots of {r.slot} B" for r in lowered.rings]
-    lines += lowered.notes
     return "\n".join([*lines, *_lines(lowered.items, lowered, recording, 1)]) + "\n"
 
 
@@ -79,15 +69,11 @@ def _lines(items: Items, lowered: Lowered, recording: Recording, depth: int) -> 
     for item in items:
         if isinstance(item, Repeat):
             stage = f" stage {item.stage}" if item.stage > 1 else ""
-            carried = ", ".join(_carried(lowered.values, carry.value, carry.next) for carry in item.carries)
+            carried = ", ".join(f"%{c.next} as %{c.value} {lowered.values[c.value].name}" for c in item.carries)
             yield f"{indent}{item.count} x {item.kind}{stage}{f' carrying {carried}' if carried else ''}:"
             yield from _lines(item.items, lowered, recording, depth + 1)
         else:
             yield indent + _line(item, lowered, recording)
-
-
-def _carried(values: tuple[Value, ...], inside: int, following: int) -> str:
-    return f"%{following} as %{inside} {values[inside].name}"
 
 
 def _line(one: Instruction, lowered: Lowered, recording: Recording) -> str:

@@ -8,10 +8,10 @@ offsets of a BlockGroup do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from npuscope.ops.spec import OpSpec, Plane
 from npuscope.ops.table import BY_NAME
@@ -67,7 +67,7 @@ class Instruction(NamedTuple):
         return dict(self.attributes).get(name)
 
 
-class Carry(NamedTuple):
+class LoopCarry(NamedTuple):
     """`value` is what a turn finds: `first` in the first turn, what the turn before left as `next` in the others."""
 
     value: int
@@ -88,7 +88,7 @@ class Repeat:
     site: int
     count: int
     items: Items
-    carries: tuple[Carry, ...] = ()
+    carries: tuple[LoopCarry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,6 @@ class Lowered:
     rings: tuple[Ring, ...] = ()
     split: str = ""
     ring_slots: int = 0
-    notes: tuple[str, ...] = field(default=())  # what a pass gave up or changed
     sites: tuple[int, ...] = ()
 
     @cached_property
@@ -146,9 +145,26 @@ def carried(items: Items) -> Iterator[int]:
             yield from carried(item.items)
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A loop over the places from `start` to `end`; `depth` loops are around it."""
+def rewritten(items: Items, each: Callable[[Instruction], Iterable[Instruction | Repeat]]) -> Items:
+    """Items with every instruction, at any depth, replaced by what `each` makes of it."""
+    made: list[Instruction | Repeat] = []
+    for item in items:
+        if isinstance(item, Repeat):
+            made.append(replace(item, items=rewritten(item.items, each)))
+        else:
+            made += each(item)
+    return tuple(made)
+
+
+def add_value(values: list[Value], like: Value, **changes: Any) -> int:
+    """Appends a value like another one, in a new storage unless the changes say which; its number."""
+    number = len(values)
+    values.append(like._replace(**{"id": number, "storage": number, **changes}))
+    return number
+
+
+class LoopSpan(NamedTuple):
+    """A loop over the places from `start` to `end` of a line; `depth` loops are around it."""
 
     loop: Repeat
     start: int
@@ -156,17 +172,13 @@ class Span:
     depth: int
 
 
-@dataclass(frozen=True)
-class Line:
-    """`places` has None where a loop begins or ends."""
+def line_of(lowered: Lowered) -> tuple[list[Instruction | None], list[LoopSpan]]:
+    """The places that lifetimes are counted along, and the loops over them.
 
-    places: tuple[Instruction | None, ...]
-    loops: tuple[Span, ...]
-
-
-def line_of(lowered: Lowered) -> Line:
+    Place n is the n-th instruction in order, every loop once; a loop takes a place, None, before and one after its own.
+    """
     places: list[Instruction | None] = []
-    loops: list[Span] = []
+    loops: list[LoopSpan] = []
 
     def walk(items: Items, depth: int) -> None:
         for item in items:
@@ -176,8 +188,8 @@ def line_of(lowered: Lowered) -> Line:
             start = len(places)
             places.append(None)
             walk(item.items, depth + 1)
-            loops.append(Span(item, start, len(places), depth))
+            loops.append(LoopSpan(item, start, len(places), depth))
             places.append(None)
 
     walk(lowered.items, 0)
-    return Line(tuple(places), tuple(loops))
+    return places, loops

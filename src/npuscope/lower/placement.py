@@ -12,12 +12,53 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from npuscope.chip.devices import Device
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, add_value, rewritten
 from npuscope.ops.cube import MATMUL
 from npuscope.ops.spec import Role
 from npuscope.ops.transfers import MOVE
 
 NARROWED = ("BF16", "FP16")  # what leaves an accumulator narrower than it is
+
+
+def expand_casts(lowered: Lowered, device: Device) -> Lowered:
+    """Every vector cast as the instructions that do it."""
+    casts = device.rules.casts if device.rules else {}
+    values = list(lowered.values)
+
+    def each(one: Instruction) -> Iterator[Instruction]:
+        if one.spec.is_a(Role.CAST) and one.plane == "vector" and one.result is not None and one.reads:
+            source, target = values[one.reads[0]].dtype.lower(), values[one.result].dtype.lower()
+            for step in chain(source, target, casts)[:-1]:
+                number = add_value(values, values[one.result], dtype=step.upper())
+                yield one._replace(result=number)
+                one = one._replace(operands=(number,))
+        yield one
+
+    return replace(lowered, items=rewritten(lowered.items, each), values=tuple(values))
+
+
+def chain(source: str, target: str, casts: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
+    """The types on the shortest way from one type to another, the last included; () where there is none.
+
+    Types in small letters. Of chains of equal length the one through the widest types, which round last.
+    """
+    if target in casts.get(source, ()):
+        return (target,)
+    ways: deque[tuple[str, ...]] = deque([(source,)])
+    seen = {source}
+    while ways:
+        way = ways.popleft()
+        for step in sorted(casts.get(way[-1], ()), key=_width, reverse=True):
+            if step == target:
+                return (*way[1:], step)
+            if step not in seen:
+                seen.add(step)
+                ways.append((*way, step))
+    return ()
+
+
+def _width(dtype: str) -> tuple[int, str]:
+    return int("".join(c for c in dtype if c.isdigit()) or 0), dtype
 
 
 def place(lowered: Lowered) -> Lowered:
@@ -98,70 +139,45 @@ def _only_loaded(lowered: Lowered, storage: int) -> bool:
 def _twice_loaded(lowered: Lowered) -> Lowered:
     """A tile that both kinds of core read is loaded for each: the loads of the cube core get values of their own."""
     wanted = demands(lowered)
-    loads = {
-        one.result: one
-        for one in lowered.instructions
-        if one.plane == "load" and one.result is not None and not lowered.values[one.result].said
+    loads = {one.result for one in lowered.instructions if one.plane == "load" and one.result is not None}
+    both = {
+        number
+        for number in loads
+        if not lowered.values[number].said and wanted[lowered.values[number].storage] == {"Mat", "Vec"}
     }
-    both = {number for number in loads if wanted[lowered.values[number].storage] == {"Mat", "Vec"}}
     if not both:
         return lowered
     values = list(lowered.values)
-    twins: dict[int, int] = {}
-    views = {one.result: one.operands[0] for one in lowered.instructions if one.plane == "view" and one.operands}
+    twins: dict[int | None, int] = {}  # of what is loaded for both, and of views of that
 
-    def root(number: int) -> int | None:
-        while number not in loads and views.get(number) is not None:
-            number = views[number]  # type: ignore[assignment]
-        return number if number in both else None
+    def each(one: Instruction) -> Iterator[Instruction]:
+        if one.result in both:
+            twins[one.result] = add_value(values, values[one.result])
+            yield one._replace(result=twins[one.result])
+        elif one.plane == "view" and one.operands and one.operands[0] in twins and one.result is not None:
+            source = twins[one.operands[0]]
+            twins[one.result] = add_value(values, values[one.result], storage=values[source].storage)
+            yield one._replace(operands=(source, *one.operands[1:]), result=twins[one.result])
+        elif one.plane == "cube":
+            one = one._replace(operands=tuple(twins.get(number, number) for number in one.operands))
+        yield one
 
-    def rewritten(items: Items) -> Iterator[Instruction | Repeat]:
-        for item in items:
-            if isinstance(item, Repeat):
-                yield replace(item, items=tuple(rewritten(item.items)))
-                continue
-            if item.result in both:
-                number = len(values)
-                values.append(values[item.result]._replace(id=number, storage=number))
-                twins[item.result] = number
-                yield item._replace(result=number)
-            elif item.plane == "view" and item.operands and item.operands[0] in twins and item.result is not None:
-                number = len(values)
-                source = twins[item.operands[0]]
-                values.append(values[item.result]._replace(id=number, storage=values[source].storage))
-                twins[item.result] = number
-                yield item._replace(operands=(source, *item.operands[1:]), result=number)
-            elif item.plane == "cube":
-                swapped = tuple(twins.get(v, v) if v is not None and root(v) is not None else v for v in item.operands)
-                item = item._replace(operands=swapped)
-            yield item
-
-    items = tuple(rewritten(lowered.items))
-    return replace(lowered, items=items, values=tuple(values))
+    return replace(lowered, items=rewritten(lowered.items, each), values=tuple(values))
 
 
 def _without_zero_seeds(lowered: Lowered) -> Lowered:
     """An accumulator seeded by `full`: the first product overwrites instead, for nothing can be put into Acc."""
     seeds = {one.result for one in lowered.instructions if one.spec.is_a(Role.FILL)}
     used = {v for one in lowered.instructions for n, v in enumerate(one.operands) if (one.plane, n) != ("cube", 0)}
-    dropped = {
-        one.operands[0]
-        for one in lowered.instructions
-        if one.plane == "cube" and one.operands[0] in seeds and one.operands[0] not in used
-    }
-    if not dropped:
-        return lowered
+    dropped = {one.operands[0] for one in lowered.instructions if one.plane == "cube"} & seeds - used
 
-    def rewritten(items: Items) -> Iterator[Instruction | Repeat]:
-        for item in items:
-            if isinstance(item, Repeat):
-                yield replace(item, items=tuple(rewritten(item.items)))
-            elif item.plane == "cube" and item.operands[0] in dropped:
-                yield item._replace(name=MATMUL.name, operands=(None, *item.operands[1:]))
-            elif item.result not in dropped:
-                yield item
+    def each(one: Instruction) -> Iterator[Instruction]:
+        if one.plane == "cube" and one.operands[0] in dropped:
+            yield one._replace(name=MATMUL.name, operands=(None, *one.operands[1:]))
+        elif one.result not in dropped:
+            yield one
 
-    return replace(lowered, items=tuple(rewritten(lowered.items)))
+    return replace(lowered, items=rewritten(lowered.items, each)) if dropped else lowered
 
 
 # --- moves
@@ -219,7 +235,7 @@ class _Mover:
                     here = _common(self.paths[number], at) == path
                     key = (number, demand(one, k))
                     if here and key not in known:
-                        known[key] = self._moved_value(number, key[1])
+                        known[key] = add_value(self.values, self.values[number], space=key[1], said=False)
                         yield Instruction(MOVE.name, MOVE.plane, one.site, (number,), known[key])
             if isinstance(item, Repeat):
                 yield replace(item, items=tuple(self._items(item.items, inside, known)))
@@ -245,11 +261,6 @@ class _Mover:
             return False
         return bool(need) and space != need
 
-    def _moved_value(self, number: int, space: str) -> int:
-        new = len(self.values)
-        self.values.append(self.values[number]._replace(id=new, storage=new, space=space, said=False))
-        return new
-
 
 def _nested(item: Instruction | Repeat, path: LoopPath) -> Iterator[tuple[Instruction, LoopPath]]:
     if isinstance(item, Instruction):
@@ -264,50 +275,3 @@ def _common(one: LoopPath, other: LoopPath) -> LoopPath:
     while n < min(len(one), len(other)) and one[n] == other[n]:
         n += 1
     return one[:n]
-
-
-def chain(source: str, target: str, casts: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
-    """The types on the shortest way from one type to another, the last included; () where there is none.
-
-    Types in small letters. Of chains of equal length the one through the widest types, which round last.
-    """
-    if target in casts.get(source, ()):
-        return (target,)
-    ways: deque[tuple[str, ...]] = deque([(source,)])
-    seen = {source}
-    while ways:
-        way = ways.popleft()
-        for step in sorted(casts.get(way[-1], ()), key=_width, reverse=True):
-            if step == target:
-                return (*way[1:], step)
-            if step not in seen:
-                seen.add(step)
-                ways.append((*way, step))
-    return ()
-
-
-def _width(dtype: str) -> tuple[int, str]:
-    return int("".join(c for c in dtype if c.isdigit()) or 0), dtype
-
-
-def expand_casts(lowered: Lowered, device: Device) -> Lowered:
-    """Every vector cast as the instructions that do it."""
-    casts = device.rules.casts if device.rules else {}
-    values = list(lowered.values)
-    items = tuple(_expanded(lowered.items, values, casts))
-    return replace(lowered, items=items, values=tuple(values))
-
-
-def _expanded(items: Items, values: list[Value], casts: Mapping[str, frozenset[str]]) -> Iterator[Instruction | Repeat]:
-    for item in items:
-        if isinstance(item, Repeat):
-            yield replace(item, items=tuple(_expanded(item.items, values, casts)))
-            continue
-        if item.spec.is_a(Role.CAST) and item.plane == "vector" and item.result is not None and item.reads:
-            source, target = values[item.reads[0]].dtype.lower(), values[item.result].dtype.lower()
-            for step in chain(source, target, casts)[:-1]:
-                number = len(values)
-                values.append(values[item.result]._replace(id=number, storage=number, dtype=step.upper()))
-                yield item._replace(result=number)
-                item = item._replace(operands=(number,))
-        yield item

@@ -1,7 +1,7 @@
 """A program on a chip: what checks and the simulator both need of it, each part made once.
 
-Neither may grow with the number of tasks: they look at each `Launch` (tasks of equal work) once. What only checks need
-they keep for themselves (`check/once.py`).
+Neither may grow with the number of tasks: they look at each `KernelLaunch` (tasks of equal work) once. What only
+checks need they keep for themselves (`check/once.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from npuscope.tile.record.model import Core, Recording, Site, Task
 
 
 @dataclass(frozen=True)
-class Launch:
+class KernelLaunch:
     """Tasks that do the same: one kernel at one place in the source, with the same bodies in as many blocks each."""
 
     kernel: str
@@ -84,13 +84,13 @@ class Program:
         return task_graph(self.recording)
 
     @cached_property
-    def launches(self) -> tuple[Launch, ...]:
+    def launches(self) -> tuple[KernelLaunch, ...]:
         """In order of their first task."""
         together: dict[tuple[str, int, Core, int, tuple[tuple[int, int], ...]], list[int]] = defaultdict(list)
         for task in self.recording.tasks:
             bodies = tuple((group.body, len(group.blocks)) for group in task.groups)
             together[task.kernel, task.site, task.core, task.blocks, bodies].append(task.id)
-        return tuple(Launch(*key, tuple(tasks)) for key, tasks in together.items())
+        return tuple(KernelLaunch(*key, tuple(tasks)) for key, tasks in together.items())
 
     @cached_property
     def planned(self) -> dict[PlannedKey, PlannedBody]:
@@ -111,5 +111,5 @@ class Program:
         """The place of a line as a lowered body numbers them."""
         return self.recording.sites[lowered.sites[line]]
 
-    def first_task(self, launch: Launch) -> Task:
+    def first_task(self, launch: KernelLaunch) -> Task:
         return self.recording.tasks[launch.tasks[0]]

@@ -7,7 +7,7 @@ import io
 import linecache
 import os
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -156,11 +156,3 @@ def name_of(site: Site, op: str) -> str:
     if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
         return statement.targets[0].id
     return op
-
-
-def sources(sites: Iterable[Site]) -> Iterator[SourceFile]:
-    """Every file that a program's ops stand in, once; files that cannot be read are left out."""
-    for file in dict.fromkeys(site.file for site in sites):
-        source = read(file)
-        if source is not None:
-            yield source

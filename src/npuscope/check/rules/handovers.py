@@ -10,7 +10,7 @@ from npuscope.check.fusable import Fusable, fusable
 from npuscope.check.gm_traffic import Use, severity, traffic_of
 from npuscope.check.phrases import access_site, lines_of, listed, size, tensor_name
 from npuscope.check.rule import Example, Rule
-from npuscope.lower.program import Launch, Program
+from npuscope.lower.program import KernelLaunch, Program
 from npuscope.table.formats import many
 from npuscope.tile.record.model import short_name
 
@@ -85,7 +85,7 @@ def _users(program: Program, buffer: int) -> tuple[dict[int, list[Use]], dict[in
 
 
 def _crossing(
-    program: Program, buffers: list[int], writers: list[Use], readers: list[Use], waits: int, reading: Launch
+    program: Program, buffers: list[int], writers: list[Use], readers: list[Use], waits: int, reading: KernelLaunch
 ) -> Finding:
     written = sum(use.written for use in writers) * len(buffers)
     read = sum(use.read for use in readers) * len(buffers)

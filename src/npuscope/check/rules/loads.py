@@ -17,7 +17,7 @@ from npuscope.check.fusable import fusable, nothing_between, room
 from npuscope.check.gm_traffic import Use, traffic_of
 from npuscope.check.phrases import listed, size, tensor_name
 from npuscope.check.rule import Example, Rule
-from npuscope.lower.program import Launch, Program
+from npuscope.lower.program import KernelLaunch, Program
 from npuscope.lower.source import read, statement_at
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.graph.boxes import Offsets
@@ -54,7 +54,7 @@ def _find_shared_load(program: Program) -> Iterator[Finding]:
         yield from _for_few_columns(program, number, loads)
 
 
-def _read_by_both(program: Program, a: Launch, b: Launch) -> list[Use]:
+def _read_by_both(program: Program, a: KernelLaunch, b: KernelLaunch) -> list[Use]:
     """Arguments of the second by which it loads much of a tensor that the first only loads as well."""
     ours, theirs = (traffic_of(program).uses(launch.tasks[0]) for launch in (a, b))
     loaded = {use.buffer for use in ours if use.read and not use.written}
@@ -62,7 +62,7 @@ def _read_by_both(program: Program, a: Launch, b: Launch) -> list[Use]:
     return [use for use in theirs if use.buffer in loaded and not use.written and use.read >= much]
 
 
-def _turn_by_turn(program: Program, a: Launch, b: Launch) -> bool:
+def _turn_by_turn(program: Program, a: KernelLaunch, b: KernelLaunch) -> bool:
     """Whether the n-th tasks of both stand in equal turns of equal or neighbouring loops, for all n."""
     tasks = program.recording.tasks
     return all(
@@ -71,7 +71,7 @@ def _turn_by_turn(program: Program, a: Launch, b: Launch) -> bool:
     )
 
 
-def _ends(a: Launch, b: Launch) -> set[tuple[int, int]]:
+def _ends(a: KernelLaunch, b: KernelLaunch) -> set[tuple[int, int]]:
     return {(a.tasks[0], b.tasks[0]), (a.tasks[-1], b.tasks[-1])}
 
 
@@ -100,7 +100,7 @@ def _line(program: Program) -> float:
     return program.device.core["gm_line"].value if "gm_line" in program.device.core else 0.0
 
 
-def _shared(program: Program, a: Launch, b: Launch, uses: list[Use], apart: bool) -> Finding:
+def _shared(program: Program, a: KernelLaunch, b: KernelLaunch, uses: list[Use], apart: bool) -> Finding:
     read = sum(use.read for use in uses)
     share = read / sum(use.read for use in traffic_of(program).uses(uses[0].task))
     names = listed(tensor_name(program, use.buffer) for use in uses)
@@ -207,7 +207,7 @@ def _for_few_columns(program: Program, number: int, loads: list[TileLoad]) -> It
             )
 
 
-def _part_of_a_row(program: Program, launch: Launch, loads: list[TileLoad], argument: int) -> bool:
+def _part_of_a_row(program: Program, launch: KernelLaunch, loads: list[TileLoad], argument: int) -> bool:
     """Whether tiles of an argument could be wider: it has longer rows."""
     width = program.first_task(launch).arguments[argument].shape[-1]
     return all(load.access.shape[-1] < width for load in loads if load.access.argument == argument)

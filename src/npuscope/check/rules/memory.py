@@ -23,7 +23,7 @@ from npuscope.lower.lowering import passed
 from npuscope.lower.memory_plan import Slot, SpacePlan, plan_memory
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat
 from npuscope.lower.products import product_of
-from npuscope.lower.program import Launch, PlannedBody, Program
+from npuscope.lower.program import KernelLaunch, PlannedBody, Program
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.record.model import Loop, short_name
 from npuscope.tile.record.walk import Step, accesses_of
@@ -224,13 +224,13 @@ def _loop(steps: list[Place], planned: dict[tuple[str, int], SpacePlan | None]) 
     )
 
 
-def _mat_when_pipelined(program: Program, launch: Launch, body: int, loop: Loop) -> SpacePlan | None:
+def _mat_when_pipelined(program: Program, launch: KernelLaunch, body: int, loop: Loop) -> SpacePlan | None:
     """Mat as it would be with two turns of the loop in flight; None where something does not fit then."""
     lowered = build(program.recording, program.first_task(launch), body)
     lowered = replace(lowered, items=_two_stages(lowered.items, lowered.sites.index(loop.site)))
     plan = plan_memory(passed(lowered, program.device, program.lowering), program.device)
-    mat = next((space for space in plan.spaces if space.space == "Mat"), None)
-    return mat if all(space.fits for space in plan.spaces) else None
+    mat = next((space for space in plan if space.space == "Mat"), None)
+    return mat if all(space.fits for space in plan) else None
 
 
 def _two_stages(items: Items, site: int) -> Items:

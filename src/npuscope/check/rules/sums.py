@@ -22,7 +22,7 @@ from npuscope.check.once import once
 from npuscope.check.phrases import access_site, listed, size, tensor_name
 from npuscope.check.rule import Example, Rule
 from npuscope.check.source_text import accumulated
-from npuscope.lower.program import Launch, Program
+from npuscope.lower.program import KernelLaunch, Program
 from npuscope.ops.spec import Role
 from npuscope.tile.record.model import Task, short_name
 from npuscope.tile.record.walk import Step, accesses_of
@@ -134,7 +134,7 @@ def _carried(program: Program, place: Place, operand: int) -> bool:
     )
 
 
-def _upstream(program: Program, launches: dict[int, Launch], values: Written) -> Written | None:
+def _upstream(program: Program, launches: dict[int, KernelLaunch], values: Written) -> Written | None:
     """The store of scores: what a vector task loaded to make the left operand of the matmul behind `values`."""
     assert values.product is not None
     flows = flows_of(program)
@@ -155,7 +155,7 @@ def _upstream(program: Program, launches: dict[int, Launch], values: Written) ->
     )
 
 
-def _writers(program: Program, launch: Launch, load: Step) -> list[Written]:
+def _writers(program: Program, launch: KernelLaunch, load: Step) -> list[Written]:
     """The steps that wrote to the buffer that a step of the launch's first task loads from, before it; newest first."""
     traffic, stores = traffic_of(program), _stores(program)
     first = program.first_task(launch)
@@ -186,7 +186,7 @@ def _product(flow: Flow, store: Step) -> Step | None:
     return makers[0] if makers and all(maker.op.plane == "cube" for maker in makers) else None
 
 
-def _crossing(program: Program, launch: Launch, written: Written, add: Place) -> Finding:
+def _crossing(program: Program, launch: KernelLaunch, written: Written, add: Place) -> Finding:
     product = written.product
     assert product is not None
     runs = product.times * dict(launch.bodies)[written.body] * len(launch.tasks)

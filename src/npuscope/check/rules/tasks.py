@@ -13,7 +13,7 @@ from npuscope.check.gm_traffic import beside, block_seconds, cores_of, least_sec
 from npuscope.check.once import once
 from npuscope.check.rule import Example, Rule
 from npuscope.check.source_text import loop_site, with_loop
-from npuscope.lower.program import Launch, Program
+from npuscope.lower.program import KernelLaunch, Program
 from npuscope.table.formats import many
 from npuscope.tile.record.model import short_name
 
@@ -27,7 +27,7 @@ def _find_short_task(program: Program) -> Iterator[Finding]:
         return
     spent = runtime["task_cost"].value
     merged = mergeable(program).keys()
-    kernels: dict[tuple[str, int], list[Launch]] = defaultdict(list)
+    kernels: dict[tuple[str, int], list[KernelLaunch]] = defaultdict(list)
     for launch in alone(program):
         if launch not in merged and launch.blocks == 1 and _close(launch) and block_seconds(program, launch) < spent:
             kernels[launch.kernel, launch.site].append(launch)
@@ -52,7 +52,7 @@ def _find_short_task(program: Program) -> Iterator[Finding]:
         )
 
 
-def _close(launch: Launch) -> bool:
+def _close(launch: KernelLaunch) -> bool:
     """Whether most tasks of a launch follow one another: a loop of its own, not one task per turn of a larger one."""
     near = sum(after - before <= DENSE for before, after in pairwise(launch.tasks))
     return 2 * near > len(launch.tasks)
@@ -130,7 +130,7 @@ def _find_partial_wave(program: Program) -> Iterator[Finding]:
         yield from _tail(program, launch, groups, min(map(len, groups)), "task")
 
 
-def _tail(program: Program, launch: Launch, groups: list[list[int]], parts: int, what: str) -> Iterator[Finding]:
+def _tail(program: Program, launch: KernelLaunch, groups: list[list[int]], parts: int, what: str) -> Iterator[Finding]:
     """The finding, if there is one, of sets of tasks that run as so many equal parts."""
     cores = cores_of(program.device, launch.core)
     waves = ceil(parts / cores)
@@ -155,7 +155,7 @@ def _tail(program: Program, launch: Launch, groups: list[list[int]], parts: int,
     )
 
 
-def _beside(program: Program, launch: Launch, tasks: list[int]) -> float:
+def _beside(program: Program, launch: KernelLaunch, tasks: list[int]) -> float:
     """Core seconds of other work that the same cores could do while these tasks run."""
     total = 0.0
     for task in beside(program, tasks):
@@ -183,10 +183,10 @@ DENSE = 4  # tasks submitted from one to the next: else the loop around them doe
 
 
 @once
-def mergeable(program: Program) -> dict[Launch, list[list[int]]]:
+def mergeable(program: Program) -> dict[KernelLaunch, list[list[int]]]:
     """Launches of single blocks with the groups of their tasks that could be one launch each."""
     waits = waits_of(program)
-    found: dict[Launch, list[list[int]]] = {}
+    found: dict[KernelLaunch, list[list[int]]] = {}
     for launch in alone(program):
         if launch.blocks != 1 or len(launch.tasks) < MANY:
             continue
@@ -200,7 +200,7 @@ def mergeable(program: Program) -> dict[Launch, list[list[int]]]:
     return found
 
 
-def alone(program: Program) -> list[Launch]:
+def alone(program: Program) -> list[KernelLaunch]:
     """Launches that read something, are written in this language and could not be one with their neighbours."""
     joined = {launch for found in fusable(program) for launch in found.launches}
     moved = zip(program.launches, traffic_of(program).moved, strict=True)

@@ -96,7 +96,7 @@ def planned_body(simulated: Simulated, kind: TimedKind) -> PlannedBody:
 
 def _slots(planned: PlannedBody, kind: TimedKind) -> list[str]:
     """What a slot is called: the memory and the address; those of rings and of what lies nowhere come after."""
-    found = [f"{space.space} at {slot.address:,}" for space in planned.plan.spaces for slot in space.slots]
+    found = [f"{space.space} at {slot.address:,}" for space in planned.plan for slot in space.slots]
     more = int(np.max(kind.stream.slots, initial=-1)) + 1 - len(found)
     return [*found, *(f"ring or register {n}" for n in range(more))]
 

@@ -43,11 +43,9 @@ class _Bodies:
         return self.known[id(body)]
 
     def _line(self, lowered: Lowered) -> dict[str, object]:
-        line = line_of(lowered)
-        sites = [None if one is None else self.program.site_in(lowered, one.site) for one in line.places]
+        line, spans = line_of(lowered)
         places = [
-            None if one is None or site is None else [one.name, place_of(site)]
-            for one, site in zip(line.places, sites, strict=True)
+            None if one is None else [one.name, place_of(self.program.site_in(lowered, one.site))] for one in line
         ]
         loops = [
             {
@@ -57,7 +55,7 @@ class _Bodies:
                 "told": f"{span.loop.count:,} × {span.loop.kind}"
                 + (f", {span.loop.stage} in flight" if span.loop.stage > 1 else ""),
             }
-            for span in line.loops
+            for span in spans
         ]
         return {"places": places, "loops": loops}
 

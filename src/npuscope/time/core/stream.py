@@ -216,7 +216,7 @@ class _StreamWriter:
         turns = np.full((count, 2 * DEEP), -1, np.int64)
         places: dict[int, dict[tuple[int, ...], int]] = {}
         number = 0
-        for space in self.body.plan.spaces:
+        for space in self.body.plan:
             for slot in space.slots:
                 for tenant in slot.tenants:
                     storage = tenant.value.storage
