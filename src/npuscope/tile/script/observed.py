@@ -1,17 +1,17 @@
 """Which fields of a program's configurations a run reads: the others are not worth turning.
 
-An object made from another by `dataclasses.replace` counts as that one for the fields that it took over. What a class
-reads of itself while it is made (`__post_init__`) does not count: it checks all fields, used or not.
+A configuration that is watched gets a class derived from its own, which notes what is read; the user's classes stay as
+they are. An object made from another by `dataclasses.replace` counts as that one for the fields that it took over. What
+a class reads of itself while it is made (`__post_init__`) does not count: it checks all fields, used or not.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass
-from types import FrameType
 from typing import Any
 
 from npuscope.tile.script.places import Place
@@ -23,12 +23,12 @@ DEEP = 6
 
 @dataclass(frozen=True)
 class _Origin:
-    """Where an object comes from: the name at the top of a file, the fields below it; `own` those that are its."""
+    """Where an object comes from: the name at the top of a file, the fields below it; `fields` those that count."""
 
     file: str
     target: str
     path: tuple[str, ...]
-    own: frozenset[str]
+    fields: frozenset[str]
 
 
 @dataclass
@@ -37,70 +37,63 @@ class Reads:
 
     seen: set[tuple[str, str, tuple[str, ...]]] = field(default_factory=set)
     objects: dict[tuple[str, str], object] = field(default_factory=dict)
-    _origins: dict[int, _Origin] = field(default_factory=dict)
-    _kept: list[object] = field(default_factory=list)  # a freed object's id would be given to another
-    _classes: dict[type, tuple[Any, Any]] = field(default_factory=dict)
-    _copies: dict[int, tuple[FrameType, _Origin, set[str]]] = field(default_factory=dict)
+    _watched: dict[int, tuple[Any, _Origin]] = field(default_factory=dict)  # by id, with the object so that it lives
+    _classes: dict[type, type] = field(default_factory=dict)
 
     def note(self, file: str, target: str, value: object) -> object:
         """An object at the top of a file, watched from now on."""
-        if _is_object(value):
+        if _is_configuration(value):
             self.objects[file, target] = value
             self._watch(value, _Origin(file, target, (), _names(value)))
         return value
 
     def _watch(self, value: Any, origin: _Origin) -> None:
-        if id(value) in self._origins or len(origin.path) > DEEP:
+        if id(value) in self._watched or len(origin.path) > DEEP:
             return
-        self._origins[id(value)] = origin
-        self._kept.append(value)
-        self._open(type(value))
-        for name in origin.own:
-            part = object.__getattribute__(value, name)
-            if _is_object(part):
+        self._watched[id(value)] = value, origin
+        for name in origin.fields:
+            part = getattr(value, name)
+            if _is_configuration(part):
                 self._watch(part, _Origin(origin.file, origin.target, (*origin.path, name), _names(part)))
+        cls = type(value)
+        try:
+            if cls not in self._classes:
+                self._classes[cls] = self._watching(cls)
+            object.__setattr__(value, "__class__", self._classes[cls])
+        except TypeError:  # a class that cannot be derived from
+            del self._watched[id(value)]
 
-    def _open(self, cls: Any) -> None:
-        if cls in self._classes:
-            return
-        read, make = cls.__getattribute__, cls.__init__
-        self._classes[cls] = cls.__dict__.get("__getattribute__"), cls.__dict__.get("__init__")
+    def _watching(self, cls: Any) -> type:
+        """A class that does what another does, and notes what is read of its objects."""
 
-        def reading(value: object, name: str) -> object:
-            origin = self._origins.get(id(value))
-            if origin is not None and name in origin.own:
-                self._read(origin, name, sys._getframe(1))
-            return read(value, name)
+        def read(value: object, name: str) -> object:
+            _, origin = self._watched.get(id(value), (None, None))
+            caller = sys._getframe(1).f_code
+            copying = caller.co_name in COPYING and caller.co_filename.endswith("dataclasses.py")
+            if name == "__class__":
+                return self._copier(value, cls, origin) if copying and origin else cls
+            if origin and name in origin.fields and not copying and caller.co_name not in MAKING:
+                self.seen.add((origin.file, origin.target, (*origin.path, name)))
+            return cls.__getattribute__(value, name)
 
-        def making(value: object, *args: object, **named: object) -> None:
-            make(value, *args, **named)
-            copied = self._copies.pop(id(sys._getframe(1)), None)
-            if copied is not None and copied[0] is sys._getframe(1):
-                origin = copied[1]
-                self._watch(value, _Origin(origin.file, origin.target, origin.path, frozenset(copied[2])))
+        return type(cls.__name__, (cls,), {"__slots__": (), "__module__": cls.__module__, "__getattribute__": read})
 
-        cls.__getattribute__, cls.__init__ = reading, making
+    def _copier(self, value: object, cls: Callable[..., object], origin: _Origin) -> Callable[..., object]:
+        """What `dataclasses.replace` calls for a new object: it is watched for the fields that it took over."""
 
-    def _read(self, origin: _Origin, name: str, frame: FrameType) -> None:
-        code = frame.f_code
-        if code.co_name in COPYING and code.co_filename.endswith("dataclasses.py"):
-            known = self._copies.get(id(frame))
-            if known is None or known[0] is not frame:
-                known = self._copies[id(frame)] = frame, origin, set()
-            known[2].add(name)
-        elif code.co_name not in MAKING:
-            self.seen.add((origin.file, origin.target, (*origin.path, name)))
+        def copy(**given: object) -> object:
+            made = cls(**given)
+            same = {name for name in origin.fields if given.get(name) is object.__getattribute__(value, name)}
+            self._watch(made, _Origin(origin.file, origin.target, origin.path, frozenset(same)))
+            return made
+
+        return copy
 
     def close(self) -> None:
-        """Leaves the classes as they were."""
-        for cls, (read, make) in self._classes.items():
-            for name, before in (("__getattribute__", read), ("__init__", make)):
-                if before is None:
-                    delattr(cls, name)
-                else:
-                    setattr(cls, name, before)
-        self._classes.clear()
-        self._copies.clear()
+        """Gives the objects their own classes back."""
+        for value, _ in self._watched.values():
+            object.__setattr__(value, "__class__", type(value).__base__)
+        self._watched.clear()
 
 
 def decides(default: Place, field: Place) -> bool:
@@ -123,8 +116,8 @@ def is_read(place: Place, places: Iterable[Place], seen: Reads) -> bool:
     return not takers or any(is_read(other, (), seen) for other in takers)
 
 
-def _is_object(value: object) -> bool:
-    return is_dataclass(value) and not isinstance(value, type) and not hasattr(type(value), "__slots__")
+def _is_configuration(value: object) -> bool:
+    return is_dataclass(value) and not isinstance(value, type)
 
 
 def _names(value: Any) -> frozenset[str]:
@@ -137,13 +130,13 @@ _reads: ContextVar[Reads | None] = ContextVar("npuscope_reads", default=None)
 @contextmanager
 def reads() -> Iterator[Reads]:
     """What scripts that run inside the block read of their configurations."""
-    found = Reads()
-    token = _reads.set(found)
+    noted = Reads()
+    token = _reads.set(noted)
     try:
-        yield found
+        yield noted
     finally:
         _reads.reset(token)
-        found.close()
+        noted.close()
 
 
 def current_reads() -> Reads | None:
