@@ -177,7 +177,7 @@ def constant_table(found: Calibrated) -> Table:
             "unit": one.before.unit,
             "confidence": one.before.confidence,
         }
-        for one in sorted(found.knobs, key=lambda one: (not one.matters, -abs(one.log)))
+        for one in sorted(found.fitted, key=lambda one: (not one.matters, -abs(one.log)))
     ]
     return Table(MOVED_CONSTANTS, pl.DataFrame(rows, infer_schema_length=None))
 
@@ -215,6 +215,6 @@ def calibrate(file: str, captures: Sequence[str], found: Calibrated) -> Iterator
     yield Rows(replace(table, frame=moved), CALIBRATED_ROWS)
     yield Rows(error_table(found), CALIBRATED_ROWS)
     by_state: dict[str, list[str]] = {}
-    for one in found.knobs:
+    for one in found.fitted:
         by_state.setdefault(_state_of(one), []).append(one.name)
     yield Notes([f"{words} {', '.join(by_state[state])}" for state, words in STATES.items() if state in by_state])

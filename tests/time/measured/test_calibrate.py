@@ -11,7 +11,7 @@ from other_chips import CHIP, LAYER, other, program_on
 
 from npuscope.base.errors import BadInput
 from npuscope.chip.devices import Device
-from npuscope.time.measured.calibrate import Calibrated, calibrate, knobs_of, pooled
+from npuscope.time.measured.calibrate import Calibrated, calibrate, movable, pooled
 from npuscope.time.measured.observed import KernelTime, Observed, observed_in
 from npuscope.time.run import simulate
 
@@ -35,15 +35,41 @@ def fitted() -> Calibrated:
 
 
 def test_what_matters_is_found_again() -> None:
-    found = {knob.name: knob for knob in fitted().knobs}
+    found = {knob.name: knob for knob in fitted().fitted}
     for name, factor in TRUE.items():
         assert found[name].moved, name
         assert abs(found[name].log - math.log(factor)) < 2 * found[name].unsure, name
         assert abs(found[name].log - math.log(factor)) < 0.5 * math.log(factor), name
 
 
+def loss_of(found: Calibrated) -> float:
+    """Squares of errors in their units, beyond three in proportion; and how far constants are from what they were."""
+    errors = [abs(one.off / one.unit) for one in found.after]
+    robust = sum(size**2 if size <= 3 else 3 * (2 * size - 3) for size in errors)
+    return robust + sum((one.log / one.kept) ** 2 for one in found.fitted)
+
+
+# what 0.2.0, which had Gauss and Newton's method written by hand, reached on the same captures
+@pytest.mark.parametrize(
+    ("moved", "by_hand"),
+    [
+        ({**TRUE, **LOST}, 6.461),
+        pytest.param(
+            {"load_vector_l2": 0.7, "block_start": 1.3, "scalar_step": 1.5, "fin_visible": 1.8},
+            0.732,
+            marks=pytest.mark.full,
+        ),
+        pytest.param({"load_cube_hbm": 0.6, "store_fixed": 2.0, "dispatch_block": 0.6}, 2.864, marks=pytest.mark.full),
+    ],
+)
+def test_the_fit_is_as_good_as_the_one_by_hand_was(moved: dict[str, float], by_hand: float) -> None:
+    known = moved == {**TRUE, **LOST}
+    found = fitted() if known else calibrate(program_on(CHIP, LAYER, SMALL), [capture(other(**moved))])
+    assert loss_of(found) <= by_hand
+
+
 def test_nothing_else_moves_and_what_does_not_matter_is_said() -> None:
-    found = {knob.name: knob for knob in fitted().knobs}
+    found = {knob.name: knob for knob in fitted().fitted}
     others = [knob for name, knob in found.items() if knob.moved and name not in TRUE]
     assert len(others) <= 3, [knob.name for knob in others]  # what can stand in for one that moved
     assert all(abs(knob.log) < 2 * knob.unsure for knob in others)
@@ -66,7 +92,7 @@ def test_kernels_and_the_wall_come_near_and_so_does_another_program() -> None:
 
 def test_a_capture_of_the_chip_itself_moves_nothing() -> None:
     found = calibrate(program_on(CHIP, LAYER, SMALL), [capture(CHIP)])
-    assert [knob.name for knob in found.knobs if knob.moved] == []
+    assert [knob.name for knob in found.fitted if knob.moved] == []
     assert found.device == CHIP
 
 
@@ -81,7 +107,7 @@ def test_constants_say_where_they_come_from() -> None:
 
 
 def test_what_may_move_is_every_time_and_rate_of_the_file() -> None:
-    names = {knob.name for knob in knobs_of(CHIP)}
+    names = {knob.name for knob in movable(CHIP)}
     assert {"hbm_rate", "block_start", "scalar_step"} <= names
     assert names.isdisjoint({"load_groups", "block_spread"})  # a flag, and a spread of times
     assert all(CHIP.timing[name].value > 0 for name in names)

@@ -3,11 +3,9 @@
 Every constant of [timing] that is a time or a rate may move, by a factor. What counts against a set of factors: how far
 kernels' blocks, the scheduler's costs and the wall then are from what was measured, each in units of what a model and
 a measurement are off by anyway; and how far each constant is from what it was, in units of how sure that was. So a
-constant that the capture says nothing of stays where it is, and one that it says little of stays near.
-
-Each turn tries every constant a step away, and then moves all of them to where the errors would be least if they went
-on as they began (Gauss and Newton), no further than allowed and only if that is better. Recording, lowering, planning
-and the graph are the program's, made once; a constant of the scheduler does not time blocks again.
+constant that the capture says nothing of stays where it is, and one that it says little of stays near. SciPy's bounded,
+robust least squares finds the factors. Recording, lowering, planning and the graph are the program's, made once; a
+constant of the scheduler does not time blocks again.
 """
 
 from __future__ import annotations
@@ -18,6 +16,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
+from scipy.optimize import least_squares
+from scipy.special import huber
 
 from npuscope.base import progress
 from npuscope.base.errors import BadInput
@@ -32,13 +32,12 @@ UNITS = ("s", "B/s", "cycles")  # of constants that a factor can move
 KEPT = {"measured": 0.3, "documented": 0.3, "fitted": 0.5, "guessed": 0.8}  # how far in the logarithm one may well be
 FARTHEST = math.log(4)  # of a constant from what it was
 STEP = 0.15  # in the logarithm, to see what a constant does
-MOST = 0.5  # of a constant in one turn
-TURNS = 6
-ENOUGH = 0.05  # of the loss; a turn that gains less is the last
+TURNS = 8  # trials of all constants at once
+ENOUGH = 0.003  # of the loss, as a share; a turn that gains less is the last
 MATTERS = 0.05  # of an error's unit: a constant that moves none of them so far does not matter
 MOVED = 0.02  # in the logarithm; less is not worth a line in the file
 MODEL, WALL, COST = 0.05, 0.03, 0.1  # what a kernel, the wall and a scheduler's cost are off by anyway
-FAR = 3.0  # units of an error
+FAR = 3.0  # units: errors count by their squares up to here, then in proportion: what the model lacks should not lead
 STAMP = 200.0  # nanoseconds that the mean of a kernel is off by anyway
 ASKED = 0.5  # of the loss: a constant that makes up for less need not have moved
 WORSE = 3.0  # of the loss that fewer constants may cost in all
@@ -97,24 +96,24 @@ class Calibrated:
     """`before` and `after`: the errors of the device as it was and as it is now."""
 
     device: Device
-    knobs: tuple[FittedConstant, ...]
+    fitted: tuple[FittedConstant, ...]
     before: tuple[Error, ...]
     after: tuple[Error, ...]
     runs: int  # simulated
 
     def constants(self, program: str, captures: Sequence[str]) -> dict[str, Constant]:
         """What moved, by name, with where it comes from."""
-        told = f"npuscope calibrate {program} with {', '.join(captures)}"
+        command = f"npuscope calibrate {program} with {', '.join(captures)}"
         found = {}
-        for one in self.knobs:
+        for one in self.fitted:
             if one.moved:
                 was = f"{one.before.value:g} of {self.device.name} ({one.before.confidence})"
-                source = f"{one.factor:.3g} times the {was}: {told}"
+                source = f"{one.factor:.3g} times the {was}: {command}"
                 found[one.name] = Constant(one.value, one.before.unit, source, "fitted")
         return found
 
 
-def knobs_of(device: Device) -> list[FittedConstant]:
+def movable(device: Device) -> list[FittedConstant]:
     """What may move: by rule, so that a new constant is among them."""
     return [FittedConstant(name, c) for name, c in device.timing.items() if c.unit in UNITS and c.value > 0]
 
@@ -177,67 +176,69 @@ class Bench:
 
 
 class ConstantFit:
-    """Where the constants are, and what that costs."""
+    """Where the constants are (`logs`, the logarithms of their factors), and which of them may move (`free`)."""
 
-    def __init__(self, bench: Bench, knobs: Sequence[FittedConstant]) -> None:
-        self.bench, self.knobs = bench, list(knobs)
-        self.logs: Floats = np.zeros(len(knobs))
-        self.kept: Floats = np.array([knob.kept for knob in knobs])
-        ends = [_ends(knob.before) for knob in knobs]
-        self.low, self.high = (np.array([end[n] for end in ends]) for n in range(2))
-        self.errors = bench.errors(bench.program.device)
-        self.free = list(range(len(knobs)))
+    def __init__(self, bench: Bench, constants: Sequence[FittedConstant]) -> None:
+        self.bench, self.constants = bench, constants
+        self.logs: Floats = np.zeros(len(constants))
+        self.kept: Floats = np.array([one.kept for one in constants])
+        self.low, self.high = np.array([_ends(one.before) for one in constants]).T
+        self.free = np.arange(len(constants))
+        self._tried: dict[bytes, tuple[Error, ...]] = {}
+        self.first = self.errors(self.logs)
 
-    def tried(self, logs: Floats) -> tuple[Error, ...]:
-        moved = ((knob, by) for knob, by in zip(self.knobs, logs.tolist(), strict=True) if by)
-        values = {f"timing.{knob.name}": knob.before.value * math.exp(by) for knob, by in moved}
-        return self.bench.errors(with_values(self.bench.program.device, values))
+    def errors(self, logs: Floats) -> tuple[Error, ...]:
+        key = logs.tobytes()
+        if key not in self._tried:
+            moved = [replace(one, log=by) for one, by in zip(self.constants, logs.tolist(), strict=True) if by]
+            values = {f"timing.{one.name}": one.value for one in moved}  # as they will stand in the file
+            self._tried[key] = self.bench.errors(with_values(self.bench.program.device, values))
+        return self._tried[key]
 
-    def loss(self, logs: Floats, errors: Sequence[Error]) -> float:
-        """Squares up to FAR units, then in proportion (Huber): what the model lacks should not lead."""
-        sizes = [abs(one.off / one.unit) for one in errors]
-        told = sum(size**2 if size <= FAR else FAR * (2 * size - FAR) for size in sizes)
-        return told + float(np.sum((logs / self.kept) ** 2))
+    def at(self, free: Floats) -> Floats:
+        """All logarithms, with these of the free ones."""
+        logs = self.logs.copy()
+        logs[self.free] = free
+        return logs
 
-    def slopes(self, told: str) -> Floats:
-        """How far every error moves, in its units, with every free constant, per logarithm."""
-        found = np.zeros((len(self.errors), len(self.free)))
+    def residuals(self, free: Floats) -> Floats:
+        """How far errors, then constants are off, in their units. An error that a trial does not have is as before."""
+        logs = self.at(free)
+        off = {one.what: one.off / one.unit for one in (*self.first, *self.errors(logs))}
+        return np.array([*(off[one.what] for one in self.first), *(logs / self.kept)])
+
+    def slopes(self, free: Floats, what: str = "fitting constants") -> Floats:
+        """How far every residual moves with every free constant, per logarithm."""
+        base = self.residuals(free)
+        found = np.zeros((len(base), len(free)))
         for column, n in enumerate(self.free):
-            progress.report(told, column, len(self.free))
-            logs = self.logs.copy()
-            step = STEP if logs[n] + STEP <= self.high[n] else -STEP
-            logs[n] += step
-            moved = {one.what: one for one in self.tried(logs)}
-            for row, one in enumerate(self.errors):
-                if one.what in moved:
-                    found[row, column] = (moved[one.what].off - one.off) / one.unit / step
+            progress.report(what, column, len(free))
+            moved = free.copy()
+            moved[column] += STEP if free[column] + STEP <= self.high[n] else -STEP
+            found[:, column] = (self.residuals(moved) - base) / (moved[column] - free[column])
         return found
 
-    def weighed(self) -> tuple[Floats, Floats]:
-        """How far everything is off, in its units, and what that weighs."""
-        off = np.array([one.off / one.unit for one in self.errors])
-        return off, FAR / np.maximum(np.abs(off), FAR)
+    def loss(self) -> float:
+        return float(2 * np.sum(huber(FAR, self.residuals(self.logs[self.free]))))
 
-    def bend(self, slopes: Floats) -> Floats:
-        """How the loss grows around where the free constants are."""
-        found: Floats = slopes.T @ (self.weighed()[1][:, None] * slopes) + np.diag(self.kept[self.free] ** -2.0)
-        return found
-
-    def step(self, slopes: Floats) -> bool:
-        """All free constants at once to where the errors, if they went on as they began, would be least."""
-        free, prior = self.free, self.kept[self.free] ** -2.0
-        off, weight = self.weighed()
-        way = -np.linalg.solve(self.bend(slopes), slopes.T @ (weight * off) + prior * self.logs[free])
-        way *= min(1.0, MOST / float(np.max(np.abs(way), initial=MOST)))
-        before = self.loss(self.logs, self.errors)
-        for share in (1.0, 0.5, 0.25):
-            logs = self.logs.copy()
-            logs[free] = np.clip(logs[free] + share * way, self.low[free], self.high[free])
-            errors = self.tried(logs)
-            if self.loss(logs, errors) < before:
-                self.logs, self.errors = logs, errors
-                return self.loss(logs, errors) < before - ENOUGH
-        return False
+    def minimise(self) -> Floats:
+        """Moves the free constants to where the loss is least; how the loss bends there."""
+        found = least_squares(
+            self.residuals,
+            self.logs[self.free],
+            self.slopes,
+            (self.low[self.free], self.high[self.free]),
+            method="dogbox",
+            x_scale=self.kept[self.free],
+            loss="huber",
+            f_scale=FAR,
+            ftol=ENOUGH,
+            xtol=MOVED,
+            max_nfev=TURNS,
+        )
+        self.logs = self.at(found.x)
+        bend: Floats = found.jac.T @ found.jac
+        return bend
 
 
 def _ends(constant: Constant) -> tuple[float, float]:
@@ -248,36 +249,34 @@ def _ends(constant: Constant) -> tuple[float, float]:
     return max(low, -FARTHEST), min(high, FARTHEST)
 
 
-def calibrate(program: Program, captures: Sequence[Observed], told: str = "") -> Calibrated:
-    """Fits the program's device to captures of the program."""
-    bench = Bench(program, pooled(captures), told)
-    knobs = knobs_of(program.device)
-    fit = ConstantFit(bench, knobs)
-    nothing = fit.errors
-    slopes = fit.slopes("which constants matter")
+def calibrate(program: Program, captures: Sequence[Observed], source: str = "") -> Calibrated:
+    """Fits the program's device to captures of the program; `source` names them."""
+    bench = Bench(program, pooled(captures), source)
+    constants = movable(program.device)
+    fit = ConstantFit(bench, constants)
+    slopes = fit.slopes(fit.logs, "which constants matter")[: len(fit.first)]
     matters = np.max(np.abs(slopes), axis=0, initial=0.0) * STEP > MATTERS
-    slopes, fit.free = slopes[:, matters], np.flatnonzero(matters).tolist()
-    for turn in range(TURNS):
-        if not fit.free or not fit.step(slopes):
-            break
-        slopes = fit.slopes(f"fitting constants, turn {turn + 1} of at most {TURNS}")
-    unsure = _unsure(fit, slopes)
-    _only_what_is_asked(fit, slopes)
-    found = tuple(
-        replace(knob, log=float(fit.logs[n]), matters=bool(matters[n]), unsure=unsure.get(n, math.inf))
-        for n, knob in enumerate(knobs)
+    fit.free = np.flatnonzero(matters)
+    unsure: dict[int, float] = {}
+    if len(fit.free):
+        bend = fit.minimise()
+        unsure = dict(zip(fit.free.tolist(), np.sqrt(np.diag(np.linalg.inv(bend))).tolist(), strict=True))
+        _only_what_is_asked(fit, bend)
+    fitted = tuple(
+        replace(one, log=float(fit.logs[n]), matters=bool(matters[n]), unsure=unsure.get(n, math.inf))
+        for n, one in enumerate(constants)
     )
-    device = with_values(program.device, {f"timing.{knob.name}": knob.value for knob in found if knob.moved})
-    return Calibrated(device, found, nothing, bench.errors(device), bench.runs)
+    device = with_values(program.device, {f"timing.{one.name}": one.value for one in fitted if one.moved})
+    return Calibrated(device, fitted, fit.first, bench.errors(device), bench.runs)
 
 
-def _only_what_is_asked(fit: ConstantFit, slopes: Floats) -> None:
+def _only_what_is_asked(fit: ConstantFit, bend: Floats) -> None:
     """Constants that need not have moved go back, one after another, and the others are fitted once more without them.
 
     The next to go back is the one that the loss grows least by, with the others moved to make up for it.
     """
-    all_moved = fit.logs.copy(), fit.errors
-    bend, logs, asked = fit.bend(slopes), fit.logs[fit.free], list(range(len(fit.free)))
+    all_moved, most = fit.logs, fit.loss() + WORSE
+    logs, asked = fit.logs[fit.free], list(range(len(fit.free)))
     while asked:
         spread = np.linalg.inv(bend[np.ix_(asked, asked)])
         grows = logs[asked] ** 2 / np.diag(spread)
@@ -286,16 +285,9 @@ def _only_what_is_asked(fit: ConstantFit, slopes: Floats) -> None:
             break
         logs[asked] -= spread[:, least] / spread[least, least] * logs[asked[least]]
         logs[asked.pop(least)] = 0.0
-    fit.logs[fit.free] = np.clip(logs, fit.low[fit.free], fit.high[fit.free])
-    fit.free, fit.errors = [fit.free[n] for n in asked], fit.tried(fit.logs)
-    for _ in range(TURNS):
-        if not fit.free or not fit.step(fit.slopes("fitting what the captures ask for")):
-            break
-    if fit.loss(fit.logs, fit.errors) > fit.loss(*all_moved) + WORSE:  # together they made up for more
-        fit.logs, fit.errors = all_moved
-
-
-def _unsure(fit: ConstantFit, slopes: Floats) -> dict[int, float]:
-    """How far each constant may be off now, with others that could have moved in its place."""
-    spread: Floats = np.sqrt(np.diag(np.linalg.inv(fit.bend(slopes))))
-    return dict(zip(fit.free, spread.tolist(), strict=True))
+    fit.logs = fit.at(np.clip(logs, fit.low[fit.free], fit.high[fit.free]))
+    fit.free = fit.free[asked]
+    if asked:
+        fit.minimise()
+    if fit.loss() > most:  # together they made up for more
+        fit.logs = all_moved
