@@ -23,13 +23,13 @@ from npuscope.explain.doctor import Symptom, symptoms_of
 
 
 def findings(path: Path) -> dict[str, Symptom]:
-    return {finding.id: finding for finding in symptoms_of(npuscope.read(path)).findings}
+    return {finding.id: finding for finding in symptoms_of(npuscope.read(path)).symptoms}
 
 
 def test_a_sound_capture_has_no_findings(tmp_path: Path) -> None:
     rows = [kernel_row(start=f"{n * 10}.125", dur="3.003") for n in range(30)]
     diagnosis = symptoms_of(npuscope.read(write_kernel_table(tmp_path / "k.csv", rows)))
-    assert diagnosis.findings == ()
+    assert diagnosis.symptoms == ()
     assert diagnosis.verdict.startswith("sound")
 
 
@@ -150,7 +150,7 @@ def test_what_recording_added_is_told_with_its_source(tmp_path: Path, level: int
     rows = [[0, 1, 1, 1000, 1100, 0], [0, 2, 2, 1140, 1200, 0], [0, 3, 3, 1260, 1300, 0], [0, 4, 4, 1400, 1500, 0]]
     trace = npuscope.read(write_swimlane(tmp_path, rows, chip_swimlane_level=level))
     # WHEN
-    (found,) = (f for f in symptoms_of(trace).findings if f.id == "instrumented")
+    (found,) = (f for f in symptoms_of(trace).symptoms if f.id == "instrumented")
     # THEN
     assert (found.severity, found.count, found.example) == ("note", 4, "2 back to back")
     assert "1.04 to 1.62 µs on the core with most of them (simpler's investigation of July 2026)" in found.effect

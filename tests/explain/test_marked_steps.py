@@ -80,11 +80,11 @@ def test_a_capture_of_recording_a_graph_is_named_for_what_it_is(tmp_path: Path) 
     verdict = analysis.explain(trace).diagnosis.verdict
     assert verdict.kind == "unknown"
     assert "40 launches were recorded into a graph and not run, 3 device tasks ran" in str(verdict)
-    (told,) = [finding for finding in symptoms_of(trace).findings if finding.id == "graph-capture"]
+    (told,) = [finding for finding in symptoms_of(trace).symptoms if finding.id == "graph-capture"]
     assert (told.severity, told.count) == ("warning", 40)
     # where more ran than was recorded, that is worth a note
     partly = read(tmp_path, *recording(ran=20, recorded=5))
-    (told,) = [finding for finding in symptoms_of(partly).findings if finding.id == "graph-capture"]
+    (told,) = [finding for finding in symptoms_of(partly).symptoms if finding.id == "graph-capture"]
     assert (told.severity, told.count) == ("note", 5)
     assert "graph" not in str(analysis.explain(partly).diagnosis.verdict)
 
@@ -106,7 +106,7 @@ def test_a_capture_of_recording_a_graph_is_named_for_what_it_is(tmp_path: Path) 
 )
 def test_a_device_that_was_not_read_is_not_sound(tmp_path: Path, events: list[object], count: int) -> None:
     diagnosis = symptoms_of(npuscope.read(write_events(tmp_path / "t.json", events)))
-    told = [finding.count for finding in diagnosis.findings if finding.id == "device-unread"]
+    told = [finding.count for finding in diagnosis.symptoms if finding.id == "device-unread"]
     assert told == ([count] if count else [])
     assert diagnosis.verdict.startswith("sound") == (not count)
 

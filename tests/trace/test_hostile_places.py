@@ -195,7 +195,7 @@ def test_one_broken_capture_leaves_the_others_readable(tmp_path: Path) -> None:
     # THEN
     assert trace.lanes["rank"].unique().sort().to_list() == [0, 2]
     assert balanced(trace)
-    (found,) = (f for f in symptoms_of(trace).findings if f.id == "files-not-read")
+    (found,) = (f for f in symptoms_of(trace).symptoms if f.id == "files-not-read")
     assert "rank1" in found.example
     # and where nothing can be read, that is told
     for rank in (0, 2):

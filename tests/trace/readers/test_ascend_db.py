@@ -66,7 +66,7 @@ def test_what_nobody_knows_is_told(tmp_path: Path, statement: str, what: str, co
     execute(path, statement)
     trace = npuscope.read(path)
     assert trace.meta.unknown == {what: count}
-    assert [(f.what, f.severity) for f in symptoms_of(trace).findings] == [(f"unknown {what}", severity)]
+    assert [(f.what, f.severity) for f in symptoms_of(trace).symptoms] == [(f"unknown {what}", severity)]
 
 
 def test_a_task_without_a_stream_has_a_lane(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_asynchronous_events_pair_by_their_scoped_id(tmp_path: Path) -> None:
 
 def test_a_list_cut_off_is_told_by_the_doctor(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text('[{"ph":"X","name":"k","ts":1,"dur":1,"pid":1,"tid":1},\n')
-    assert "unclosed" in {finding.id for finding in symptoms_of(npuscope.read(tmp_path / "t.json")).findings}
+    assert "unclosed" in {finding.id for finding in symptoms_of(npuscope.read(tmp_path / "t.json")).symptoms}
 
 
 def test_a_pipe_is_refused_not_waited_for(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_root_says_what_it_could_not_read_and_follows_no_loop(tmp_path: Path) 
     trace = npuscope.read(tmp_path)
     assert trace.slices.height == 1
     assert list(trace.meta.notes["files_not_read"]) == [str(tmp_path / "b.json.gz")]
-    assert "files-not-read" in {finding.id for finding in symptoms_of(trace).findings}
+    assert "files-not-read" in {finding.id for finding in symptoms_of(trace).symptoms}
 
 
 def test_messages_cannot_move_the_cursor_and_stay_short(tmp_path: Path) -> None:

@@ -259,6 +259,6 @@ def test_msprofs_task_times_have_the_queues_orders_too(tmp_path: Path) -> None:
         ]
         assert trace.lanes["name"].to_list() == ["stream 3", "stream 4"]
         assert trace.meta.unknown == {}
-        assert symptoms_of(trace).findings == ()
+        assert symptoms_of(trace).symptoms == ()
     trace.write(tmp_path / "back.csv")
     assert (tmp_path / "back.csv").read_text() == text

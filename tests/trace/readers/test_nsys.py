@@ -119,7 +119,7 @@ def test_a_table_of_kernels_alone_is_enough(tmp_path: Path) -> None:
 def test_what_nobody_knows_is_told(tmp_path: Path, tables: dict[str, Any], what: str, severity: str) -> None:
     trace = npuscope.read(write_nsys(tmp_path / "r.sqlite", STRINGS, **{**SESSION, **tables}))
     assert trace.meta.unknown == {what: 2}
-    assert [f.severity for f in symptoms_of(trace).findings if f.id == "unknown"] == [severity]
+    assert [f.severity for f in symptoms_of(trace).symptoms if f.id == "unknown"] == [severity]
 
 
 def test_other_databases_are_named_for_what_they_are(tmp_path: Path) -> None:

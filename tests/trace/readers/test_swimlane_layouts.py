@@ -25,7 +25,7 @@ def read(folder: Path, layout: swimlanes.Layout) -> Trace:
 
 
 def findings(trace: Trace) -> dict[str, int]:
-    return {f.what: f.count for f in symptoms_of(trace).findings if f.severity == "warning" or f.id == "unknown"}
+    return {f.what: f.count for f in symptoms_of(trace).symptoms if f.severity == "warning" or f.id == "unknown"}
 
 
 @pytest.mark.parametrize("case", ["qwen3_layer_L2", "qwen3_layer_L3"])

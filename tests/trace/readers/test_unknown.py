@@ -14,7 +14,7 @@ from npuscope.explain.doctor import symptoms_of
 
 
 def told(trace: Trace) -> dict[str, str]:
-    return {f.what.removeprefix("unknown "): f.severity for f in symptoms_of(trace).findings if f.id == "unknown"}
+    return {f.what.removeprefix("unknown "): f.severity for f in symptoms_of(trace).symptoms if f.id == "unknown"}
 
 
 def test_columns_of_a_kernel_table(tmp_path: Path) -> None:
