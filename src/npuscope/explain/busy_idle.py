@@ -7,17 +7,16 @@ every lane, to the nanosecond. Scheduler and orchestrator threads count as busy 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.explain.repetition import Steps, steps_of
-from npuscope.explain.work import Rules, Work, area_of, area_rules, places
-from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
+from npuscope.explain.repetition import Steps
+from npuscope.explain.work import Rules, Work, area_of, places
+from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, duration, many, percent
-from npuscope.trace.core import Trace, arrays_of, overlaps
+from npuscope.trace.core import arrays_of, overlaps
 from npuscope.trace.intervals import Intervals, Ints, one_group, union
 
 
@@ -75,6 +74,8 @@ class Busy(Tabular):
     core_ns: int
     on_core_ns: int
 
+    in_json = ("window_ns", "core_ns", "on_core_ns")
+
     @property
     def running(self) -> float:
         """The share of the window in which any work ran."""
@@ -98,24 +99,11 @@ class Busy(Tabular):
         return f"{window}; by unit: {told or 'no lanes'}"
 
     def as_dict(self) -> dict[str, object]:
-        tables = self.tables()
-        return {
-            "window_ns": self.window_ns,
-            "core_ns": self.core_ns,
-            "on_core_ns": self.on_core_ns,
-            "units": tables["units"].keyed(),
-            "lanes": tables["lanes"].rows(),
-            "kernels": tables["kernels"].rows(),
-        }
-
-
-def busy(trace: Trace) -> Busy:
-    """Who was busy and for how long."""
-    return busy_of(Work.of(trace))
+        return {**super().as_dict(), "units": self.tables()["units"].keyed()}
 
 
 def busy_of(work: Work) -> Busy:
-    """As `busy`, for work already prepared."""
+    """Who was busy and for how long."""
     anywhere = union(one_group(work.start, work.end))
     lanes = pl.concat([_lane_table(work), _scheduler_table(work)])
     return Busy(lanes, kernel_table(work), work.wall, int((work.end - work.start).sum()), anywhere.length)
@@ -211,6 +199,8 @@ class FanOut(Tabular):
     steps: int  # 1 where the trace has none
     layers: int | None  # found in a step by repetition
 
+    in_json = ("tasks", "blocks", "steps", "layers")
+
     def tables(self) -> dict[str, Table]:
         return {"areas": Table(AREAS, self.areas), "kernels": Table(FAN_OUT_KERNELS, self.kernels)}
 
@@ -221,19 +211,9 @@ class FanOut(Tabular):
         counted = f"{many(self.tasks, 'task')} with {many(self.blocks, 'block')} of {many(kernels, 'kernel')}"
         return f"fan-out: {counted} in {steps}{layers}"
 
-    def as_dict(self) -> dict[str, object]:
-        plain = {"tasks": self.tasks, "blocks": self.blocks, "steps": self.steps, "layers": self.layers}
-        return {**plain, **all_rows(self.tables())}
-
-
-def fan_out(trace: Trace, rules: str | Path | None = None) -> FanOut:
-    """Count tasks by kernel and area; `rules` is a TOML file of areas that comes before the built-in ones."""
-    work = Work.of(trace)
-    return fan_out_of(work, steps_of(work), area_rules(rules))
-
 
 def fan_out_of(work: Work, cut: Steps, rules: Rules) -> FanOut:
-    """As `fan_out`, for work already prepared and cut into steps."""
+    """Tasks by kernel and area, for work cut into steps."""
     area = pl.Series([area_of(name, rules) for name in work.kernels], dtype=pl.String)
     core_ns = pl.Series("core_ns", work.end - work.start)
     slices = work.slices.select(area.gather(work.kernel).alias("area"), "kernel", work.tasks.alias("task"), core_ns)

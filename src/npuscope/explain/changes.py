@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -61,6 +61,9 @@ class WhatIf(Tabular):
     has_edges: bool  # without, `new_ns` is one end of the interval and not the likeliest place in it
     notes: tuple[str, ...]
 
+    in_json = ("measured_ns", "replayed_ns", "new_ns", "low_ns", "high_ns", "tasks", "has_edges", "notes")
+    in_json += ("replay_error", "change")
+
     @property
     def replay_error(self) -> float:
         """The replay without a change over the measured wall, minus one."""
@@ -83,9 +86,6 @@ class WhatIf(Tabular):
             f"{self.tasks[0]:,} → {self.tasks[1]:,} tasks; replay error {percent(self.replay_error)}"
         )
         return "\n".join([told, *self.notes])
-
-    def as_dict(self) -> dict[str, object]:
-        return {**asdict(self), "replay_error": self.replay_error, "change": self.change, **all_rows(self.tables())}
 
 
 def whatif(trace: Trace, change: Change) -> WhatIf:

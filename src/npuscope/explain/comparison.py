@@ -14,9 +14,8 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.explain.explanation import Explanation, explain
 from npuscope.explain.hidden_exposed import Overlap, overlap_of
 from npuscope.explain.path import CriticalPath, cover_of
-from npuscope.explain.summary import NOT_TOLD, TYPES
 from npuscope.explain.waits import REASONS, WAIT
-from npuscope.explain.work import Work, tensor_bytes
+from npuscope.explain.work import NOT_RECORDED, TYPES, Work, tensor_bytes
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import (
     COUNT,
@@ -376,7 +375,7 @@ def _captures(a: Explanation, b: Explanation) -> Iterator[str]:
 def _named_by_type(explained: Explanation) -> bool:
     names = [name for name in TYPES if name in explained.trace.slices.columns]
     told = explained.work.with_columns(*names)
-    return any(not told[name].is_in(NOT_TOLD).all() for name in names)
+    return any(not told[name].is_in(NOT_RECORDED).all() for name in names)
 
 
 def _has_pmu(explained: Explanation) -> bool:

@@ -1,9 +1,10 @@
-"""All questions about one trace asked together, sharing what they have in common."""
+"""All questions about one trace, each answered once, when it is first asked, sharing what they have in common."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -27,10 +28,12 @@ from npuscope.explain.path import CriticalPath, path_of
 from npuscope.explain.repetition import Steps, steps_of
 from npuscope.explain.waits import Readiness, readiness
 from npuscope.explain.work import Work, area_rules
-from npuscope.table.columns import Column, Table, Tabular, all_rows
+from npuscope.table.columns import Column, Table, Tabular
 from npuscope.table.formats import TEXT, TIME
 from npuscope.trace.core import Trace
 
+T = TypeVar("T")
+ANALYSES = 11
 KERNELS = busy_idle.KERNELS.plus(
     Column("area", TEXT, "its part of the model (docs/understand/numbers.md)", wide=True),
     Column("path_ns", TIME, "on the chain that decides when the run ends", title="critical path", explained=True),
@@ -38,31 +41,92 @@ KERNELS = busy_idle.KERNELS.plus(
 )
 
 
-@dataclass(frozen=True, repr=False)
-class Explanation(Tabular):
-    """What one trace says; each field is the result of the analysis of that name."""
+class analysis(cached_property[T]):
+    """An answer that is computed when it is first asked for."""
 
-    work: Work
-    ready: Readiness
-    diagnosis: Diagnosis
-    busy: Busy
-    bubbles: Bubbles
-    path: CriticalPath
-    scheduling: Scheduling
-    fan_out: FanOut
-    steps: Steps
-    overlap: Overlap | None  # of the kernel set asked for
-    communication: Communication | None
-    copies: Copies | None
+    def __get__(self, instance: Any, owner: type | None = None) -> T:  # type: ignore[override]
+        if instance is not None and self.attrname not in vars(instance):
+            progress.report("explaining", min(len(vars(instance)), ANALYSES), ANALYSES)
+        return super().__get__(instance, owner)
+
+
+class Explanation(Tabular):
+    """What the trace of one rank says; options as those of `explain`."""
+
+    in_json = ("scheduling", "critical_path", "fan_out", "steps", "overlap", "communication", "copies", "notes")
+
+    def __init__(
+        self,
+        trace: Trace,
+        kernels: str | None = None,
+        areas: str | Path | None = None,
+        cores: int | None = None,
+        diagnosis: Diagnosis | None = None,
+    ) -> None:
+        self._rules = area_rules(areas)
+        self.work = Work.of(trace)
+        self._asked = None if kernels is None else self.work.kernels_named(kernels)
+        self._cores = cores
+        if diagnosis is not None:
+            vars(self)["diagnosis"] = diagnosis
+
+    @property
+    def trace(self) -> Trace:
+        return self.work.trace
+
+    @analysis
+    def ready(self) -> Readiness:
+        return readiness(self.work)
+
+    @analysis
+    def busy(self) -> Busy:
+        return busy_of(self.work)
+
+    @analysis
+    def bubbles(self) -> Bubbles:
+        return bubbles_of(self.work, self.ready)
+
+    @analysis
+    def path(self) -> CriticalPath:
+        return path_of(self.work, self.ready)
+
+    @analysis
+    def scheduling(self) -> Scheduling:
+        return scheduling_of(self.work, self.bubbles, self.path, self._cores)
+
+    @analysis
+    def steps(self) -> Steps:
+        return steps_of(self.work)
+
+    @analysis
+    def fan_out(self) -> FanOut:
+        return fan_out_of(self.work, self.steps, self._rules)
+
+    @analysis
+    def overlap(self) -> Overlap | None:
+        """Of the kernels asked for."""
+        return None if self._asked is None else overlap_of(self.work, self.ready, self._asked)
+
+    @analysis
+    def communication(self) -> Communication | None:
+        return communication_of(self.work)
+
+    @analysis
+    def copies(self) -> Copies | None:
+        return copies_of(self.work)
+
+    @analysis
+    def diagnosis(self) -> Diagnosis:
+        return diagnose(self.work, self.ready, self.scheduling, self.path, self.steps, self.communication, self.copies)
+
+    @property
+    def critical_path(self) -> CriticalPath:
+        return self.path
 
     @property
     def compute_ns(self) -> int:
         """When any compute ran."""
         return when_ran(self.work, "task").length
-
-    @property
-    def trace(self) -> Trace:
-        return self.work.trace
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -86,23 +150,16 @@ class Explanation(Tabular):
 
     def as_dict(self) -> dict[str, object]:
         """The contract of `npuscope report --json` (docs/reference/json.md)."""
-        tables = self.tables()
+        meta = self.trace.meta
         return {
-            "format": self.trace.meta.format,
-            "files": list(self.trace.meta.files),
-            "device": self.trace.meta.device,
+            "format": meta.format,
+            "files": list(meta.files),
+            "device": meta.device,
             **self.diagnosis.as_dict(),
             **self.busy.as_dict(),
+            **super().as_dict(),
+            "units": self.busy.tables()["units"].keyed(),
             "bubbles": self.bubbles.by_reason,
-            **all_rows({name: tables[name] for name in ("kernels", "idle", "blockers")}),
-            "scheduling": self.scheduling.as_dict(),
-            "critical_path": self.path.as_dict(),
-            "fan_out": self.fan_out.as_dict(),
-            "steps": self.steps.as_dict(),
-            "overlap": None if self.overlap is None else self.overlap.as_dict(),
-            "communication": None if self.communication is None else asdict(self.communication),
-            "copies": None if self.copies is None else asdict(self.copies),
-            "notes": list(self.notes),
         }
 
 
@@ -119,33 +176,40 @@ def explain(
     rules, `cores` the device's number of cores where the capture does not tell it, `diagnosis` one that knows more than
     the trace tells, as a simulation's does.
     """
-    rules = area_rules(areas)
-    parts = 7
-    progress.report("explaining", 0, parts)
+    return Explanation(trace, kernels, areas, cores, diagnosis)
+
+
+def busy(trace: Trace) -> Busy:
+    """Who was busy and for how long."""
+    return Explanation(trace).busy
+
+
+def fan_out(trace: Trace, rules: str | Path | None = None) -> FanOut:
+    """Count tasks by kernel and area; `rules` is a TOML file of areas that comes before the built-in ones."""
+    return Explanation(trace, areas=rules).fan_out
+
+
+def steps(trace: Trace) -> Steps:
+    """The trace's steps, one row each."""
+    return Explanation(trace).steps
+
+
+def bubbles(trace: Trace) -> Bubbles:
+    """Why the cores of a trace were idle; needs edges and dispatch and finish times to tell all reasons apart."""
+    return Explanation(trace).bubbles
+
+
+def critical_path(trace: Trace) -> CriticalPath:
+    """The chain of runs and waits that ends last."""
+    return Explanation(trace).path
+
+
+def scheduling(trace: Trace, cores: int | None = None) -> Scheduling:
+    """Where the core time went; `cores` is the device's number of cores where the capture does not tell it."""
+    return Explanation(trace, cores=cores).scheduling
+
+
+def overlap(trace: Trace, kernels: str) -> Overlap:
+    """What covered the waiting of the kernels whose names the regular expression finds."""
     work = Work.of(trace)
-    ready = readiness(work)
-    progress.report("explaining", 1, parts)
-    found = bubbles_of(work, ready)
-    progress.report("explaining", 2, parts)
-    path = path_of(work, ready)
-    ledger = scheduling_of(work, found, path, cores)
-    progress.report("explaining", 4, parts)
-    cut = steps_of(work)
-    chosen = None if kernels is None else overlap_of(work, ready, work.kernels_named(kernels))
-    comm, copies = communication_of(work), copies_of(work)
-    result = Explanation(
-        work=work,
-        ready=ready,
-        diagnosis=diagnosis or diagnose(work, ready, ledger, path, cut, comm, copies),
-        busy=busy_of(work),
-        bubbles=found,
-        path=path,
-        scheduling=ledger,
-        fan_out=fan_out_of(work, cut, rules),
-        steps=cut,
-        overlap=chosen,
-        communication=comm,
-        copies=copies,
-    )
-    progress.report("explaining", parts, parts)
-    return result
+    return overlap_of(work, readiness(work), work.kernels_named(kernels))

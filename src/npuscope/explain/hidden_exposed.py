@@ -8,17 +8,16 @@ episodes, on every lane of the units it uses, time is the set's own run, other k
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.explain.waits import Readiness, no_dependencies, readiness
+from npuscope.explain.waits import Readiness, no_dependencies
 from npuscope.explain.work import NEVER, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, TEXT, TIME, duration, many, percent, sentence_start, short
-from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Intervals, Ints, inside, largest, one_group, union
 
 UNITS = Columns(
@@ -45,11 +44,7 @@ class PingPong:
     switches: int
     longest_ns: int  # the longest stretch in which the two units never ran the set together
     longest_switches: int
-
-    @property
-    def serial_ns(self) -> int:
-        """One unit at a time, or none while the set is under way."""
-        return self.aic_alone_ns + self.aiv_alone_ns + self.neither_ns
+    serial_ns: int  # one unit at a time, or none while the set is under way
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,6 +61,9 @@ class Overlap(Tabular):
     units: pl.DataFrame
     ping_pong: PingPong | None
     notes: tuple[str, ...]
+
+    in_json = ("kernels", "slices", "core_ns", "on_core_ns", "episodes", "episode_ns", "alone_ns", "hidden_share")
+    in_json += ("ping_pong", "notes")
 
     @property
     def hidden_share(self) -> float | None:
@@ -88,20 +86,7 @@ class Overlap(Tabular):
         return "\n".join([*lines, *self.notes])
 
     def as_dict(self) -> dict[str, object]:
-        pong = self.ping_pong
-        return {
-            "kernels": list(self.kernels),
-            "slices": self.slices,
-            "core_ns": self.core_ns,
-            "on_core_ns": self.on_core_ns,
-            "episodes": self.episodes,
-            "episode_ns": self.episode_ns,
-            "alone_ns": self.alone_ns,
-            "hidden_share": self.hidden_share,
-            "units": self.main_table().keyed(),
-            "ping_pong": None if pong is None else {**asdict(pong), "serial_ns": pong.serial_ns},
-            "notes": list(self.notes),
-        }
+        return {**super().as_dict(), "units": self.main_table().keyed()}
 
 
 def ping_pong_sentence(pong: PingPong) -> str:
@@ -171,14 +156,8 @@ def shared(some: Intervals, others: Intervals) -> int:
     return int((both.end - both.start).sum())
 
 
-def overlap(trace: Trace, kernels: str) -> Overlap:
-    """What covered the waiting of the kernels whose names the regular expression finds."""
-    work = Work.of(trace)
-    return overlap_of(work, readiness(work), work.kernels_named(kernels))
-
-
 def overlap_of(work: Work, ready: Readiness, chosen: NDArray[np.bool_]) -> Overlap:
-    """As `overlap`, for work already prepared and a flag per kernel."""
+    """What covered the waiting of some kernels, given by a flag per kernel."""
     ours = chosen[work.kernel]
     run = union(one_group(work.start[ours], work.end[ours]))
     episodes, notes = _episodes(work, ready, ours, run)
@@ -264,6 +243,7 @@ def _ping_pong(work: Work, ours: NDArray[np.bool_], episodes: Intervals) -> Ping
         switches=int((alone[1:] != alone[:-1]).sum()),
         longest_ns=longest,
         longest_switches=switches,
+        serial_ns=aic_alone + aiv_alone + neither,
     )
 
 

@@ -31,12 +31,10 @@ from npuscope.explain.waits import (
     coarse_reasons,
     kernel_names,
     no_dependencies,
-    readiness,
 )
 from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, SHARE, TEXT, TIME, duration, percent, sentence_start, short
-from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Intervals, Ints, gaps, inside, one_group, outside, union
 
 IDLE = Columns(
@@ -120,14 +118,8 @@ class Bubbles(Tabular):
         return "\n".join([told, *self.notes])
 
 
-def bubbles(trace: Trace) -> Bubbles:
-    """Why the cores of a trace were idle; needs edges and dispatch and finish times to tell all reasons apart."""
-    work = Work.of(trace)
-    return bubbles_of(work, readiness(work))
-
-
 def bubbles_of(work: Work, ready: Readiness) -> Bubbles:
-    """As `bubbles`, for work already prepared."""
+    """Why cores were idle; needs edges and dispatch and finish times to tell all reasons apart."""
     idle = work.idle.where(np.isin(work.idle.group, work.core_lanes))
     row, first = _following(work, idle)
     never_ran = np.isin(idle.group, np.setdiff1d(work.core_lanes, work.lane))

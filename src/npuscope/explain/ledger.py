@@ -14,13 +14,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.explain.busy_idle import scheduler_lanes
-from npuscope.explain.idle_reasons import Bubbles, bubbles_of
-from npuscope.explain.path import CriticalPath, path_of
-from npuscope.explain.waits import PARTS, REASON, readiness
+from npuscope.explain.idle_reasons import Bubbles
+from npuscope.explain.path import CriticalPath
+from npuscope.explain.waits import PARTS, REASON
 from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, duration, many, percent
-from npuscope.trace.core import Trace, arrays_of, overlaps
+from npuscope.trace.core import arrays_of, overlaps
 from npuscope.trace.intervals import Ints, self_times
 
 MOST_CORES = 1_000_000  # a capture that claims more is not believed
@@ -144,15 +144,8 @@ class Scheduling(Tabular):
         return {**self.facts().rows()[0], "notes": list(self.notes), **all_rows(self.tables())}
 
 
-def scheduling(trace: Trace, cores: int | None = None) -> Scheduling:
-    """The ledger; `cores` is the device's number of cores where the capture does not tell it."""
-    work = Work.of(trace)
-    ready = readiness(work)
-    return scheduling_of(work, bubbles_of(work, ready), path_of(work, ready), cores)
-
-
 def scheduling_of(work: Work, idle: Bubbles, path: CriticalPath, cores: int | None = None) -> Scheduling:
-    """As `scheduling`, from what is already known."""
+    """The ledger; `cores` is the number of the device's cores where the capture does not tell it."""
     on_core = np.isin(work.lane, work.core_lanes)
     tasks = int(on_core.sum())
     dispatch, finish = work.dispatch[on_core], work.finish[on_core]

@@ -22,12 +22,10 @@ from npuscope.explain.waits import (
     add_after_data,
     add_nothing_runs,
     kernel_names,
-    readiness,
 )
 from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, SHARE, TEXT, TIME, duration, many, percent
-from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints, gaps, one_group, outside, union
 
 LINKS = ("dependency", "core", "none")  # why a slice of the path began no earlier: its producer, its core, neither
@@ -114,14 +112,8 @@ class CriticalPath(Tabular):
         }  # fmt: skip
 
 
-def critical_path(trace: Trace) -> CriticalPath:
-    """The chain of runs and waits that ends last."""
-    work = Work.of(trace)
-    return path_of(work, readiness(work))
-
-
 def path_of(work: Work, ready: Readiness) -> CriticalPath:
-    """As `critical_path`, for work already prepared."""
+    """The chain of runs and waits that ends last; a cover of the timeline where nobody says who waits for whom."""
     if ready.told and work.on_cores and len(work.lane):
         return _chain(work, ready)
     return cover_of(work, ready)

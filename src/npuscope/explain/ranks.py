@@ -198,6 +198,8 @@ class CollectiveWaits(Tabular):
     matched: int
     left_out: int  # collectives that only one rank has, or ranks have unequally often
 
+    in_json = ("matched", "left_out", "wait_ns", "last")
+
     def tables(self) -> dict[str, Table]:
         return {"table": Table(WAITS, self.table)}
 
@@ -211,10 +213,6 @@ class CollectiveWaits(Tabular):
         told = f"{slow} makes the others wait {duration(caused)} in all: it comes last in {self.last[slow]:,} of "
         told += f"{self.matched:,} collectives"
         return told + (f"; {self.left_out:,} that ranks have unequally often are left out" if self.left_out else "")
-
-    def as_dict(self) -> dict[str, object]:
-        counts = {"matched": self.matched, "left_out": self.left_out}
-        return {**counts, "wait_ns": self.wait_ns, "last": self.last, **all_rows(self.tables())}
 
 
 def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:

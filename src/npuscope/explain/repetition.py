@@ -14,11 +14,9 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from npuscope.explain.summary import kernel_group
-from npuscope.explain.work import Work, places
-from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
+from npuscope.explain.work import Work, kernel_group, places
+from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, FLAG, TEXT, TIME
-from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Intervals, Ints, largest, union
 from npuscope.trace.names import marked
 
@@ -58,6 +56,8 @@ class Steps(Tabular):
     source: str  # "column", "repetition" or "none"
     layers: int | None  # repeats found inside a typical step
     unassigned: int  # slices of the work that belong to no step
+
+    in_json = ("source", "first_penalty", "outliers", "layers", "unassigned")
 
     @property
     def first_penalty(self) -> float | None:
@@ -100,24 +100,9 @@ class Steps(Tabular):
             told.append(f"{self.unassigned:,} slices belong to none")
         return "; ".join(told)
 
-    def as_dict(self) -> dict[str, object]:
-        return {
-            "source": self.source,
-            "first_penalty": self.first_penalty,
-            "outliers": self.outliers,
-            "layers": self.layers,
-            "unassigned": self.unassigned,
-            **all_rows(self.tables()),
-        }
-
-
-def steps(trace: Trace) -> Steps:
-    """The trace's steps, one row each."""
-    return steps_of(Work.of(trace))
-
 
 def steps_of(work: Work) -> Steps:
-    """As `steps`, for work already prepared."""
+    """The steps of the work, one row each."""
     rows, source = in_steps(work)
     known = rows.filter(pl.col("step").is_not_null())
     table = _table(known).join(_told(work), on="step", how="left", maintain_order="left").select(STEPS.keys)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import polars as pl
 
-from npuscope.chip.kernels.demangle import readable
-from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
+from npuscope.explain.work import kernel_group
+from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, NUMBER, SHARE, TEXT, TIME, many
-from npuscope.trace.core import SERIES, WHOLE_DEVICE, Trace, by_time
-from npuscope.trace.readers.kernel_details import AI_CPUS
+from npuscope.trace.core import SERIES, WHOLE_DEVICE, Meta, Trace, by_time
 from npuscope.trace.schema import is_work
 
 TOP = 10
-TYPES = ("Type", "OP Type", "opType")  # columns with the operator type
-CORES = ("Accelerator Core", "Task Type", "taskType", "kernel_type")  # columns with the kind of core, likewise
-NOT_TOLD = ["N/A", ""]
 TOP_KERNELS = Columns(
     "info.top_kernels",
     "A kernel of device lanes, the largest sum first, at most ten; what is listed twice counts once.",
@@ -27,113 +23,6 @@ TOP_KERNELS = Columns(
         Column("total_ns", TIME, "a sum: lanes that overlap count each", title="sum"),
     ),
 )
-
-
-@dataclass(frozen=True)
-class KernelTotal:
-    """All slices of one kernel on device lanes; `total_ns` is a sum, so lanes that overlap count each."""
-
-    kernel: str
-    count: int
-    total_ns: int
-
-
-@dataclass(frozen=True)
-class Summary:
-    """See docs/reference/json.md, which documents these fields as the contract of `npuscope info --json`."""
-
-    format: str
-    files: tuple[str, ...]
-    device: str | None
-    clock: str | None
-    records: int
-    slices: int
-    tasks: int
-    lanes: Mapping[str, int]
-    ranks: tuple[int, ...]
-    start_ns: int
-    end_ns: int
-    window_ns: int
-    kernels: int
-    top_kernels: tuple[KernelTotal, ...]
-    steps: int
-    step_ids: tuple[int, ...]
-    edges: int
-    samples: int
-    counters: pl.DataFrame
-    merged: Mapping[str, int]
-    marked: Mapping[str, int]
-    repaired: Mapping[str, int]
-    dropped: Mapping[str, int]
-    unknown: Mapping[str, int]
-
-    def tables(self) -> dict[str, Table]:
-        kernels = pl.DataFrame(self.top_kernels, schema=TOP_KERNELS.keys, orient="row")
-        return {"top_kernels": Table(TOP_KERNELS, kernels), "counters": Table(COUNTERS, self.counters)}
-
-    def as_dict(self) -> dict[str, object]:
-        plain = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {**plain, **all_rows(self.tables())}
-
-
-def kernel_group(slices: pl.DataFrame) -> pl.Expr:
-    """The name kernels are counted under: the operator type where the capture has one, since Ascend's names
-    carry a number per place in the model; else the kernel's name, as people write it."""
-    types = [pl.col(name) for name in TYPES if name in slices.columns]
-    told = [pl.when(~t.is_in(NOT_TOLD)).then(t) for t in types]
-    group = pl.coalesce(*told, "kernel").alias("kernel")
-    if slices["kernel"].str.starts_with("_Z").any():
-        names = slices["kernel"].unique()
-        return group.replace(readable(names.drop_nulls()))
-    return group
-
-
-def on_ai_cpu(slices: pl.DataFrame) -> pl.Expr:
-    """True for work that the capture says ran on the AI CPU, beside the device: no device time."""
-    cores = [pl.col(name).str.strip_chars().is_in(AI_CPUS).fill_null(False) for name in CORES if name in slices.columns]
-    return (pl.any_horizontal(cores) if cores else pl.lit(False)).alias("on_ai_cpu")
-
-
-def summarise(trace: Trace) -> Summary:
-    """The summary; kernels are those of device slices, or of all slices where there are none."""
-    tasks = int(trace.slices.select(is_work().sum()).item())
-    once = trace.slices.lazy().filter(pl.col("duplicate_of").is_null(), is_work() | (tasks == 0))
-    totals = (
-        once.group_by(kernel_group(trace.slices))
-        .agg(count=pl.len(), total_ns=pl.col("dur").cast(pl.Int128).sum())
-        .collect()
-    )
-    top = totals.sort(["total_ns", "kernel"], descending=[True, False]).head(TOP)
-    start, end = trace.window_ns
-    steps = tuple(trace.slices["step"].drop_nulls().unique().sort().to_list())
-    lanes = trace.lanes.group_by("unit").len().sort("unit")
-    meta = trace.meta
-    return Summary(
-        format=meta.format,
-        files=meta.files,
-        device=meta.device,
-        clock=meta.clock,
-        records=meta.records,
-        slices=trace.slices.height,
-        tasks=tasks,
-        lanes={str(unit): n for unit, n in lanes.iter_rows()},
-        ranks=tuple(trace.lanes["rank"].drop_nulls().unique().sort().to_list()),
-        start_ns=start,
-        end_ns=end,
-        window_ns=end - start,
-        kernels=totals.height,
-        top_kernels=tuple(KernelTotal(*row) for row in top.iter_rows()),
-        steps=len(steps),
-        step_ids=steps,
-        edges=trace.edges.height,
-        samples=trace.counters.height,
-        counters=counters(trace).table,
-        merged=meta.merged,
-        marked=meta.marked,
-        repaired=meta.repaired,
-        dropped=meta.dropped,
-        unknown=meta.unknown,
-    )
 
 
 LEVEL = replace(NUMBER, show=lambda value: f"{value:,.4g}" if isinstance(value, int | float) else str(value))
@@ -153,6 +42,68 @@ COUNTERS = Columns(
 
 
 @dataclass(frozen=True, repr=False)
+class Summary(Tabular):
+    """What `npuscope info` says of a capture; docs/reference/json.md has the fields."""
+
+    meta: Meta
+    slices: int
+    tasks: int
+    lanes: Mapping[str, int]
+    ranks: tuple[int, ...]
+    start_ns: int
+    end_ns: int
+    window_ns: int
+    kernels: int
+    top_kernels: pl.DataFrame
+    steps: int
+    step_ids: tuple[int, ...]
+    edges: int
+    samples: int
+    counters: pl.DataFrame
+
+    of_meta = ("format", "files", "device", "clock", "records", "merged", "marked", "repaired", "dropped", "unknown")
+    in_json = ("slices", "tasks", "lanes", "ranks", "start_ns", "end_ns", "window_ns", "kernels", "steps", "step_ids")
+    in_json += ("edges", "samples")
+
+    def tables(self) -> dict[str, Table]:
+        return {"top_kernels": Table(TOP_KERNELS, self.top_kernels), "counters": Table(COUNTERS, self.counters)}
+
+    def as_dict(self) -> dict[str, object]:
+        return {**{name: getattr(self.meta, name) for name in self.of_meta}, **super().as_dict()}
+
+
+def summarise(trace: Trace) -> Summary:
+    """The summary; kernels are those of device slices, or of all slices where there are none."""
+    tasks = int(trace.slices.select(is_work().sum()).item())
+    once = trace.slices.lazy().filter(pl.col("duplicate_of").is_null(), is_work() | (tasks == 0))
+    totals = (
+        once.group_by(kernel_group(trace.slices))
+        .agg(count=pl.len(), total_ns=pl.col("dur").cast(pl.Int128).sum())
+        .collect()
+    )
+    start, end = trace.window_ns
+    steps = tuple(trace.slices["step"].drop_nulls().unique().sort().to_list())
+    lanes = trace.lanes.group_by("unit").len().sort("unit")
+    return Summary(
+        meta=trace.meta,
+        slices=trace.slices.height,
+        tasks=tasks,
+        lanes={str(unit): n for unit, n in lanes.iter_rows()},
+        ranks=tuple(trace.lanes["rank"].drop_nulls().unique().sort().to_list()),
+        start_ns=start,
+        end_ns=end,
+        window_ns=end - start,
+        kernels=totals.height,
+        top_kernels=totals.sort(["total_ns", "kernel"], descending=[True, False]).head(TOP),
+        steps=len(steps),
+        step_ids=steps,
+        edges=trace.edges.height,
+        samples=trace.counters.height,
+        counters=counters(trace).table,
+    )
+
+
+@dataclass(frozen=True, repr=False)
 class Counters(Tabular):
     """A row per counter and lane."""
 
@@ -163,9 +114,6 @@ class Counters(Tabular):
 
     def title(self) -> str:
         return f"counters: {many(int(self.table['samples'].sum()), 'sample')} of {self.table.height:,}"
-
-    def as_dict(self) -> dict[str, object]:
-        return all_rows(self.tables())
 
 
 def counters(trace: Trace) -> Counters:

@@ -22,15 +22,19 @@ from numpy.typing import NDArray
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.base.toml_file import read_toml
 from npuscope.chip.kernels import area_of as known_area
+from npuscope.chip.kernels.demangle import readable
 from npuscope.explain.choosing import check_one
-from npuscope.explain.summary import TYPES, kernel_group
 from npuscope.table.formats import short
 from npuscope.trace.core import Trace, overlaps
 from npuscope.trace.intervals import Intervals, Ints, gaps, lane_order, union
 from npuscope.trace.names import marked, slots, source_column
+from npuscope.trace.readers.kernel_details import AI_CPUS
 from npuscope.trace.schema import SLICES, is_work
 
 CORES = ("AIC", "AIV")
+TYPES = ("Type", "OP Type", "opType")  # columns with the operator type
+CORE_KINDS = ("Accelerator Core", "Task Type", "taskType", "kernel_type")  # columns with the kind of core
+NOT_RECORDED = ["N/A", ""]
 LONGEST = 2**62  # nanoseconds over all lanes, so that sums stay exact
 NONE = -1  # a row that is not there
 NEVER = int(np.iinfo(np.int64).min)  # a stamp that is not there: before every other one
@@ -178,6 +182,26 @@ class Work:
         best = np.maximum.accumulate(reach)
         row = np.maximum.accumulate(np.where(best == reach, np.arange(rows), 0))
         return np.where(first, NONE, np.append(NONE, row[:-1]))
+
+
+def kernel_group(slices: pl.DataFrame) -> pl.Expr:
+    """The name kernels are counted under: the operator type where the capture has one, since Ascend's names
+    carry a number per place in the model; else the kernel's name, as people write it."""
+    types = [pl.col(name) for name in TYPES if name in slices.columns]
+    named = [pl.when(~t.is_in(NOT_RECORDED)).then(t) for t in types]
+    group = pl.coalesce(*named, "kernel").alias("kernel")
+    if slices["kernel"].str.starts_with("_Z").any():
+        names = slices["kernel"].unique()
+        return group.replace(readable(names.drop_nulls()))
+    return group
+
+
+def on_ai_cpu(slices: pl.DataFrame) -> pl.Expr:
+    """True for work that the capture says ran on the AI CPU, beside the device: no device time."""
+    cores = [
+        pl.col(name).str.strip_chars().is_in(AI_CPUS).fill_null(False) for name in CORE_KINDS if name in slices.columns
+    ]
+    return (pl.any_horizontal(cores) if cores else pl.lit(False)).alias("on_ai_cpu")
 
 
 def device_rows(slices: pl.DataFrame) -> pl.DataFrame:

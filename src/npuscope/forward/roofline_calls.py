@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from npuscope.explain.summary import kernel_group, on_ai_cpu
+from npuscope.explain.work import kernel_group, on_ai_cpu
 from npuscope.forward.calls import Call, CallTensor
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Enclosing

@@ -187,10 +187,10 @@ def ranks(path: str, name: str, found: Ranks, wide: bool = False) -> Iterator[Pa
 def info(path: str, summary: Summary, symptoms: Symptoms) -> Iterator[Part]:
     """What `npuscope info` prints of the capture at `path`."""
     lanes = ", ".join(f"{n} {unit}" for unit, n in summary.lanes.items())
-    tasks = f"{summary.slices:,} from {many(summary.records, 'record')}, {summary.tasks:,} of them device tasks"
+    tasks = f"{summary.slices:,} from {many(summary.meta.records, 'record')}, {summary.tasks:,} of them device tasks"
     samples = many(summary.samples, "sample")
     rows = {
-        "device": summary.device or "not recorded",
+        "device": summary.meta.device or "not recorded",
         "lanes": lanes or "none",
         "ranks": f"{len(summary.ranks)}" if len(summary.ranks) > 1 else "",
         "slices": tasks,
@@ -200,33 +200,33 @@ def info(path: str, summary: Summary, symptoms: Symptoms) -> Iterator[Part]:
         "links": f"{summary.edges:,} from one slice to another (dependencies, launches)" if summary.edges else "none",
         "counters": f"{summary.counters.height:,} with {samples}" if summary.counters.height else "",
     }
-    yield Heading(f"{path}: {summary.format}, {duration(summary.window_ns)} with {many(summary.slices, 'slice')}")
+    yield Heading(f"{path}: {summary.meta.format}, {duration(summary.window_ns)} with {many(summary.slices, 'slice')}")
     yield Notes([f"{name:<8} {value}" for name, value in rows.items() if value])
-    if summary.top_kernels:
+    if summary.top_kernels.height:
         yield Rows(summary.tables()["top_kernels"])
-        if summary.kernels > len(summary.top_kernels):
-            yield Notes([f"… and {summary.kernels - len(summary.top_kernels):,} more kernels"])
+        if summary.kernels > summary.top_kernels.height:
+            yield Notes([f"… and {summary.kernels - summary.top_kernels.height:,} more kernels"])
     if summary.counters.height:
         yield Rows(summary.tables()["counters"], COUNTERS)
     account = [
         f"{word:<15} {count:>9,}  {reason}"
         for name, word in ACCOUNT
-        for reason, count in getattr(summary, name).items()
+        for reason, count in getattr(summary.meta, name).items()
     ]
     yield Notes(account)
     yield Say(f"doctor: {symptoms.verdict}")
-    for found in symptoms.findings:
-        if found.id == "instrumented":
-            yield Say(f"recording: {found.effect}")
+    for symptom in symptoms.symptoms:
+        if symptom.id == "instrumented":
+            yield Say(f"recording: {symptom.effect}")
 
 
 def doctor(path: str, format: str, slices: int, symptoms: Symptoms) -> Iterator[Part]:
     """What `npuscope doctor` prints of the capture at `path`."""
     yield Say(sentence_start(symptoms.verdict), strong=True)
     yield Say(f"{path}: {format}, {many(slices, 'slice')}")
-    for finding in symptoms.findings:
-        yield Heading(f"{finding.severity}: {finding.count:,} × {finding.what}  [{finding.id}]")
-        yield Notes([*([f"e.g. {finding.example}"] if finding.example else []), finding.effect])
+    for symptom in symptoms.symptoms:
+        yield Heading(f"{symptom.severity}: {symptom.count:,} × {symptom.what}  [{symptom.id}]")
+        yield Notes([*([f"e.g. {symptom.example}"] if symptom.example else []), symptom.effect])
 
 
 def _range(steps: tuple[int, ...]) -> str:

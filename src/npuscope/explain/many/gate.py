@@ -24,7 +24,7 @@ from npuscope.explain.many.ratio import CONFIDENCE, ENOUGH, Ratio, holm, more_ru
 from npuscope.explain.many.runs import Run
 from npuscope.explain.ranks import explain_ranks
 from npuscope.explain.waits import PARTS
-from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
+from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import CHANGE, COUNT, NUMBER, SHARE, TEXT, many
 from npuscope.trace.core import Trace
 
@@ -58,6 +58,8 @@ class Gate(Tabular):
     captures: tuple[int, int]  # of the run, of the baseline
     held: int | None = None  # against a history: how many times were held against it; those that passed are left out
 
+    in_json = ("passed", "undecided", "captures")
+
     @property
     def passed(self) -> bool:
         return not (self.table["status"] == "FAIL").any()
@@ -77,10 +79,6 @@ class Gate(Tabular):
         open_ones = f", {self.undecided} undecided" if self.undecided else ""
         baseline = f", {self.captures[1]} of the baseline" if self.captures[1] else ""
         return f"{told}{open_ones} ({many(self.captures[0], 'capture')}{baseline})"
-
-    def as_dict(self) -> dict[str, object]:
-        told = {"passed": self.passed, "undecided": self.undecided, "captures": list(self.captures)}
-        return {**told, **all_rows(self.tables())}
 
 
 def gate(traces: Sequence[Trace], budget: Budget, baseline: Sequence[Trace] = ()) -> Gate:

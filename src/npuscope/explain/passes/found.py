@@ -45,6 +45,8 @@ class Passes(Tabular):
     outside: int  # rows that count and are in no pass
     outside_ns: int  # their device time
 
+    in_json = ("rule", "anchor", "attentions_per_layer", "outside", "outside_ns")
+
     def tables(self) -> dict[str, Table]:
         told = self.table.with_columns(
             (pl.col("end_ns") - pl.col("start_ns")).alias("span_ns"),
@@ -62,7 +64,7 @@ class Passes(Tabular):
     @cached_property
     def order(self) -> pl.DataFrame:
         """The device rows of passes in the order of start: row, in_pass, layer, part, kernel, kind, start, dur."""
-        from npuscope.explain.summary import kernel_group
+        from npuscope.explain.work import kernel_group
 
         slices = self.trace.slices
         frame = self.rows.with_row_index("row").hstack(slices.select("start", "dur", "kind", kernel_group(slices)))
@@ -70,12 +72,8 @@ class Passes(Tabular):
         return frame.filter(counted).sort("start", maintain_order=True)
 
     def about(self) -> dict[str, object]:
-        """What is told of all passes together."""
-        names = ("rule", "anchor", "attentions_per_layer", "outside", "outside_ns")
-        return {name: getattr(self, name) for name in names}
-
-    def as_dict(self) -> dict[str, object]:
-        return {**self.about(), "passes": self.main_table().rows()}
+        """What is said of all passes together."""
+        return {name: getattr(self, name) for name in self.in_json}
 
 
 def passes(trace: Trace, anchor: str | None = None) -> Passes:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.kernels import Landmark, landmark_of, rule_of
-from npuscope.explain.summary import kernel_group, on_ai_cpu
+from npuscope.explain.work import kernel_group, on_ai_cpu
 from npuscope.table.formats import short
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints, largest

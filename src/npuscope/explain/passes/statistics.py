@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from npuscope.base.errors import NpuscopeError
 from npuscope.explain.passes.found import LAYERS, PASSES, POSITIONS, SKEW, Passes
 from npuscope.explain.repetition import OUTLIER
-from npuscope.table.columns import Table, Tabular, all_rows
+from npuscope.table.columns import Table, Tabular
 
 TAUGHT_BY = 32  # passes that tell the sequence of a layer
 
@@ -31,6 +31,8 @@ class Statistics(Tabular):
     positions: pl.DataFrame
     sequences: tuple[LayerKind, ...]
 
+    in_json = ("phase", "passes", "sequences")
+
     def tables(self) -> dict[str, Table]:
         return {"positions": Table(POSITIONS, self.positions), "layers": Table(LAYERS, self.layers)}
 
@@ -38,14 +40,6 @@ class Statistics(Tabular):
         odd = self.layers.filter("odd")["layer"].to_list()
         told = f"{self.phase}: {self.layers.height} layers over {len(self.passes)} passes"
         return told + (f"; odd layers {', '.join(map(str, odd))}" if odd else "; no odd layer")
-
-    def as_dict(self) -> dict[str, object]:
-        return {
-            "phase": self.phase,
-            "passes": list(self.passes),
-            **all_rows(self.tables()),
-            "sequences": [{"layers": kind.layers, "kernels": list(kind.kernels)} for kind in self.sequences],
-        }
 
 
 @dataclass(frozen=True)
@@ -169,6 +163,8 @@ class Skew(Tabular):
     passes: int  # that every rank has
     left_out: int  # of them, passes whose collectives differ in number
 
+    in_json = ("passes", "left_out")
+
     def tables(self) -> dict[str, Table]:
         return {"table": Table(SKEW, self.table)}
 
@@ -183,9 +179,6 @@ class Skew(Tabular):
             return f"ranks over {self.passes} common passes: no rank waits for another"
         told = f"ranks over {self.passes} common passes: the others wait for rank {slow}, up to {widest:,.1f} µs a pass"
         return told + (f"; {self.left_out} passes whose collectives differ in number left out" if self.left_out else "")
-
-    def as_dict(self) -> dict[str, object]:
-        return {"passes": self.passes, "left_out": self.left_out, **all_rows(self.tables())}
 
 
 def skew(ranks: Iterable[RankPasses]) -> Skew:

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from npuscope.base.errors import BadInput, NpuscopeError, UnknownFormat
 from npuscope.chip.kernels import aligned_name, is_comm, plain, stem
-from npuscope.explain.summary import CORES, NOT_TOLD, TYPES
-from npuscope.explain.work import device_rows
+from npuscope.explain.work import CORE_KINDS, NOT_RECORDED, TYPES, device_rows
 from npuscope.table.formats import short
 from npuscope.trace import read, source
 from npuscope.trace.core import Ledger, Trace, arrays_of
@@ -40,7 +39,7 @@ WORDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "layer": (("layer",), ("layer",)),
     "role": (("role",), ("role",)),
     "limit_ns": (("limit_ns",), ("limit_ns",)),
-    "core": (CORES, ("Accelerator Core",)),
+    "core": (CORE_KINDS, ("Accelerator Core",)),
     "parts": ((), ("sub_kernel_durations",)),
     "zero_cost": ((), ("zero_cost",)),
 }
@@ -150,12 +149,12 @@ def _word(slices: pl.DataFrame, columns: Iterable[str], fields: Iterable[str]) -
     for name in columns:
         if name in slices.columns:
             text = slices[name].cast(pl.String).str.strip_chars()
-            return text.set(text.is_in(NOT_TOLD).fill_null(False), None)
+            return text.set(text.is_in(NOT_RECORDED).fill_null(False), None)
     if "args" in slices.columns:
         for name in fields:
             text = json_field(slices["args"], name)
             if text.null_count() < len(text):
-                return text.set(text.is_in(NOT_TOLD).fill_null(False), None)
+                return text.set(text.is_in(NOT_RECORDED).fill_null(False), None)
     return pl.Series([None], dtype=pl.String).new_from_index(0, slices.height)
 
 
