@@ -61,8 +61,10 @@ class WhatIf(Tabular):
     has_edges: bool  # without, `new_ns` is one end of the interval and not the likeliest place in it
     notes: tuple[str, ...]
 
-    in_json = ("measured_ns", "replayed_ns", "new_ns", "low_ns", "high_ns", "tasks", "has_edges", "notes")
-    in_json += ("replay_error", "change")
+    in_json = (
+        "measured_ns", "replayed_ns", "new_ns", "low_ns", "high_ns", "tasks", "has_edges", "notes", "replay_error",
+        "change",
+    )  # fmt: skip
 
     @property
     def replay_error(self) -> float:

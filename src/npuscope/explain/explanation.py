@@ -47,7 +47,8 @@ class analysis(cached_property[T]):
     def __get__(self, instance: Any, owner: type | None = None) -> T:  # type: ignore[override]
         if instance is not None and self.attrname not in vars(instance):
             progress.report("explaining", min(len(vars(instance)), ANALYSES), ANALYSES)
-        return super().__get__(instance, owner)
+        value: T = super().__get__(instance, owner)
+        return value
 
 
 class Explanation(Tabular):

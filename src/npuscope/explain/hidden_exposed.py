@@ -62,8 +62,10 @@ class Overlap(Tabular):
     ping_pong: PingPong | None
     notes: tuple[str, ...]
 
-    in_json = ("kernels", "slices", "core_ns", "on_core_ns", "episodes", "episode_ns", "alone_ns", "hidden_share")
-    in_json += ("ping_pong", "notes")
+    in_json = (
+        "kernels", "slices", "core_ns", "on_core_ns", "episodes", "episode_ns", "alone_ns", "hidden_share",
+        "ping_pong", "notes",
+    )  # fmt: skip
 
     @property
     def hidden_share(self) -> float | None:

@@ -62,8 +62,10 @@ class Summary(Tabular):
     counters: pl.DataFrame
 
     of_meta = ("format", "files", "device", "clock", "records", "merged", "marked", "repaired", "dropped", "unknown")
-    in_json = ("slices", "tasks", "lanes", "ranks", "start_ns", "end_ns", "window_ns", "kernels", "steps", "step_ids")
-    in_json += ("edges", "samples")
+    in_json = (
+        "slices", "tasks", "lanes", "ranks", "start_ns", "end_ns", "window_ns", "kernels", "steps", "step_ids",
+        "edges", "samples",
+    )  # fmt: skip
 
     def tables(self) -> dict[str, Table]:
         return {"top_kernels": Table(TOP_KERNELS, self.top_kernels), "counters": Table(COUNTERS, self.counters)}
