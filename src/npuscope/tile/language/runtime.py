@@ -5,19 +5,17 @@ What PyPTO's passes SplitChunkedLoops and InterchangeChunkLoops did in `pl.auto_
   do sequential ones (`pl.range(chunk=)`) anywhere.
 - Of everything else, each run of statements that compute becomes a task: other loops with all that is in them, and
   ops. Statements that do not compute stay in orchestration and end such a run: whole-number arithmetic, and ops that
-  only make, look at or arrange tensors (`HOST_SIDE`). A loop around chunked loops or other tasks stays in
-  orchestration, its body is treated likewise. `marked` marks such statements in the text.
+  only make, look at or arrange tensors (rewrite.py has them). A loop around chunked loops or other tasks stays in
+  orchestration, its body is treated likewise. rewrite.py marks such statements in the text.
 """
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator, Sequence
 from types import CellType
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from npuscope.tile.fault import TileError, fault
-from npuscope.tile.language.grammar import called, keyword
+from npuscope.tile.fault import fault
 from npuscope.tile.language.history import note
 from npuscope.tile.record.recorder import Launch
 from npuscope.tile.run import loops
@@ -32,34 +30,13 @@ from npuscope.tile.values.checks import is_number
 from npuscope.tile.values.task_ids import TaskId
 from npuscope.tile.values.tensors import Tensor, Tile
 
-__all__ = [
-    "UNBOUND",
-    "blocks",
-    "bound",
-    "carried",
-    "counted",
-    "holds_tasks",
-    "known_bounds",
-    "launch",
-    "names",
-    "outside",
-    "outside_tensor",
-    "region",
-]
-
+__all__ = ["UNBOUND", "blocks", "bound", "carried", "counted", "holds_tasks", "known_bounds", "launch", "outside"]
+__all__ += ["outside_tensor", "region"]
 
 UNBOUND = object()  # what a name holds that no statement has bound; the rewritten program deletes it again
-
-
 _EMPTY = CellType()  # of a name that is not bound yet
-
-
 Names = dict[str, object]
 Value = TypeVar("Value")
-
-
-def names(values: Names) -> Names:
-    return values
 
 
 def launch(spmd: object) -> TaskId:
@@ -136,8 +113,7 @@ def bound(value: object) -> None:
 
 
 def _end_drawn_task() -> None:
-    draws = current().orchestration.draws
-    if draws is not None:
+    if (draws := current().orchestration.draws) is not None:
         draws.pause()
 
 
@@ -174,10 +150,7 @@ class AutoScope:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         run = current()
-        if kind is None:
-            self.pause()
-        else:
-            run.leave()
+        self.pause() if kind is None else run.leave()
         run.orchestration.draws = None
 
     def _open(self, run: Run) -> None:
@@ -249,12 +222,8 @@ def at(
     optimizations: Sequence[object] | None = None,
     optimization: object = None,
     split: object = None,
-    deps: object = None,
-    no_dep_args: Sequence[object] | None = None,
-    dumps: object = None,
-    allow_early_resolve: bool = False,
     name_hint: str = "",
-    windowize: bool = False,
+    **options: Any,
 ) -> At | AutoScope:
     """`with pl.at(level=…):` is one task; with an option of its day that lets the compiler draw the tasks, several."""
     if optimization is not None and not isinstance(optimization, Optimizer):
@@ -262,114 +231,24 @@ def at(
     entries = [*(optimizations if isinstance(optimizations, list | tuple) else ())]
     drawn = next((one for one in [*entries, optimization] if isinstance(one, Optimizer)), None)
     if drawn is not None:
-        if deps or no_dep_args or allow_early_resolve or windowize:
-            said = "deps=, no_dep_args=, allow_early_resolve= and windowize= are about one task"
-            raise fault(f"pl.at: {said}; {drawn.name} draws several", "Open each task with a pl.at.")
+        if any(options.values()):
+            about = "deps=, no_dep_args=, allow_early_resolve= and windowize= are about one task"
+            raise fault(f"pl.at: {about}; {drawn.name} draws several", "Open each task with a pl.at.")
         splits = [one.mode for one in entries if isinstance(one, Split)] + [split, drawn.split]
         return AutoScope(drawn.name, next((mode for mode in splits if mode is not None), None), name_hint)
     if split is not None:
         current().recorder.notes.append(note("pl.at(split=)"))
         optimizations = [*entries, Split(split)]
-    return At(
-        level,
-        role,
-        optimizations=optimizations,
-        deps=deps,
-        no_dep_args=no_dep_args,
-        dumps=dumps,
-        allow_early_resolve=allow_early_resolve,
-        name_hint=name_hint,
-        windowize=windowize,
-    )
+    return At(level, role, optimizations=optimizations, name_hint=name_hint, **options)
 
 
-def range_(
-    *bounds: object,
-    init_values: object = None,
-    chunk: object = None,
-    chunk_policy: object = None,
-    unroll: int | None = None,
-    attrs: object = None,
-) -> TileLoop:
+def range_(*bounds: object, unroll: int | None = None, **options: Any) -> TileLoop:
     """`pl.range`; with `unroll=` of April 2026 what `pl.pipeline(stage=)` is now."""
     if unroll is None:
-        return loops.range_(*bounds, init_values=init_values, chunk=chunk, chunk_policy=chunk_policy, attrs=attrs)
+        return loops.range_(*bounds, **options)
     current().recorder.notes.append(note("pl.range(unroll=)"))
-    return loops.pipeline(*bounds, stage=unroll, init_values=init_values, attrs=attrs)
+    return loops.pipeline(*bounds, stage=unroll, **options)
 
 
-at.__qualname__, range_.__qualname__ = "pl.at", "pl.range"  # what Python calls them in its messages
-
-
-HOST_SIDE = frozenset({"create_tensor", "create", "read", "write", "slice", "assemble", "dim", "reshape", "transpose"})
-Made = TypeVar("Made", bound=ast.AST)
-
-
-def is_auto(scope: ast.expr) -> bool:
-    """Whether a `with` opens such a scope."""
-    if called(scope) == "auto_incore" or keyword(scope, "optimization") is not None:
-        return True
-    listed = keyword(scope, "optimizations")
-    return listed is not None and any(isinstance(n, ast.Attribute) and n.attr == "auto_chunk" for n in ast.walk(listed))
-
-
-def marked(body: list[ast.stmt], holds_tasks: Callable[[ast.For], bool], helper: str) -> list[ast.stmt]:
-    """The statements of such a scope, with those that stay in orchestration marked by calls of the helper."""
-    found: list[ast.stmt] = []
-    for statement in body:
-        if _interchanged(statement):
-            raise TileError(
-                'chunked loops nested under chunk_policy="leading_full" changed places; npuscope does not do that',
-                line=statement.lineno,
-                remedy="Leave chunk_policy= out, or write the tasks with pl.spmd.",
-            )
-        if isinstance(statement, ast.For) and called(statement.iter) != "spmd" and holds_tasks(statement):
-            statement.body = marked(statement.body, holds_tasks, helper)
-        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr):
-            statement = _Outside(helper).visit(statement)
-        found.append(statement)
-        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            bound = ast.Name(statement.targets[0].id, ast.Load())
-            found.append(_placed(ast.Expr(_call(helper, "bound", [bound])), statement))
-    return found
-
-
-def _interchanged(statement: ast.stmt) -> bool:
-    if not isinstance(statement, ast.For):
-        return False
-    policy = keyword(statement.iter, "chunk_policy")
-    if not isinstance(policy, ast.Constant) or policy.value != "leading_full":
-        return False
-    return any(keyword(inner.iter, "chunk") is not None for inner in statement.body if isinstance(inner, ast.For))
-
-
-class _Outside(ast.NodeTransformer):
-    """Calls of ops that do not compute, and subscripts, as calls that end the task under way first."""
-
-    def __init__(self, helper: str) -> None:
-        self._helper = helper
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        self.generic_visit(node)
-        if called(node) not in HOST_SIDE or not isinstance(node.func, ast.Attribute):
-            return node
-        new = _call(self._helper, "outside", [node.func, *node.args])
-        new.keywords = node.keywords
-        return _placed(new, node)
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        self.generic_visit(node)
-        if not isinstance(node.ctx, ast.Del):  # of `x[…] = v` Python computes v before it looks x up
-            node.value = _placed(_call(self._helper, "outside_tensor", [node.value]), node)
-        return node
-
-
-def _call(helper: str, name: str, arguments: list[ast.expr]) -> ast.Call:
-    return ast.Call(ast.Attribute(ast.Name(helper, ast.Load()), name, ast.Load()), arguments, [])
-
-
-def _placed(made: Made, node: ast.AST) -> Made:
-    for child in ast.walk(made):
-        if not hasattr(child, "lineno"):
-            ast.copy_location(child, node)
-    return made
+for _function, _title in ((at, "pl.at"), (At.__init__, "pl.at"), (range_, "pl.range"), (loops.range_, "pl.range")):
+    _function.__qualname__ = _title  # what Python calls them in its messages
