@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from npuscope.tile.distributed.windows import Window
 from npuscope.tile.fault import TileError, fault
-from npuscope.tile.language.functions import Entry, TileFunction, plain_function
+from npuscope.tile.language.functions import EntryFunction, TileFunction, decorator
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import Site
 from npuscope.tile.run import state
@@ -36,7 +36,7 @@ class Waiting:
 class Rank:
     """One call on one device."""
 
-    def __init__(self, device: int, entry: Entry, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    def __init__(self, device: int, entry: EntryFunction, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self.device, self.name = device, entry.name
         self.windows: dict[int, Window] = {}  # by the buffer of the run that stands for it
         self.after: list[Rank] = []
@@ -100,7 +100,7 @@ class HostRun:
 
     def dispatch(self, entry: object, args: tuple[object, ...], kwargs: dict[str, object], device: object) -> object:
         """Notes a call; it runs when the host function ends. What it returns: the tensors it writes."""
-        assert isinstance(entry, Entry)
+        assert isinstance(entry, EntryFunction)
         number = 0 if device is None else lanes.whole(device)
         if not 0 <= number < self.world_size:
             raise fault(f"device={number} of {self.world_size} ranks")
@@ -209,8 +209,4 @@ def _devices(config: object) -> Sequence[int]:
     return getattr(getattr(config, "distributed_config", None) or config, "device_ids", None) or ()
 
 
-def host(function: object = None, **options: object) -> Host | Callable[[object], Host]:
-    """`@pl.jit.host`."""
-    if function is None:
-        return lambda f: Host(plain_function(f), options)
-    return Host(plain_function(function), options)
+host = decorator(Host)  # `@pl.jit.host`

@@ -155,9 +155,9 @@ def check_program(program: object, specs: Sequence[Spec]) -> None:
 
 def _parameters(program: object, given: int) -> list[Parameter] | None:
     """The parameters that the specs stand for, None where the program does not say; outputs may all be left out."""
-    from npuscope.tile.language.functions import Program, TileFunction
+    from npuscope.tile.language.functions import TileFunction, TileProgram
 
-    function = program.entry if isinstance(program, Program) else program
+    function = program.entry if isinstance(program, TileProgram) else program
     if not isinstance(function, TileFunction):
         return None
     wanted = list(function.parameters)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from types import FunctionType as Function
-from typing import TypedDict, TypeVar, Unpack, cast
+from typing import Any, TypeVar, cast
 
 from npuscope.ops.numeric.arrays import Array
 from npuscope.tile.enums import FunctionType
@@ -29,13 +29,11 @@ Named = dict[str, object]
 
 
 class TileFunction:
-    """A function of a tile program. Called from outside an entry runs; called from a program it does what its kind
-    does.
-    """
+    """A function of a tile program: called from outside an entry runs, called from a program each kind does its own."""
 
     kind = "inline"
 
-    def __init__(self, function: Function, options: Named, owner: Program | None = None) -> None:
+    def __init__(self, function: Function, options: Named, owner: TileProgram | None = None) -> None:
         functools.update_wrapper(self, function)
         self.function, self.owner, self.options = function, owner, options
         self.source = source_of(function)
@@ -58,14 +56,14 @@ class TileFunction:
 
     @property
     def _func(self) -> TileFunction:
-        """What scripts of 2026 reached the function by; its signature is the function's."""
+        """What old scripts reached the function by; its signature is the function's."""
         return self
 
     def code(self) -> Code:
         """The function as it runs, and what it reads besides its arguments."""
         return Code(self.rewritten.body, self.rewritten.reads if self.owner is None else None)
 
-    def bound(self, owner: Program) -> TileFunction:
+    def bound(self, owner: TileProgram) -> TileFunction:
         """The same function as a method of a program."""
         return type(self)(self.function, self.options, owner)
 
@@ -104,7 +102,7 @@ class Inline(TileFunction):
         return super().inside(run, args, kwargs)
 
 
-class Entry(TileFunction):
+class EntryFunction(TileFunction):
     """A chip-level entry: runs when it is called from outside."""
 
     kind = "entry"
@@ -147,7 +145,7 @@ class Incore(TileFunction):
         given = {key: _in_gm(run, value) for key, value in given.items()}
         self._declare(task, given)
         result = run_single(run, task, lambda: self.body(**given))
-        self._kept_word(run, task, given)
+        self._check_outputs(run, task, given)
         mark_no_dep(run, task, run.orchestration.take_opted_out())
         return _in_gm(run, result)
 
@@ -168,7 +166,7 @@ class Incore(TileFunction):
             if isinstance(value, Tensor):
                 task.argument((value.buffer.id, value.offset, value.shape, value.strides))
 
-    def _kept_word(self, run: Run, task: TaskDraft, given: Named) -> None:
+    def _check_outputs(self, run: Run, task: TaskDraft, given: Named) -> None:
         """A pl.Out parameter is written and not read before: the runtime copies nothing in and waits for no writer."""
         for parameter in self.parameters:
             value = given[parameter.name]
@@ -251,11 +249,11 @@ class Extern(Incore):
                     value.buffer.written = None
 
 
-Made = TypeVar("Made", bound=TileFunction)
+Kind = TypeVar("Kind", bound=TileFunction)
 
 
-def _decorator(kind: type[Made]) -> Callable[..., Made | Callable[[object], Made]]:
-    def decorate(function: object = None, **options: object) -> Made | Callable[[object], Made]:
+def decorator(kind: type[Kind]) -> Callable[..., Kind | Callable[[object], Kind]]:
+    def decorate(function: object = None, **options: object) -> Kind | Callable[[object], Kind]:
         if function is None:
             return lambda f: kind(plain_function(f), options)
         return kind(plain_function(function), options)
@@ -277,26 +275,20 @@ def plain_function(function: object) -> Function:
 class _Jit:
     """`pl.jit`, and its relatives as attributes."""
 
-    def __call__(self, function: object = None, **options: object) -> Entry | Callable[[object], Entry]:
-        return _decorator(Entry)(function, **options)
+    def __call__(self, function: object = None, **options: object) -> EntryFunction | Callable[[object], EntryFunction]:
+        return decorator(EntryFunction)(function, **options)
 
-    inline = staticmethod(_decorator(Inline))
-    incore = staticmethod(_decorator(Incore))
-    extern = staticmethod(_decorator(Extern))
+    inline = staticmethod(decorator(Inline))
+    incore = staticmethod(decorator(Incore))
+    extern = staticmethod(decorator(Extern))
     host: Callable[..., object]  # of several ranks: put in by npuscope.tile
 
 
 jit = _Jit()
 
 _KINDS: dict[FunctionType, type[TileFunction]] = {
-    FunctionType.Opaque: Entry,
-    FunctionType.Orchestration: Entry,
+    **dict.fromkeys([FunctionType.Opaque, FunctionType.Orchestration], EntryFunction),
     FunctionType.Inline: Inline,
-    FunctionType.InCore: Incore,
-    FunctionType.AIC: Incore,
-    FunctionType.AIV: Incore,
-    FunctionType.Group: Incore,
-    FunctionType.Spmd: Incore,
     FunctionType.Extern: Extern,
 }
 
@@ -307,10 +299,10 @@ def function(
     """One function of a program."""
     if not isinstance(type, FunctionType):
         raise fault(f"pl.function needs type=pl.FunctionType.…, not {type!r}")
-    return _decorator(_KINDS[type])(fn, **options)
+    return decorator(_KINDS.get(type, Incore))(fn, **options)
 
 
-class Program:
+class TileProgram:
     """`@pl.program class X`: its methods are the functions; calling it runs the entry."""
 
     def __init__(self, cls: type) -> None:
@@ -331,22 +323,21 @@ class Program:
         return functions[name]
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> EntryFunction:
         """The function that starts the program: the last Opaque or Orchestration one."""
-        entries = [f for f in self.functions.values() if isinstance(f, Entry)]
+        entries = [f for f in self.functions.values() if isinstance(f, EntryFunction)]
         if not entries:
             raise fault(f"the program {self.name} has no entry", "Give one function the type Orchestration or Opaque.")
-        called = "main"
-        return next((f for f in entries if f.name == called), entries[-1])
+        return next((f for f in entries if f.name == "main"), entries[-1])
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         return self.entry(*args, **kwargs)
 
 
-def program(cls: type) -> Program:
+def program(cls: type) -> TileProgram:
     if not isinstance(cls, type):
         raise fault(f"@pl.program stands on a class, not on {getattr(cls, '__name__', repr(cls))}")
-    return Program(cls)
+    return TileProgram(cls)
 
 
 def submit(
@@ -364,23 +355,10 @@ def submit(
     return kernel.submit(run, args, kwargs, deps, allow_early_resolve)
 
 
-class SpmdOptions(TypedDict, total=False):
-    """What pl.spmd_submit says of its launch, as pl.spmd does."""
-
-    sync_start: bool
-    optimizations: object
-    deps: object
-    allow_early_resolve: bool
-    predicate: object
-
-
-def spmd_submit(
-    kernel: object, *args: object, core_num: object, **options: Unpack[SpmdOptions]
-) -> tuple[object, TaskId]:
+def spmd_submit(kernel: object, *args: object, core_num: object, **options: Any) -> tuple[object, TaskId]:
     """Launches a kernel on n blocks: what it returns, then its task id."""
     if not isinstance(kernel, TileFunction):
         raise fault(f"pl.spmd_submit launches a kernel, not {kernel!r}")
     launch = Spmd(core_num, name_hint=kernel.name, **options)
     number = launch.launch()
-    result = launch.run(lambda index: kernel(*args))
-    return result, number
+    return launch.run(lambda index: kernel(*args)), number
