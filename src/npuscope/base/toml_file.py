@@ -53,11 +53,11 @@ def line_of(data: bytes, array: str, entry: int, key: str = "") -> int | None:
     return 1 + next((n for n in range(begin + 1, end) if key and _sets(lines[n], key)), begin)
 
 
-def _line(data: bytes, told: str) -> int | None:
-    """The line that a decoder's message is about, where the message tells a place."""
-    if found := _IN_SYNTAX.search(told):
+def _line(data: bytes, message: str) -> int | None:
+    """The line that a decoder's message is about, where the message has a place."""
+    if found := _IN_SYNTAX.search(message):
         return int(found[1])
-    where, unknown = _WHERE.search(told), _UNKNOWN.search(told)
+    where, unknown = _WHERE.search(message), _UNKNOWN.search(message)
     place = where[1] if where else ""
     key = unknown[1] if unknown else ""
     if entry := re.match(r"\.(\w+)\[(\d+)\](?:\.(\w+))?", place):

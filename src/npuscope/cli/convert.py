@@ -26,7 +26,7 @@ def command(
     out: Annotated[str, typer.Argument(help="Where to write; `npuscope formats` lists the endings.")],
     format: Annotated[
         str | None,
-        typer.Option("--format", help="Format of OUT, if its ending does not tell: one `npuscope formats` lists."),
+        typer.Option("--format", help="Format of OUT, if its ending does not say so: one `npuscope formats` lists."),
     ] = None,
     json: JsonFlag = False,
 ) -> None:
@@ -34,14 +34,14 @@ def command(
     from npuscope.trace import read
     from npuscope.trace.formats import check_target
 
-    target = check_target(out, format)  # a wrong name is told before the work, not after
+    target = check_target(out, format)  # a wrong name is an error before the work, not after
     check_outputs([path], out)
     with progress_bar():
         trace = read(path)
         check_outputs(sources(trace, path), out)
         left_out = trace.write(out, target)
     if json:
-        told = {
+        result = {
             "from": trace.meta.format,
             "to": target,
             "out": out,
@@ -49,7 +49,7 @@ def command(
             "samples": trace.counters.height,
             "left_out": dict(left_out),
         }
-        print_json(told)
+        print_json(result)
         return
     size = f"{many(trace.slices.height, 'slice')}, {many(trace.edges.height, 'edge')}"
     if trace.counters.height:

@@ -94,7 +94,7 @@ def _counters(table: EventTable, epoch_ns: int) -> pl.DataFrame | None:
 
 
 def _used(lanes: pl.DataFrame, slices: pl.DataFrame, counters: pl.DataFrame | None) -> pl.DataFrame:
-    """Lanes that things ran on, and those that only counters tell of; lanes that only flows mention are neither."""
+    """Lanes that things ran on, and those that only counters have; lanes that only flows mention are neither."""
     ran = pl.col("lane").is_in(slices["lane"].unique().implode())
     if counters is None:
         return lanes.filter(ran)

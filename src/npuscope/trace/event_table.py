@@ -27,6 +27,11 @@ from npuscope.trace.schema import EXACT_FLOAT_US, LARGEST_US, LONGEST_US, needs_
 
 # phases that are known and leave no slice: objects, samples of a profiler, memory dumps, clocks, contexts, marks
 NOT_READ = frozenset("NODPVvcTp()")
+ROUNDED = "counter value beyond 53 bits rounded"
+NO_NUMBER = "counter series without a number"
+NO_SERIES = "counter event without a series"
+IDENTIFIERS = ("acc_id",)  # arguments of msprof's that say which accelerator a number is of
+NO_TIME = "event without a usable time"
 FLOWS, BEGIN_END, ASYNC, INSTANTS = frozenset("stf"), frozenset("BE"), frozenset("beSF"), frozenset("iIRn")
 
 
@@ -99,13 +104,8 @@ class _Mark(NamedTuple):
 class _Batches:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.names, self.categories, self.lanes, self.flow_ids = (
-            Interner(),
-            Interner(),
-            Interner(),
-            Interner(),
-        )
-        self.counter_names = Interner()
+        self.names, self.categories, self.lanes = Interner(), Interner(), Interner()
+        self.flow_ids, self.counter_names = Interner(), Interner()
         self.counter_ids: Interner = Interner({None: 0})
         self.text_times = 0  # times that the file has in quotes
         self.further_series = 0  # of counter events, beyond the first of each
@@ -172,7 +172,7 @@ class _Batches:
             return pl.Series(mended, dtype=pl.String)
 
     def _only_sound(self, frame: pl.DataFrame, known: NDArray[np.bool_]) -> pl.DataFrame:
-        self.ledger.dropped["event without a usable time"] += int((~known).sum())
+        self.ledger.dropped[NO_TIME] += int((~known).sum())
         negative = frame["dur"] < 0
         if negative.any():
             self.ledger.repaired[NEGATIVE] += int((negative.to_numpy() & known).sum())
@@ -193,31 +193,42 @@ class _Batches:
             }
         )
         self.ledger.merged["flow event became an end of an edge"] += int(known.sum())
-        self.ledger.dropped["event without a usable time"] += int((~known).sum())
+        self.ledger.dropped[NO_TIME] += int((~known).sum())
         return frame if known.all() else frame.filter(pl.Series(known))
 
     def _counter_frame(self, events: list[Event]) -> pl.DataFrame:
+        """Every number among an event's arguments is a sample of a series of its own, or dropped with a reason."""
         times, usable = self._times([e.ts for e in events])
-        timeless = [event for event, known in zip(events, usable.tolist(), strict=True) if not known]
-        self.ledger.dropped["event without a usable time"] += len(timeless)
-        if timeless:
+        self.ledger.dropped[NO_TIME] += int((~usable).sum())
+        if not usable.all():
             events = [event for event, known in zip(events, usable.tolist(), strict=True) if known]
             times = times[usable]
-        samples = samples_of(events)
-        for reason, count in samples.dropped.items():
-            self.ledger.dropped[reason] += count
-        self.ledger.repaired[ROUNDED] += samples.rounded
-        self.further_series += len(samples.event) + samples.dropped.total() - len(events)
+        at, names, values = [], [], []  # of each sample: which of the events, the series' number, the value
+        records = 0
+        for number, (event, series) in enumerate(zip(events, _arguments(events), strict=True)):
+            which = "".join(f"[{series.pop(key)}]" for key in IDENTIFIERS if key in series)
+            self.ledger.dropped[NO_SERIES] += not series
+            records += max(len(series), 1)
+            for key, raw in series.items():
+                value = _number(raw)
+                if value is None:
+                    self.ledger.dropped[NO_NUMBER] += 1
+                    continue
+                self.ledger.repaired[ROUNDED] += isinstance(raw, int) and int(value) != raw
+                at.append(number)
+                names.append(self.counter_names[_series_name(event.name + which, key)])
+                values.append(value)
+        self.further_series += records - len(events)
         lanes = np.array([self.lanes[e.pid, e.tid] for e in events], dtype=np.uint32)
         ids = np.array([self.counter_ids[e.id] for e in events], dtype=np.uint32)
-        at = np.array(samples.event, dtype=np.int64)
+        place = np.array(at, dtype=np.int64)
         return pl.DataFrame(
             {
-                "lane": lanes[at],
-                "name": np.array([self.counter_names[name] for name in samples.name], dtype=np.uint32),
-                "id": ids[at],
-                "time": times[at],
-                "value": np.array(samples.value, dtype=np.float64),
+                "lane": lanes[place],
+                "name": np.array(names, dtype=np.uint32),
+                "id": ids[place],
+                "time": times[place],
+                "value": np.array(values, dtype=np.float64),
             }
         )
 
@@ -225,13 +236,13 @@ class _Batches:
         """Names as text. Of one name with several ids each id is a counter, unless the id only names the lane."""
         counters = pl.concat(self.counter_frames, rechunk=True)
         names, ids, lanes = list(self.counter_names), list(self.counter_ids), table.lane_names()
-        told = counters.select("lane", "name", "id").unique(maintain_order=True)
+        series = counters.select("lane", "name", "id").unique(maintain_order=True)
         words = [
             names[name] if id == 0 or ids[id] == lane_id(lanes[lane]) else f"{names[name]}[{ids[id]}]"
-            for lane, name, id in told.iter_rows()
+            for lane, name, id in series.iter_rows()
         ]
-        told = told.with_columns(pl.Series("word", words, dtype=pl.String))
-        counters = counters.join(told, on=["lane", "name", "id"], maintain_order="left")
+        series = series.with_columns(pl.Series("word", words, dtype=pl.String))
+        counters = counters.join(series, on=["lane", "name", "id"], maintain_order="left")
         return counters.select("lane", pl.col("word").alias("name"), "time", "value")
 
     def _flow_numbers(self, ids: list[Any]) -> Ints:
@@ -245,7 +256,7 @@ class _Batches:
     def _add_rest(self, events: list[Event], table: EventTable) -> None:
         paired = [e for e in events if e.ph in BEGIN_END or e.ph in ASYNC]
         times, known = self._times([e.ts for e in paired])
-        self.ledger.dropped["event without a usable time"] += int((~known).sum())
+        self.ledger.dropped[NO_TIME] += int((~known).sum())
         for event, time, usable in zip(paired, times.tolist(), known.tolist(), strict=True):
             if usable and event.ph in BEGIN_END:
                 lane = self.lanes[event.pid, event.tid]
@@ -302,12 +313,10 @@ class _Batches:
 
     def _times_of_text(self, values: list[Any]) -> tuple[Ints, NDArray[np.bool_]]:
         self.text_times += sum(value.__class__ is str for value in values)
-        text = pl.Series(
-            "t",
-            [None if v is None else v if isinstance(v, str) else repr(v) for v in values],
-            dtype=pl.String,
+        texts = [None if v is None else v if isinstance(v, str) else repr(v) for v in values]
+        frame = pl.DataFrame({"t": texts}, schema={"t": pl.String}).select(
+            ns=ns_from_us(pl.col("t")), off=needs_rounding(pl.col("t"))
         )
-        frame = text.to_frame().select(ns=ns_from_us(pl.col("t")), off=needs_rounding(pl.col("t")))
         self.ledger.repaired[BELOW_NANOSECOND] += int(frame["off"].sum())
         return frame["ns"].fill_null(0).to_numpy(), frame["ns"].is_not_null().to_numpy()
 
@@ -317,11 +326,7 @@ class _Batches:
         table.slices = pl.concat(self.frames, how="diagonal") if self.frames else self._slice_frame([])
         table.flows = pl.concat(self.flow_frames, rechunk=True) if self.flow_frames else self._flow_frame([])
         self.frames, self.flow_frames = [], []
-        table.names, table.categories, table.lane_keys = (
-            list(self.names),
-            list(self.categories),
-            list(self.lanes),
-        )
+        table.names, table.categories, table.lane_keys = list(self.names), list(self.categories), list(self.lanes)
         if self.counter_frames:
             table.counters = self._counters(table)
             self.counter_frames = []
@@ -350,9 +355,9 @@ class _Batches:
         unclosed = [begin for stack in open_begins.values() for begin in stack]
         self.ledger.repaired[NEVER_ENDED] += len(unclosed)
         slices += [(begin, last) for begin in unclosed]
-        lasting = [(begin, end) for begin, end in slices if end - begin.time <= LONGEST_US * 1000]
-        self.ledger.dropped["event without a usable time"] += len(slices) - len(lasting)
-        slices = lasting
+        usable = [(begin, end) for begin, end in slices if end - begin.time <= LONGEST_US * 1000]
+        self.ledger.dropped[NO_TIME] += len(slices) - len(usable)
+        slices = usable
         start = np.array([begin.time for begin, _ in slices], dtype=np.int64)
         stop = np.array([end for _, end in slices], dtype=np.int64)
         lane = np.array([begin.lane for begin, _ in slices], dtype=np.uint32)
@@ -368,43 +373,7 @@ def _both(begin: msgspec.Raw, end: msgspec.Raw) -> msgspec.Raw:
     return msgspec.Raw(inner + (b"" if inner == b"{" else b",") + second[1:])
 
 
-ROUNDED = "counter value beyond 53 bits rounded"
-NO_NUMBER = "counter series without a number"
-NO_SERIES = "counter event without a series"
-IDENTIFIERS = ("acc_id",)  # arguments of msprof's that tell which accelerator a number is of
-
-
-@dataclass
-class Samples:
-    """The samples of some events, column by column, and the account of what is none."""
-
-    event: list[int] = field(default_factory=list)  # which of the events
-    name: list[str] = field(default_factory=list)
-    value: list[float] = field(default_factory=list)
-    dropped: Counter[str] = field(default_factory=Counter)
-    rounded: int = 0
-
-
-def samples_of(events: Sequence[Event]) -> Samples:
-    """Every series of every event is a sample, or dropped with a reason."""
-    found = Samples()
-    for number, (event, series) in enumerate(zip(events, _arguments(events), strict=True)):
-        which = "".join(f"[{series.pop(key)}]" for key in IDENTIFIERS if key in series)
-        if not series:
-            found.dropped[NO_SERIES] += 1
-        for key, told in series.items():
-            value = _number(told)
-            if value is None:
-                found.dropped[NO_NUMBER] += 1
-                continue
-            found.rounded += isinstance(told, int) and int(value) != told
-            found.event.append(number)
-            found.name.append(_name(event.name + which, key))
-            found.value.append(value)
-    return found
-
-
-def _name(event: str, series: str) -> str:
+def _series_name(event: str, series: str) -> str:
     """The event's name and the series', unless the series only repeats it or is called `value`."""
     return event if series == "value" or event.startswith(series) else f"{event} {series}".strip()
 
@@ -425,12 +394,12 @@ def _object(text: bytes) -> dict[str, object]:
         return {}
 
 
-def _number(told: object) -> float | None:
+def _number(raw: object) -> float | None:
     """A number, or text that is one, as some tools write them; None for anything else."""
-    if isinstance(told, bool) or not isinstance(told, int | float | str):
+    if isinstance(raw, bool) or not isinstance(raw, int | float | str):
         return None
     try:
-        value = float(told)
+        value = float(raw)
     except (ValueError, OverflowError):
         return None
     return value if math.isfinite(value) else None

@@ -1,6 +1,6 @@
 """A small capture of our own making: three decode steps of a four-layer model as Ascend's profiler lists them.
 
-It has the traps of real files: collectives told twice, tiling on the AI CPU, two streams, a slow first step.
+It has the traps of real files: collectives listed twice, tiling on the AI CPU, two streams, a slow first step.
 """
 
 from __future__ import annotations

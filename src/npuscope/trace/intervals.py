@@ -83,8 +83,8 @@ def self_times(lane: NDArray[Any], start: Ints, dur: Ints) -> Ints:
 def crossing(lane: Ints, start: Ints, dur: Ints, order: Ints | None = None) -> NDArray[np.bool_]:
     """True for each slice that begins inside an earlier slice of its lane and ends after it.
 
-    What a slice is held against are the earlier ones that do not cross themselves, so that leaving out
-    those told leaves lanes that nest.
+    What a slice is held against are the earlier ones that do not cross themselves, so that the lanes
+    nest without those that are True.
     """
     if order is None:
         order = lane_order(lane, start, dur)

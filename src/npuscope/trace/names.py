@@ -1,4 +1,10 @@
-"""What a lane is, told by the names that NPU tools give lanes."""
+"""What the words in captures mean: names of lanes, markers of runtimes, annotations of steps, shapes of tensors.
+
+Builds of the runtime name one phase differently. torch.profiler numbers its steps (ProfilerStep#7); vLLM says requests
+and tokens of prompts and of answers (execute_context_1(888)_generation_4(4), at times with all tokens in front), SGLang
+its mode (step[EXTEND bs=15 toks=15360]). Tensors are text: `"4,3072;96,192,16,16"`, `DT_BF16;FLOAT`, `ND;FORMAT_NZ`, a
+slot per tensor; an empty slot is an absent input, a scalar or an empty tensor, the table does not say which.
+"""
 
 from __future__ import annotations
 
@@ -104,32 +110,32 @@ class StepMark(NamedTuple):
 @lru_cache(maxsize=65536)
 def step_mark(name: str) -> StepMark | None:
     """What an annotation's name marks; None where it marks no step."""
-    if told := _NUMBERED.fullmatch(name):
-        return StepMark(PREFIXES[0], int(told[1]))
-    if told := _VLLM.fullmatch(name):
-        prompts, answers = int(told[1]), int(told[3])
+    if match := _NUMBERED.fullmatch(name):
+        return StepMark(PREFIXES[0], int(match[1]))
+    if match := _VLLM.fullmatch(name):
+        prompts, answers = int(match[1]), int(match[3])
         phase = ("mixed" if answers else "prefill") if prompts else ("decode" if answers else None)
-        return StepMark(PREFIXES[1], None, phase, sum(_tokens(text) for text in (told[2], told[4])))
-    if told := _SGLANG.fullmatch(name):
-        mode, requests, tokens = told.groups()
+        return StepMark(PREFIXES[1], None, phase, sum(_tokens(text) for text in (match[2], match[4])))
+    if match := _SGLANG.fullmatch(name):
+        mode, requests, tokens = match.groups()
         counted = tokens if tokens is not None else requests if mode == "DECODE" else None
         return StepMark(PREFIXES[2], None, _PHASES.get(mode, mode.lower()), None if counted is None else int(counted))
     return None
 
 
 def _tokens(text: str) -> int:
-    """The tokens of requests: the first number, whatever is told of their squares after it."""
+    """The tokens of requests: the first number, whatever follows about their squares."""
     found = _FIRST_NUMBER.search(text)
     return int(found[0]) if found else 0
 
 
 def marked(slices: pl.DataFrame) -> pl.DataFrame:
-    """The slices that mark a step, not the device's telling of them, with `phase` and `tokens`."""
+    """The slices that mark a step, not the device's copies of them, with `phase` and `tokens`."""
     begins = pl.any_horizontal(pl.col("kernel").str.starts_with(prefix) for prefix in PREFIXES)
     # one after the other: most rows are of another kind, or belong to no step
     rows = slices.lazy().filter(pl.col("step").is_not_null()).filter(pl.col("kind").is_in(["derived", "host"]))
-    told = ("kernel", "start", "dur", "step", *(column for column in ("cat",) if column in slices.columns))
-    found = rows.filter(begins).select(told).collect()
+    columns = ("kernel", "start", "dur", "step", *(column for column in ("cat",) if column in slices.columns))
+    found = rows.filter(begins).select(columns).collect()
     marks = [step_mark(name) for name in found["kernel"]]
     found = found.with_columns(
         pl.Series("phase", [mark and mark.phase for mark in marks], dtype=pl.String),
@@ -142,7 +148,7 @@ def numbered(names: Sequence[str]) -> list[int | None]:
     """The steps of annotations in the order of their starts; None for those that are another's inside.
 
     One spelling counts: that with most marks, since a profiler's step may hold many of a server. Steps without a number
-    are counted from 0; a number told twice is one step.
+    are counted from 0; a number that comes twice is one step.
     """
     marks = [step_mark(name) for name in names]
     spellings = [mark.spelling for mark in marks if mark is not None]
@@ -172,14 +178,14 @@ WORDS = {
     "input_formats": ("Input Formats", "inputFormats"),
     "output_formats": ("Output Formats", "outputFormats"),
 }
-_NOT_TOLD = ["N/A", "UNDEFINED", "NULL", ""]
+_UNKNOWN_WORDS = ["N/A", "UNDEFINED", "NULL", ""]
 
 
 def with_tensors(trace: Trace) -> pl.DataFrame:
     """The slices with input_ and output_ shapes, dtypes and formats as lists, a slot per tensor.
 
     Shapes are lists of int; dtypes and formats lose the prefixes `DT_` and `FORMAT_` of some generations and
-    are null where the table does not tell, or tells garbage such as 65534. Null for rows without tensors.
+    are null where the table has none, or garbage such as 65534. Null for rows without tensors.
     """
     slices = trace.slices
     columns = [_shapes(_column(slices, ours)).alias(ours) for ours in SHAPES]
@@ -216,5 +222,5 @@ def _shapes(text: pl.Expr) -> pl.Expr:
 
 def _words(text: pl.Expr) -> pl.Expr:
     word = pl.element().str.strip_prefix("DT_").str.strip_prefix("FORMAT_")
-    garbage = word.is_in(_NOT_TOLD) | word.str.contains(r"^\d+$")
+    garbage = word.is_in(_UNKNOWN_WORDS) | word.str.contains(r"^\d+$")
     return text.str.split(";").list.eval(pl.when(~garbage).then(word))

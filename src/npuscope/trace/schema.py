@@ -8,7 +8,7 @@ import polars as pl
 # derived: spans that describe other rows (annotations, Overlap Analysis) and are not work themselves
 KINDS = pl.Enum(["task", "comm", "copy", "schedule", "host", "derived"])
 COPY_CORE = "MEMCPY"  # of copies in kernel tables that npuscope writes; the profiler leaves copies out
-# counter: a place that only counters tell of, such as the HBM of a device; nothing runs there
+# counter: a place that has only counters, such as the HBM of a device; nothing runs there
 UNITS = pl.Enum(["AIC", "AIV", "AICPU", "stream", "host", "link", "counter"])
 
 SLICES: dict[str, pl.DataType] = {
@@ -23,7 +23,7 @@ SLICES: dict[str, pl.DataType] = {
     "dispatch": pl.Int64(),
     "finish": pl.Int64(),
     "step": pl.Int64(),
-    "duplicate_of": pl.Int64(),  # the `task` this row tells a second time; null for a row that counts
+    "duplicate_of": pl.Int64(),  # the `task` that this row lists a second time; null for a row that counts
 }
 
 LANES: dict[str, pl.DataType] = {
@@ -50,12 +50,12 @@ COUNTERS: dict[str, pl.DataType] = {
 
 
 def is_work() -> pl.Expr:
-    """True for what the device did: tasks, communication and copies, second tellings too."""
+    """True for what the device did: tasks, communication and copies, duplicates too."""
     return pl.col("kind").is_in(["task", "comm", "copy"])
 
 
 def counts_once() -> pl.Expr:
-    """True for the device's work without second tellings."""
+    """True for the device's work without duplicates."""
     return is_work() & pl.col("duplicate_of").is_null()
 
 
@@ -76,7 +76,7 @@ EXACT_FLOAT_US = 9_007_199_254_740.0  # 2**53 ns: below it a float64 of microsec
 def ns_from_us(text: pl.Expr) -> pl.Expr:
     """Nanoseconds of decimal microseconds in text; null where the text is not such a number, or too large.
 
-    Digits below the nanosecond round half to even; `needs_rounding` tells where that happened.
+    Digits below the nanosecond round half to even; `needs_rounding` says where that happened.
     """
     # a fixed-point number of three places is a whole number of nanoseconds underneath
     exact = text.str.strip_chars().cast(pl.Decimal(38, 3), strict=False).to_physical().cast(pl.Int64, strict=False)

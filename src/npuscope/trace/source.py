@@ -1,4 +1,4 @@
-"""Bytes of a capture: plain, gzip or zstd, told by their first bytes, unpacked as a stream.
+"""Bytes of a capture: plain, gzip or zstd, recognised by their first bytes, unpacked as a stream.
 
 A few kilobytes can unpack to terabytes, so unpacking stops at a ratio no real trace reaches.
 """
@@ -53,7 +53,7 @@ def is_packed(path: Path) -> bool:
 
 
 def head(path: Path, size: int = 1 << 16) -> bytes:
-    """The first unpacked bytes, to tell formats apart."""
+    """The first unpacked bytes, by which formats are recognised."""
     with open_capture(path) as stream:
         return stream.read(size)
 

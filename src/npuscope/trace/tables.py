@@ -1,7 +1,7 @@
-"""A CSV file as text cells, exactly as written, with the line of whatever is wrong with it.
+"""A profiler's tables: CSV files and SQLite databases as frames, and their rows on the way to a Trace.
 
-A spreadsheet runs a cell that begins like a formula. So what we write has a ' before such text, and what we read has
-none: the cells are the same on both sides.
+A CSV file is text cells, exactly as written, with the line of whatever is wrong with it. A spreadsheet runs a cell that
+begins like a formula, so what we write has a ' before such text, and what we read has none: the cells are the same.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import csv
 import io
 import sqlite3
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -29,6 +30,12 @@ BOM = b"\xef\xbb\xbf"
 # what a spreadsheet acts on, and numbers that begin alike; quotes before it are part of it, so that any can be undone
 FORMULA = r"(?s)^'*(\s*[=+\-@＝＋－＠].|[\t\r\n])"
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+MOST_ROWS = 20_000_000  # a view can go on for ever
+T = TypeVar("T")
+_PLACE = {"place": pl.String, "unit": pl.String, "device": pl.Int32}
+_SLICE = {"start": pl.Int64, "dur": pl.Int64, **dict.fromkeys(("kernel", "kind", "table"), pl.String)}
+NO_SLICES = pl.DataFrame(schema={**_SLICE, **_PLACE})
+NO_SAMPLES = pl.DataFrame(schema={**_PLACE, "name": pl.String, "time": pl.Int64, "value": pl.Float64})
 csv.field_size_limit(1 << 30)  # a kernel's name may be longer than the module's usual 128 KiB
 
 
@@ -103,13 +110,14 @@ def read_csv(path: Path) -> CsvTable:
     except NoDataError:
         cells = pl.DataFrame(schema={name: pl.String() for name in columns})
     except (PolarsError, UnicodeDecodeError) as error:
-        raise _located(path, data, len(header), str(error)) from error
+        other = BadInput(f"not readable as CSV ({str(error).splitlines()[0]})", path=path)
+        raise _fault(path, data, len(header), strict=True) or other from error
     # Polars fills short rows with empty cells in silence, so rows that end in one are looked at again
     suspects = cells.select((pl.col(columns[-1]) == "").arg_true()).to_series()
     blank = pl.all_horizontal(pl.col(columns) == "")
     blank_lines = int(cells[suspects.to_list()].select(blank.sum()).item()) if len(suspects) else 0
-    if len(suspects) > blank_lines:
-        _refuse_short_rows(path, data, len(header))
+    if len(suspects) > blank_lines and (fault := _fault(path, data, len(header), strict=False)):
+        raise fault
     lines = cells.select(pl.int_range(2, pl.len() + 2, dtype=pl.Int64).alias("line"))["line"]
     if blank_lines:
         is_blank = cells.select(blank.alias("blank"))["blank"]
@@ -121,57 +129,36 @@ def read_csv(path: Path) -> CsvTable:
 
 def unique_names(header: list[str]) -> list[str]:
     """Column names that a table can hold: repeats get a number."""
-    seen: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     names = []
     for name in header:
-        seen[name] = seen.get(name, 0) + 1
-        names.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+        counts[name] += 1
+        names.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
     return names
 
 
-def _text(path: Path, data: Path | bytes) -> io.TextIOWrapper:
-    raw = io.BytesIO(data) if isinstance(data, bytes) else path.open("rb")
-    return io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
-
-
-def _located(path: Path, data: Path | bytes, width: int, message: str) -> BadInput:
-    """The error of the first line that a strict second reading rejects."""
+def _fault(path: Path, data: Path | bytes, width: int, *, strict: bool) -> BadInput | None:
+    """The error of the first line that a second reading rejects."""
     whole = data if isinstance(data, bytes) else path.read_bytes()
     try:
-        whole.decode()
+        text = whole.removeprefix(BOM).decode()
     except UnicodeDecodeError as error:
-        return BadInput("bytes that are not UTF-8 text", path=path, line=whole.count(b"\n", 0, error.start) + 1)
-    with _text(path, whole) as text:
-        rows = csv.reader(text, strict=True)
-        try:
-            for row in rows:
-                if row and len(row) != width:
-                    what = f"{len(row)} cells where the header has {width}"
-                    return BadInput(what, path=path, line=rows.line_num)
-        except csv.Error as error:
-            return BadInput(f"broken CSV ({error})", path=path, line=rows.line_num)
-    return BadInput(f"not readable as CSV ({message.splitlines()[0]})", path=path)
-
-
-def _refuse_short_rows(path: Path, data: Path | bytes, width: int) -> None:
-    with _text(path, data) as text:
-        rows = csv.reader(text)
+        line = whole.count(b"\n", 0, error.start + (len(BOM) if whole.startswith(BOM) else 0)) + 1
+        return BadInput("bytes that are not UTF-8 text", path=path, line=line)
+    rows = csv.reader(io.StringIO(text, newline=""), strict=strict)
+    try:
         for row in rows:
             if row and len(row) != width:
-                raise BadInput(
-                    f"{len(row)} cells where the header has {width}: the file looks truncated",
-                    path=path,
-                    line=rows.line_num,
-                    remedy="Copy or export it again.",
-                )
-
-
-MOST_ROWS = 20_000_000  # a view can go on for ever
-T = TypeVar("T")
+                cut = ": the file looks truncated" if len(row) < width else ""
+                what = f"{len(row)} cells where the header has {width}{cut}"
+                return BadInput(what, path=path, line=rows.line_num, remedy="Copy or export it again." if cut else "")
+    except csv.Error as error:
+        return BadInput(f"broken CSV ({error})", path=path, line=rows.line_num)
+    return None
 
 
 class SqliteFile:
-    """The tables and views of an open database; `path` is the name to tell it by."""
+    """The tables and views of an open database; `path` is what messages call it."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path, self._connection = path, connection
@@ -239,15 +226,9 @@ def _whole(value: object) -> int | None:
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else None
 
 
-_PLACE = {"place": pl.String, "unit": pl.String, "device": pl.Int32}
-_SLICE = {"start": pl.Int64, "dur": pl.Int64, **dict.fromkeys(("kernel", "kind", "table"), pl.String)}
-NO_SLICES = pl.DataFrame(schema={**_SLICE, **_PLACE})
-NO_SAMPLES = pl.DataFrame(schema={**_PLACE, "name": pl.String, "time": pl.Int64, "value": pl.Float64})
-
-
 def numbered(what: str, number: pl.Expr) -> pl.Expr:
-    """The name of a lane, also where the database does not tell its number."""
-    return pl.concat_str(pl.lit(f"{what} "), number.cast(pl.String).fill_null("not told"))
+    """The name of a lane, also where the database does not have its number."""
+    return pl.concat_str(pl.lit(f"{what} "), number.cast(pl.String).fill_null("unknown"))
 
 
 def sound_rows(rows: pl.DataFrame, start: str, end: str, ledger: Ledger) -> pl.DataFrame:

@@ -100,7 +100,7 @@ def test_a_table_of_kernels_alone_is_enough(tmp_path: Path) -> None:
     kernels: list[Any] = [{"start": 1, "end": 5, "shortName": 2}, {"start": None, "end": 9, "shortName": 2}]
     trace = npuscope.read(write_nsys(tmp_path / "r.sqlite", STRINGS, CUPTI_ACTIVITY_KIND_KERNEL=kernels))
     assert trace.slices.select("kernel", "start", "dur").rows() == [("gemm", 1, 4)]
-    assert trace.lanes["name"].to_list() == ["stream not told"]
+    assert trace.lanes["name"].to_list() == ["stream unknown"]
     assert trace.meta.dropped == {"row without a usable time": 1}
     assert balanced(trace)
 

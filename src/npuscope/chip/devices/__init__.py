@@ -147,7 +147,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reduce: dict[str, ReduceCost] = {}
 
     def peak(self, unit: Unit, dtype: str) -> float | None:
-        """FLOP/s of the cube or the vector units for a dtype such as bf16; None where the file does not tell."""
+        """FLOP/s of the cube or the vector units for a dtype such as bf16; None where the file has none."""
         rate = (self.cube if unit == "cube" else self.vector).get(dtype)
         if rate is None:
             return None
@@ -205,8 +205,8 @@ def _aliases() -> Mapping[str, str]:
     found: dict[str, str] = {}
     for file in files("npuscope.chip.devices").iterdir():
         if file.name.endswith(".toml"):
-            told = decode_toml(file.read_bytes(), _Names, WHAT, Path(file.name))
-            found |= {bare(alias): told.name for alias in (told.name, *told.aliases)}
+            file_names = decode_toml(file.read_bytes(), _Names, WHAT, Path(file.name))
+            found |= {bare(alias): file_names.name for alias in (file_names.name, *file_names.aliases)}
     return found
 
 
@@ -221,19 +221,19 @@ def _raw(name: str) -> dict[str, object]:
     return _inherited(decode_toml(data, dict[str, object], WHAT, path), path)
 
 
-def _inherited(raw: dict[str, object], path: Path, heirs: tuple[Path, ...] = ()) -> dict[str, object]:
+def _inherited(raw: dict[str, object], path: Path, children: tuple[Path, ...] = ()) -> dict[str, object]:
     """The file laid over what it inherits from, table by table; lists are replaced whole.
 
-    A parent is a known device, or a TOML file whose path is told from the file's own folder.
+    A parent is a known device, or a TOML file whose path is relative to the file's own folder.
     """
     parent = raw.get("inherits")
     if parent is None:
         return raw
     if str(parent).endswith(".toml"):
-        file, heirs = path.parent / str(parent), (*heirs, path.resolve())
-        if file.resolve() in heirs:
+        file, children = path.parent / str(parent), (*children, path.resolve())
+        if file.resolve() in children:
             raise BadInput(f"inherits '{parent}', which inherits from it", path=path)
-        above = _inherited(read_toml(file, dict[str, object], WHAT), file, heirs)
+        above = _inherited(read_toml(file, dict[str, object], WHAT), file, children)
         return _laid_over({**above, "aliases": []}, raw)
     name = _aliases().get(bare(str(parent)))
     if name is None or name == path.stem == raw.get("name"):

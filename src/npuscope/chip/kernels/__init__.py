@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import polars as pl
@@ -154,103 +154,68 @@ def _broken(pattern: str, plain: bool) -> str | None:
 
 # an answer, with the patterns for whole names and those found in names that have it
 NamedAnswer = tuple[T, tuple[str, ...], tuple[str, ...]]
-Patterns = list[tuple[T, re.Pattern[str]]]
 
 
-class _Question(Generic[T]):
-    """One thing that entries say. The table is read when a question is first asked."""
+def _question(answers: Callable[[KernelEntry], Iterable[NamedAnswer[T]]], otherwise: T) -> Callable[[str], T]:
+    """What the table says of a name. The table is read when a question is first asked."""
 
-    def __init__(self, answers: Callable[[KernelEntry], Iterable[NamedAnswer[T]]]) -> None:
-        self._answers = answers
-        self.of: Callable[[str], T | None] = lru_cache(maxsize=65536)(self._judged)
+    @cache
+    def patterns() -> tuple[list[tuple[T, re.Pattern[str]]], list[tuple[T, re.Pattern[str]]]]:
+        given = [answer for entry in kernel_table().kernel for answer in answers(entry)]
+        return (
+            [(answer, re.compile(_any_of(whole))) for answer, whole, _ in given if whole],
+            [(answer, re.compile(_any_of(found), re.IGNORECASE)) for answer, _, found in given if found],
+        )
 
-    @staticmethod
-    def about(field: Callable[[KernelEntry], T | None]) -> _Question[T]:
-        """A question that an entry answers for all the names it knows."""
-
-        def answers(entry: KernelEntry) -> Iterator[NamedAnswer[T]]:
-            if (answer := field(entry)) is not None:
-                yield answer, entry.whole_names, entry.found
-
-        return _Question(answers)
-
-    def _judged(self, name: str) -> T | None:
-        whole, found = self._patterns
+    @lru_cache(maxsize=65536)
+    def judge(name: str) -> T:
+        whole, found = patterns()
         name = demangled(name)
         letters, text = plain(name), name[:LONGEST]
         for answer, pattern in whole:
             if pattern.fullmatch(letters):
                 return answer
-        return next((answer for answer, pattern in found if pattern.search(text)), None)
+        return next((answer for answer, pattern in found if pattern.search(text)), otherwise)
 
-    @cached_property
-    def _patterns(self) -> tuple[Patterns[T], Patterns[T]]:
-        answers = [answer for entry in kernel_table().kernel for answer in self._answers(entry)]
-        return (
-            [(answer, _any_of(whole, 0)) for answer, whole, _ in answers if whole],
-            [(answer, _any_of(found, re.IGNORECASE)) for answer, _, found in answers if found],
-        )
+    return judge
 
 
-def _any_of(patterns: Iterable[str], flags: int) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), flags)
+def _any_of(patterns: Iterable[str]) -> str:
+    return "|".join(f"(?:{pattern})" for pattern in patterns)
 
 
-def _pairs(entry: KernelEntry) -> Iterator[NamedAnswer[str]]:
+def _for_all_names(field: str) -> Callable[[KernelEntry], Iterator[NamedAnswer[Any]]]:
+    """The field of an entry, for all the names that the entry knows."""
+
+    def answers(entry: KernelEntry) -> Iterator[NamedAnswer[Any]]:
+        if (answer := getattr(entry, field)) is not None:
+            yield answer, entry.whole_names, entry.found
+
+    return answers
+
+
+def _pairs(entry: KernelEntry) -> Iterator[NamedAnswer[str | None]]:
     yield from ((name, patterns, ()) for name, patterns in entry.names.items())
     if entry.align is not None:
-        yield entry.align, (), entry.found
+        yield (None if entry.align == "none" else entry.align), (), entry.found
 
 
-_RULE = _Question.about(lambda entry: entry.rule)
-_AREA = _Question.about(lambda entry: entry.area)
-_KIND: _Question[Kind] = _Question.about(lambda entry: entry.kind)
-_COLLECTIVE: _Question[Collective] = _Question.about(lambda entry: entry.collective)
-_LANDMARK: _Question[Landmark] = _Question.about(lambda entry: entry.landmark)
-_PHASE: _Question[Phase] = _Question.about(lambda entry: entry.phase)
-_LAW: _Question[Law] = _Question.about(lambda entry: entry.law)
-_ALIGNED = _Question(_pairs)
-
-
-def rule_of(name: str) -> WorkRule:
-    """Family and work of a kernel; `UNKNOWN` where no entry has them."""
-    return _RULE.of(name) or UNKNOWN
-
-
-def area_of(name: str) -> str:
-    """The area of the model that a kernel's name says."""
-    return _AREA.of(name) or OTHER
-
-
-def kind_of(name: str) -> Kind:
-    """comm, copy or task, for captures that have nothing but the name."""
-    return _KIND.of(name) or "task"
-
-
-def collective_of(name: str) -> Collective | None:
-    """all_reduce of hcom_allReduce_, HcomAllReduce and ncclDevKernel_AllReduce_Sum_bf16 alike."""
-    return _COLLECTIVE.of(name)
-
-
-def landmark_of(name: str) -> Landmark:
-    """Where in a forward pass a kernel stands, if its name says so."""
-    return _LANDMARK.of(name) or "none"
-
-
-def phase_of(name: str) -> Phase | None:
-    """The phase that an attention is made for, where its name says so."""
-    return _PHASE.of(name)
-
-
-def law_of(name: str) -> Law | None:
-    """The calibrated law that gives a kernel's time."""
-    return _LAW.of(name)
-
-
-def aligned_name(name: str) -> str | None:
-    """The name under which kernels of one thing meet over frameworks; None for a name that no entry has."""
-    aligned = _ALIGNED.of(name)
-    return None if aligned == "none" else aligned
+# family and work of a kernel
+rule_of: Callable[[str], WorkRule] = _question(_for_all_names("rule"), UNKNOWN)
+# the area of the model that a kernel's name says
+area_of: Callable[[str], str] = _question(_for_all_names("area"), OTHER)
+# comm, copy or task, for captures that have nothing but the name
+kind_of: Callable[[str], Kind] = _question(_for_all_names("kind"), "task")
+# all_reduce of hcom_allReduce_, HcomAllReduce and ncclDevKernel_AllReduce_Sum_bf16 alike
+collective_of: Callable[[str], Collective | None] = _question(_for_all_names("collective"), None)
+# where in a forward pass a kernel stands, if its name says so
+landmark_of: Callable[[str], Landmark] = _question(_for_all_names("landmark"), "none")
+# the phase that an attention is made for, where its name says so
+phase_of: Callable[[str], Phase | None] = _question(_for_all_names("phase"), None)
+# the calibrated law that gives a kernel's time
+law_of: Callable[[str], Law | None] = _question(_for_all_names("law"), None)
+# the name under which kernels of one thing meet over frameworks
+aligned_name: Callable[[str], str | None] = _question(_pairs, None)
 
 
 def is_comm(names: pl.Series) -> pl.Series:

@@ -29,7 +29,7 @@ from npuscope.trace.tables import (
 
 
 class Sampled(NamedTuple):
-    """A table of samples: a row has one of each value, named after `of`, the columns that tell which, and its unit."""
+    """A table of samples: a row has one of each value, named after `of`, the columns `which`, and its unit."""
 
     of: str
     which: tuple[str, ...]
@@ -299,7 +299,7 @@ class _Database:
         return met.with_columns(pl.when(inside).then(pl.col("step")).alias("step")).drop("step end")
 
     def _mark_parts(self, slices: pl.DataFrame) -> pl.DataFrame:
-        """A collective is there whole and in its parts; the parts tell it a second time."""
+        """A collective is there whole and in its parts; the parts are duplicates."""
         if "opId" not in slices.columns:
             return slices
         whole = slices.filter(pl.col("table") == "COMMUNICATION_OP").select(

@@ -121,7 +121,7 @@ def _device(key: tuple[int | str, int | str], process: str) -> int | None:
 
 
 def _mark_parts(trace: Trace) -> Trace:
-    """HCCL lists a collective whole on its group's lane and in parts on its planes; the parts tell it again."""
+    """HCCL lists a collective whole on its group's lane and in parts on its planes; the parts are duplicates."""
     comm = trace.slices.join(trace.lanes.filter(pl.col("unit") == "link").select("lane", "name"), on="lane")
     is_part = pl.col("name").str.starts_with("Plane")
     whole = (

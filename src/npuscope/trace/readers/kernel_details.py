@@ -187,7 +187,7 @@ COMPUTE_CORES = ["AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV"]
 
 
 def mark_duplicates(facts: pl.DataFrame, ledger: Ledger) -> pl.DataFrame:
-    """The rows with `duplicate_of` set on every second telling, counted in the ledger.
+    """The rows with `duplicate_of` set on every duplicate, counted in the ledger.
 
     `facts` has task (the row's number), start, dur, kernel, kind, type, core, stream, has_shapes and has_counters;
     words are null where the table says nothing.
@@ -210,7 +210,7 @@ def mark_duplicates(facts: pl.DataFrame, ledger: Ledger) -> pl.DataFrame:
         return facts
     duplicate_of = pl.Series([None], dtype=pl.Int64).new_from_index(0, facts.height)
     duplicate_of = duplicate_of.scatter(found["task"], found["duplicate_of"])
-    # the physical row of a collective takes the telling name of the logical one
+    # the physical row of a collective takes the name of the logical one, which says more
     kernel = facts["kernel"].scatter(logical["duplicate_of"], facts["kernel"].gather(logical["task"]))
     return facts.with_columns(duplicate_of.alias("duplicate_of"), kernel.alias("kernel"))
 
@@ -227,7 +227,7 @@ def _logical_collectives(facts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _aiv_collectives(facts: pl.DataFrame) -> pl.DataFrame:
-    """Where the kernel's type is AivKernel as well, the logical row is the telling one and counts."""
+    """Where the kernel's type is AivKernel as well, the logical row says more and counts."""
     key = ["start", "dur", "nth"]
     nth = pl.int_range(pl.len()).over("start", "dur").alias("nth")
     kernels = facts.filter((pl.col("type") == AIV) & pl.col("stream").is_not_null()).with_columns(nth)
@@ -313,7 +313,7 @@ def scheduling(on_ai_cpu: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
 
 
 def _overlapping(again: pl.DataFrame, real: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Rows that tell something again meet the latest real row that starts before they end, if it overlaps them."""
+    """Rows that repeat something meet the latest real row that starts before they end, if it overlaps them."""
     if again.is_empty() or real.is_empty():
         return _NO_PAIRS
     again = again.with_columns(stop=pl.col("start") + pl.col("dur")).sort("stop")

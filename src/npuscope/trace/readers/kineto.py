@@ -142,7 +142,7 @@ def _lanes(table: EventTable, rank: int | None) -> pl.DataFrame:
 
 
 def _steps_of_kernels(trace: Trace) -> Trace:
-    """A kernel belongs to the step that launched it, however late it ran. One of which no launch is told belongs to the
+    """A kernel belongs to the step that launched it, however late it ran. One without a known launch belongs to the
     step whose range on the device it begins in. Where there are no such ranges, it belongs to the step of the last
     launch before it on its stream, which runs in order; where its stream has none, to the host's step it begins in."""
     slices, step = trace.slices, trace.slices["step"]
@@ -154,16 +154,16 @@ def _steps_of_kernels(trace: Trace) -> Trace:
     step = step.scatter(edges["dst"], step.gather(edges["src"]))
     work = slices.lazy().filter(is_work()).select("task", "lane", "start").sort("lane", "start").collect()
     work = work.with_columns(launched=pl.col("task").is_in(edges["dst"].implode()))
-    alone = ~pl.col("launched")
+    unlaunched = ~pl.col("launched")
     if (ranges := _ranges_on_device(slices)).height:
         step = step.scatter(ranges["task"], ranges["step"])
-        rows = work.filter(alone)
-        told = steps_at(rows["start"], _hulls(ranges))
+        rows = work.filter(unlaunched)
+        steps = steps_at(rows["start"], _hulls(ranges))
     else:
         before = pl.when("launched").then("task").forward_fill().over("lane")
-        rows = work.with_columns(before=before).filter(alone & pl.col("launched").any().over("lane"))
-        told = step.gather(rows["before"])
-    return replace(trace, slices=slices.with_columns(step.scatter(rows["task"], told)))
+        rows = work.with_columns(before=before).filter(unlaunched & pl.col("launched").any().over("lane"))
+        steps = step.gather(rows["before"])
+    return replace(trace, slices=slices.with_columns(step.scatter(rows["task"], steps)))
 
 
 def _answer_graph_launches(trace: Trace) -> Trace:

@@ -1,4 +1,4 @@
-"""Swimlane JSON of PyPTO and simpler, merged for Perfetto: five dialects, told apart by process names.
+"""Swimlane JSON of PyPTO and simpler, merged for Perfetto: five dialects, recognised by process names.
 
 A task shows up in up to three places: on its core (Worker View or AICore View), as the scheduler saw it
 (Scheduler View or AICPU View: dispatch to finish), and in the orchestrator's submit. All are kept; the

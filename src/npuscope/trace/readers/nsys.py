@@ -32,7 +32,7 @@ NVTX, OS_CALLS, METRICS = "NVTX_EVENTS", "OSRT_API", "GPU_METRICS"
 SLICES = (*ON_DEVICE, RUNTIME, SYNCHRONIZATION, NVTX, OS_CALLS)
 NAMES = ("demangledName", "shortName", "mangledName", "nameId", "textId")  # ids of text, the one to show first
 TEXT = ("text", "jsonText")  # columns of text itself
-# known, and no part of a trace; TARGET_INFO_* tells of the machine, ENUM_* names numbers
+# known, and no part of a trace; TARGET_INFO_* describes the machine, ENUM_* names numbers
 NOT_READ = {
     "StringIds", "PROCESSES", "ThreadNames", "EXPORT_META_DATA", "META_DATA_CAPTURE", "META_DATA_EXPORT",
     "ANALYSIS_DETAILS", "ANALYSIS_FILE", "DIAGNOSTIC_EVENT", "PROFILER_OVERHEAD", "PROCESS_STREAMS", "SCHED_EVENTS",
@@ -87,7 +87,7 @@ class _Session:
         return Trace.of(slices, lanes, meta, edges, counters)
 
     def _rows(self, table: str, text: set[str] | frozenset[str] = frozenset()) -> pl.DataFrame:
-        """A table; `id` alone and without rows where it is absent."""
+        """A table; only `id`, without rows, where it is absent."""
         if table not in self.file.tables:
             return pl.DataFrame(schema={"id": pl.Int64, **dict.fromkeys(sorted(text), pl.String)})
         known = {*TEXT, *text}
@@ -108,19 +108,19 @@ class _Session:
         sound = sound_rows(rows, "start", "end", self.ledger)
         kernel = self._named(sound, table)
         owner = pl.coalesce("globalPid", "globalTid") // THREAD
-        dressed = sound.with_columns(
+        placed = sound.with_columns(
             kernel.alias("kernel"),
             self._kinds(kernel, table).alias("kind"),
             pl.lit(table).alias("table"),
             owner.alias("process"),
             *_place(table),
         )
-        return dressed.drop(*(c for c in NAMES if c in dressed.columns))
+        return placed.drop(*(c for c in NAMES if c in placed.columns))
 
     def _ranges(self, events: pl.DataFrame) -> pl.DataFrame:
         """Ranges of NVTX; one that never ended lasts to the last event, marks and definitions are no slices."""
-        told = pl.col("eventType") if "eventType" in events.columns else pl.repeat(PUSHED, pl.len(), dtype=pl.Int64)
-        kinds = events.select(told.alias("kind"))["kind"]
+        kind = pl.col("eventType") if "eventType" in events.columns else pl.repeat(PUSHED, pl.len(), dtype=pl.Int64)
+        kinds = events.select(kind.alias("kind"))["kind"]
         is_range = kinds.is_in([PUSHED, STARTED]).fill_null(False)
         marks = int((kinds == MARK).sum())
         self.ledger.dropped["instant event"] += marks
@@ -137,17 +137,17 @@ class _Session:
         return ranges
 
     def _named(self, rows: pl.DataFrame, table: str) -> pl.Series:
-        """What a row is called: its text, the text its ids lead to, or what its table tells."""
+        """What a row is called: its text, the text its ids lead to, or what its table says."""
         if table == MEMCPY:
             kinds = rows["copyKind"] if "copyKind" in rows.columns else pl.Series([None] * rows.height, dtype=pl.Int64)
             return "Memcpy " + kinds.replace_strict(COPIES, default="of an unknown kind", return_dtype=pl.String)
-        told = [rows["text"]] if "text" in rows.columns else []
+        texts = [rows["text"]] if "text" in rows.columns else []
         for column in NAMES:
             if column in rows.columns:
                 ids = rows.select(pl.col(column).alias("id"))
-                told.append(ids.join(self.strings, on="id", how="left", maintain_order="left")["value"])
+                texts.append(ids.join(self.strings, on="id", how="left", maintain_order="left")["value"])
         otherwise = {MEMSET: "Memset", GRAPH: "CUDA graph", SYNCHRONIZATION: "synchronization"}.get(table, "")
-        columns = [pl.lit(series) for series in told]
+        columns = [pl.lit(series) for series in texts]
         return rows.with_columns(pl.coalesce(*columns, pl.lit(otherwise)).alias("kernel"))["kernel"]
 
     def _kinds(self, kernel: pl.Series, table: str) -> pl.Series:
@@ -176,19 +176,19 @@ class _Session:
         named = samples.join(names.unique(key, keep="first"), on=key, how="left", maintain_order="left")
         place = pl.col("typeName") if "typeName" in named.columns else pl.lit(None, dtype=pl.String)
         number = numbered("metric", pl.col("metricId"))
-        told = named.select(
+        samples = named.select(
             pl.concat_str(pl.lit("GPU metrics "), place.fill_null("")).str.strip_chars().alias("place"),
             pl.lit(None, dtype=pl.Int32).alias("device"),
             pl.coalesce("metricName", number).alias("name"),
             pl.when(pl.col("timestamp").is_between(0, LARGEST_US * 1000)).then("timestamp").alias("time"),
             pl.col("value").cast(pl.Float64, strict=False),
         )
-        return sound_samples(told, self.ledger)
+        return sound_samples(samples, self.ledger)
 
     def _device(self) -> str | None:
         names = self._rows("TARGET_INFO_GPU", {"name"})
-        told = names["name"].drop_nulls() if "name" in names.columns else pl.Series([], dtype=pl.String)
-        return str(told[0]) if len(told) else None
+        devices = names["name"].drop_nulls() if "name" in names.columns else pl.Series([], dtype=pl.String)
+        return str(devices[0]) if len(devices) else None
 
     def _note(self) -> None:
         """When the session began, and the tables that nobody here knows."""

@@ -91,17 +91,17 @@ def _check_rows(rows: dict[str, int], head: Head, meta: Meta, path: Path) -> Non
     """Tables that were exchanged or cut do not fit what meta.json says of them."""
     if head.rows is not None:
         found = {**rows, **account_of(meta)}
-        for name, told in head.rows.items():
-            if found.get(name, 0) != told:
+        for name, counted in head.rows.items():
+            if found.get(name, 0) != counted:
                 what = "entries in meta.json" if name in account_of(meta) else "rows"
-                raise _apart(f"{name} has {found.get(name, 0):,} {what} where meta.json counts {told:,}", path)
+                raise _mixed_up(f"{name} has {found.get(name, 0):,} {what} where meta.json counts {counted:,}", path)
         return
     accounted = rows["slices"] + sum(meta.merged.values()) + sum(meta.dropped.values())
     if meta.records and accounted != meta.records:
-        raise _apart(f"slices and account add up to {accounted:,} where {meta.records:,} records were read", path)
+        raise _mixed_up(f"slices and account add up to {accounted:,} where {meta.records:,} records were read", path)
 
 
-def _apart(what: str, path: Path) -> BadInput:
+def _mixed_up(what: str, path: Path) -> BadInput:
     return BadInput(f"the files of this folder do not belong together: {what}", path=path, remedy="Write it again.")
 
 

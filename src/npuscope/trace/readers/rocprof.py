@@ -151,12 +151,12 @@ def _kernel_name(symbol: Record) -> str:
     return next((str(symbol[key]) for key in keys if symbol.get(key)), "").removesuffix(".kd")
 
 
-def _handle(told: object) -> int | None:
-    return _whole(told.get("handle") if isinstance(told, dict) else told)
+def _handle(value: object) -> int | None:
+    return _whole(value.get("handle") if isinstance(value, dict) else value)
 
 
-def _whole(told: object) -> int | None:
-    return told if isinstance(told, int) and not isinstance(told, bool) and 0 <= told < WHOLE else None
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < WHOLE else None
 
 
 _ROWS = {

@@ -203,7 +203,7 @@ def merge(parts: list[tuple[int, Trace]]) -> Trace:
     highest = max(largest(trace.slices["task"].fill_null(0).to_numpy()) for _, trace in parts)
     stride = max(TASKS_PER_RANK, 1 << highest.bit_length())
     if stride * len(parts) >= 2**63:
-        raise BadInput(f"task ids up to {highest} of {len(parts)} captures cannot be kept apart in 63 bits")
+        raise BadInput(f"task ids up to {highest} of {len(parts)} captures do not fit 63 bits")
     for number, (rank, one) in enumerate(parts):
         trace, shift = _with_device_lane(one, rank), number * stride
         slices.append(trace.slices.with_columns(pl.col("lane") + first_lane, pl.col("task", "duplicate_of") + shift))
@@ -225,7 +225,7 @@ def merge(parts: list[tuple[int, Trace]]) -> Trace:
 
 
 def _with_device_lane(trace: Trace, rank: int) -> Trace:
-    """Among several devices a counter of the whole device needs a lane, to tell of which."""
+    """Among several devices a counter of the whole device needs a lane, to say of which."""
     if trace.counters["lane"].null_count() == 0:
         return trace
     number = max(trace.lanes["lane"].to_list(), default=-1) + 1

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
+from typing import Any, TypeGuard
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from npuscope.base.errors import BadInput
 from npuscope.trace.core import BACKWARDS, READY_QUEUES, UNRECORDED, UNSCHEDULED, Ledger, Trace, with_depth
 from npuscope.trace.formats import Reader, Sample
-from npuscope.trace.intervals import largest
+from npuscope.trace.intervals import counting, largest
 from npuscope.trace.names import phase_of
 from npuscope.trace.readers import tracr
 from npuscope.trace.readers.swimlane_file import (
@@ -92,8 +93,8 @@ class _Swimlane:
         """What the capture says of itself."""
         metadata, notes = self.file.metadata, self.ledger.notes
         notes |= {"level": self.file.level, "clock_freq_hz": metadata.clock_freq_hz, "num_cores": metadata.num_cores}
-        told = {"runtime": metadata.runtime, "orchestrator": metadata.orchestrator_source}
-        notes |= {key: value for key, value in told.items() if value is not None}
+        known = {"runtime": metadata.runtime, "orchestrator": metadata.orchestrator_source}
+        notes |= {key: value for key, value in known.items() if value is not None}
         if metadata.host_capture:
             notes["host_capture"] = metadata.host_capture
         self.ledger.unknown += self.file.unknown
@@ -101,8 +102,8 @@ class _Swimlane:
             self.ledger.unknown += deps.unknown
 
     def _tasks(self) -> pl.DataFrame:
-        rows, seen = self.file.records.aicore_tasks, self.file.scheduled
-        self.ledger.records += len(rows) + len(seen)
+        rows, stamps = self.file.records.aicore_tasks, self.file.scheduled
+        self.ledger.records += len(rows) + len(stamps)
         ran = self._frame(rows, RAN, 5, "aicore_tasks")
         sound = (pl.col("start") > 0) & (pl.col("end") > 0)
         self.ledger.dropped["task without start or end"] += ran.height - ran.filter(sound).height
@@ -110,12 +111,12 @@ class _Swimlane:
         backwards = pl.col("end") < pl.col("start")
         self.ledger.repaired[BACKWARDS] += ran.filter(backwards).height
         ran = ran.with_columns(pl.max_horizontal("start", "end").alias("end"))
-        scheduled = self._frame(seen, SCHEDULED, 4, self.file.scheduled_key)
+        scheduled = self._frame(stamps, SCHEDULED, 4, self.file.scheduled_key)
         joined = _joined(ran, scheduled)
         matched = joined.filter(pl.col("dispatch").is_not_null()).height
         self.ledger.merged["dispatch and finish joined to a task"] = matched
-        self.ledger.dropped[UNRECORDED] = len(seen) - matched
-        if seen:
+        self.ledger.dropped[UNRECORDED] = len(stamps) - matched
+        if stamps:
             self.ledger.marked[UNSCHEDULED] = joined.height - matched
         known = pl.col("dispatch", "finish").replace(0, None)  # 0 is a stamp never taken
         ns = self.clock.ns
@@ -135,46 +136,29 @@ class _Swimlane:
 
     def _frame(self, rows: list[list[int]], names: list[str], at_least: int, key: str) -> pl.DataFrame:
         """The rows as columns. A row may be shorter, and what is missing is 0, or null for the run it belongs to."""
-        wide = max(map(len, rows), default=0)
-        if wide > len(names):  # of a layout still to come: what is known here is read
-            for column in range(len(names), wide):
-                self.ledger.unknown[f"column {column + 1} of {key}"] += sum(len(row) > column for row in rows)
-            rows = [row[: len(names)] for row in rows]
-        full = self._array(rows, names, at_least)
-        if full is None:
-            self._find_fault(rows, names, at_least, key)
-            full = np.array([row + [0] * (len(names) - len(row)) for row in rows], dtype=np.int64)
-        frame = pl.DataFrame(full.reshape(-1, len(names)), schema=dict.fromkeys(names, pl.Int64), orient="row")
-        whole = bool(rows) and min(map(len, rows)) == len(names)
-        return frame if whole else frame.with_columns(pl.lit(None, dtype=pl.Int64).alias("run_epoch"))
-
-    def _array(self, rows: list[list[int]], names: list[str], at_least: int) -> NDArray[np.int64] | None:
-        """The rows at once, where all have one length and nothing is wrong with them."""
-        lengths = set(map(len, rows)) or {len(names)}
-        if len(lengths) > 1 or not at_least <= min(lengths) <= len(names):
-            return None
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        for column in range(len(names), largest(lengths)):  # of a layout still to come: what is known here is read
+            self.ledger.unknown[f"column {column + 1} of {key}"] += int((lengths > column).sum())
         try:
-            array = np.array(rows, dtype=np.int64).reshape(len(rows), min(lengths))
+            numbers = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum()))
         except OverflowError:
-            return None
-        stamps = [place for place, name in enumerate(names[: array.shape[1]]) if name in STAMPS]
-        latest = self.clock.latest
-        wrong = (array < 0).any() or (array[:, 0] >= len(self.cores)).any() or (array[:, stamps] > latest).any()
-        return None if wrong else np.pad(array, ((0, 0), (0, len(names) - array.shape[1])))
-
-    def _find_fault(self, rows: list[list[int]], names: list[str], at_least: int, key: str) -> None:
-        """Raise for the first row that is wrong; rows of several lengths may all be right."""
-        for number, row in enumerate(rows):
-            if len(row) < at_least:
-                what = f"row {number} of {key} has {len(row)} numbers, expected {at_least} to {len(names)}"
-                raise BadInput(what, path=self.path)
-            if not 0 <= row[0] < len(self.cores):
-                raise BadInput(f"row {number} of {key} names core {row[0]} of {len(self.cores)}", path=self.path)
-            stamps = [value for name, value in zip(names, row, strict=False) if name in STAMPS]
-            if min(row) < 0 or max(row) >= WHOLE or max(stamps) > self.clock.latest:
-                raise BadInput(
-                    f"row {number} of {key} has a number outside 0 to 2^63, or too late a time", path=self.path
-                )
+            numbers = np.array([n if 0 <= n < WHOLE else -1 for row in rows for n in row], dtype=np.int64)
+        full = np.zeros((len(rows), max(len(names), largest(lengths))), dtype=np.int64)
+        full[np.repeat(np.arange(len(rows)), lengths), counting(lengths)] = numbers
+        full = full[:, : len(names)]
+        stamps = [place for place, name in enumerate(names) if name in STAMPS]
+        short, core = lengths < at_least, (full[:, 0] < 0) | (full[:, 0] >= len(self.cores))
+        outside = (full < 0).any(axis=1) | (full[:, stamps] > self.clock.latest).any(axis=1)
+        for number in np.flatnonzero(short | core | outside):
+            what = "has a number outside 0 to 2^63, or too late a time"
+            if short[number]:
+                what = f"has {lengths[number]} numbers, expected {at_least} to {len(names)}"
+            elif core[number]:
+                what = f"names core {rows[number][0]} of {len(self.cores)}"
+            raise BadInput(f"row {number} of {key} {what}", path=self.path)
+        frame = pl.DataFrame(full, schema=dict.fromkeys(names, pl.Int64), orient="row")
+        whole = len(rows) > 0 and int(lengths.min()) >= len(names)
+        return frame if whole else frame.with_columns(pl.lit(None, dtype=pl.Int64).alias("run_epoch"))
 
     def _runs(self, slices: pl.DataFrame, edges: pl.DataFrame | None) -> tuple[pl.DataFrame, pl.DataFrame | None]:
         """Where a file holds several runs, each is a step, with tasks and dependencies of its own."""
@@ -185,7 +169,7 @@ class _Swimlane:
             return slices, edges
         stride = max(TASKS_PER_RUN, 1 << largest(slices["task"].fill_null(0).to_numpy()).bit_length())
         if stride * len(runs) >= WHOLE:
-            raise BadInput(f"the tasks of {len(runs)} runs cannot be kept apart in 63 bits", path=self.path)
+            raise BadInput(f"the tasks of {len(runs)} runs do not fit 63 bits", path=self.path)
         first = pl.DataFrame({"run_epoch": runs, "first": pl.Series(range(len(runs)), dtype=pl.Int64) * stride})
         slices = slices.join(first, on="run_epoch", how="left", maintain_order="left")
         slices = slices.with_columns(
@@ -196,12 +180,12 @@ class _Swimlane:
             edges = edges.with_columns(pl.col("src", "dst") + pl.col("first")).drop("first")
         return slices, edges
 
-    def _deps(self, seen: pl.Series) -> Deps | None:
+    def _deps(self, tasks: pl.Series) -> Deps | None:
         path = self.path.parent / "deps.json"
         if not path.is_file():
             return None
         deps = read_deps(path)
-        unknown = len(seen) - int(seen.is_in(deps.functions()["task"].implode()).sum())
+        unknown = len(tasks) - int(tasks.is_in(deps.functions()["task"].implode()).sum())
         if unknown:
             self.ledger.notes["deps_refused"] = (
                 f"{unknown} tasks of the swimlane are not in deps.json: it is of another program"
@@ -231,7 +215,7 @@ class _Swimlane:
 
 
 def _joined(ran: pl.DataFrame, scheduled: pl.DataFrame) -> pl.DataFrame:
-    """Tasks with their dispatch and finish, met by core and register, and by run where both sides tell it."""
+    """Tasks with their dispatch and finish, met by core and register, and by run where both sides have it."""
     runs = all(frame["run_epoch"].null_count() == 0 for frame in (ran, scheduled)) and not ran.is_empty()
     key = ["core", "reg_task_id", *(["run_epoch"] if runs else [])]
     # the key may repeat on one core when the register wraps: the nth row meets the nth row
@@ -266,7 +250,7 @@ class Control:
         self._samples: list[pl.DataFrame] = []
 
     def slices(self) -> list[pl.DataFrame]:
-        """A table per thread. The host's clock is brought onto the device's."""
+        """A table per thread. The host's clock is moved onto the device's."""
         records = self.file.records
         parts = [self._stream(stream) for stream in self.file.streams]
         for thread, rows in enumerate(records.aicpu_orchestrator_phases):
@@ -296,14 +280,14 @@ class Control:
         for kind, count in strange.value_counts().iter_rows():
             self.ledger.count_unknown("kind of scheduler record", kind, count)
         if stream.capture is not None:
-            told = {key: value for key, value in stream.capture.items() if isinstance(value, int) or value is None}
-            self.ledger.notes.setdefault("capture", {})[name] = {**told, "records": len(stream.records)}
+            numbers = {key: value for key, value in stream.capture.items() if isinstance(value, int) or value is None}
+            self.ledger.notes.setdefault("capture", {})[name] = {**numbers, "records": len(stream.records)}
         self._samples.append(self._counted(stream, len(self.lanes) - 1))
         return slices
 
     def _counted(self, stream: SchedulerStream, lane: int) -> pl.DataFrame:
         """Samples of the queues at the start and end of a record, and of its hits and misses when it ended."""
-        rows: list[tuple[int | None, str, object, object]] = []
+        rows: list[tuple[int | None, str, Any, Any]] = []
         for metric in stream.metrics:
             at = metric.get("record_index")
             record: Record = stream.records[at] if isinstance(at, int) and 0 <= at < len(stream.records) else {}
@@ -315,12 +299,7 @@ class Control:
                     rows.append((lane, key, record.get("end_cycles"), value))
                 elif key != "record_index":
                     self.ledger.count_unknown("metric", key)
-        latest = self.clock.latest
-        sound = [
-            row
-            for row in rows
-            if type(row[2]) is int and 0 <= row[2] <= latest and type(row[3]) is int and -WHOLE < row[3] < WHOLE
-        ]
+        sound = [row for row in rows if _fits(row[2]) and _fits(row[3]) and 0 <= row[2] <= self.clock.latest]
         self.ledger.records += len(rows)
         self.ledger.dropped["metric without a number or a record"] += len(rows) - len(sound)
         columns = list(zip(*sound, strict=True)) or [()] * len(_SAMPLES)
@@ -353,14 +332,14 @@ class Control:
         frame = self._phases(rows, HOST_NS if on_host else CYCLES, latest, name)
         offset = self.clock.host_offset(self.ledger) if on_host and rows else 0
         begin, end = (pl.col(c) + offset if on_host else self.clock.ns(pl.col(c)) for c in ("begin", "end"))
-        told = pl.when(pl.col("kind") != "").then(pl.col("kind")).otherwise(pl.lit(label))
+        called = pl.when(pl.col("kind") != "").then(pl.col("kind")).otherwise(pl.lit(label))
         return frame.select(
             pl.lit(number, dtype=pl.UInt32).alias("lane"),
             begin.alias("start"),
             (end - begin).alias("dur"),
-            told.alias("kernel"),
+            called.alias("kernel"),
             pl.lit("host" if on_host else "schedule").alias("kind"),
-            phase_of(told).alias("phase"),
+            phase_of(called).alias("phase"),
             pl.col("task_id").alias("task"),
             *COLUMNS,
             "other",
@@ -382,15 +361,15 @@ class Control:
         begin, end = times
         self.ledger.repaired[BACKWARDS] += end < begin
         name = next((str(row[key]) for key in NAMES if row.get(key)), "")
-        told: Lane = {"begin": begin, "end": max(begin, end), "kind": name}
+        columns: Lane = {"begin": begin, "end": max(begin, end), "kind": name}
         for key in ("task_id", *COLUMNS):
             value = row.get(key)
-            told[key] = value if _fits(value) else None
-        rest = {k: v for k, v in row.items() if k not in (*stamps, *NAMES) and v is not None and told.get(k) is None}
+            columns[key] = value if _fits(value) else None
+        rest = {k: v for k, v in row.items() if k not in (*stamps, *NAMES) and v is not None and columns.get(k) is None}
         for key in rest.keys() - {"detail", "task_id", *COLUMNS}:
             self.ledger.count_unknown(f"key of records of {where.rstrip('0123456789')}*", key)
         # the standard encoder: a number may have more than 64 bits
-        return {**told, "other": json.dumps(rest, separators=(",", ":"), ensure_ascii=False) if rest else None}
+        return {**columns, "other": json.dumps(rest, separators=(",", ":"), ensure_ascii=False) if rest else None}
 
 
 def _queues(count: int) -> list[str]:
@@ -398,7 +377,7 @@ def _queues(count: int) -> list[str]:
     return [*READY_QUEUES[:count], *(f"shared_ready_queue {n}" for n in range(len(READY_QUEUES), count))]
 
 
-def _fits(value: object) -> bool:
+def _fits(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < WHOLE
 
 

@@ -1,8 +1,8 @@
-"""The file chip_swimlane_records.json in all its layouts, brought into one form.
+"""The file chip_swimlane_records.json in all its layouts, in one form.
 
 Until August 2026 the scheduler's stamps were rows of `aicpu_tasks` and its phases lists by thread. Since September they
-are `scheduler_tasks` and the streams of `scheduler_records`, with what was counted apart in `metrics`; later in that
-month every row and record got the `run_epoch` it belongs to. No layout says which it is: keys and row widths tell.
+are `scheduler_tasks` and the streams of `scheduler_records`, with what was counted in `metrics`; later in that
+month every row and record got the `run_epoch` it belongs to. No layout says which it is: keys and row widths do.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def records_in(folder: Path) -> Path | None:
 
 
 class SwimlaneFile:
-    """What every layout tells, in one form."""
+    """What every layout says, in one form."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -129,8 +129,8 @@ class SwimlaneFile:
             yield SchedulerStream(thread, phases, metrics)
 
     def _streams(self) -> Iterator[SchedulerStream]:
-        told = self._object(self.records.scheduler_records, SchedulerRecords, "key of scheduler_records")
-        for raw in told.streams:
+        records = self._object(self.records.scheduler_records, SchedulerRecords, "key of scheduler_records")
+        for raw in records.streams:
             yield self._object(raw, SchedulerStream, "key of a scheduler's stream")
 
     def _object(self, raw: bytes | msgspec.Raw, type: type[S], where: str = "top-level key") -> S:
@@ -150,26 +150,26 @@ class CycleClock:
         self.latest = LARGEST_US * 1000 * self.hertz // 1_000_000_000  # beyond this stamp nanoseconds would not fit
 
     def ns(self, cycles: pl.Expr) -> pl.Expr:
-        """Exact: seconds and the remainder apart, so that no product overflows."""
+        """Exact: seconds and the remainder by themselves, so that no product overflows."""
         return (cycles // self.hertz) * 1_000_000_000 + (cycles % self.hertz) * 1_000_000_000 // self.hertz
 
     def host_offset(self, ledger: Ledger) -> int:
-        """Device ns - host ns, by the alignment the file tells, or by the anchor with the shortest round trip."""
-        told = self._aligned() or self._anchored()
-        if told is None:
+        """Device ns - host ns, by the file's own alignment, or by the anchor with the shortest round trip."""
+        aligned = self._aligned() or self._anchored()
+        if aligned is None:
             ledger.notes["host_clock"] = "no clock anchor: host lanes keep the host's own clock"
             return 0
-        device_cycles, host_ns, within_ns = told
+        device_cycles, host_ns, within_ns = aligned
         ledger.notes["host_clock"] = f"aligned by a clock anchor, within {within_ns} ns"
         return device_cycles * 1_000_000_000 // self.hertz - host_ns
 
     def _aligned(self) -> tuple[int, int, int] | None:
         """One pair of moments, with the earliest and latest that the host's may have been."""
-        told = self._metadata.clock_alignment or {}
-        device, host = self._cycles(told, "device_anchor_cycles"), _ns(told, "host_anchor_ns")
+        record = self._metadata.clock_alignment or {}
+        device, host = self._cycles(record, "device_anchor_cycles"), _ns(record, "host_anchor_ns")
         if not device or not host:
             return None
-        least, most = _ns(told, "host_anchor_min_ns"), _ns(told, "host_anchor_max_ns")
+        least, most = _ns(record, "host_anchor_min_ns"), _ns(record, "host_anchor_max_ns")
         return device, host, most - least if most and least and most >= least else 0
 
     def _anchored(self) -> tuple[int, int, int] | None:
@@ -188,13 +188,13 @@ class CycleClock:
         round_trip, device, host = min(usable, key=lambda one: one[0])
         return device, host, round_trip
 
-    def _cycles(self, told: Record, key: str) -> int | None:
-        value = told.get(key)
+    def _cycles(self, record: Record, key: str) -> int | None:
+        value = record.get(key)
         return value if isinstance(value, int) and 0 <= value <= self.latest else None
 
 
-def _ns(told: Record, key: str) -> int | None:
-    value = told.get(key)
+def _ns(record: Record, key: str) -> int | None:
+    value = record.get(key)
     return value if isinstance(value, int) and 0 <= value <= LARGEST_US * 1000 else None
 
 

@@ -56,7 +56,7 @@ def whole_folder(path: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
             os.replace(temporary, path)
     except OSError as error:
         raise CannotWrite(error.strerror or "cannot be written", path=path) from error
-    except PolarsError as error:  # which is how Polars tells of a full disk
+    except PolarsError as error:  # which is how Polars reports a full disk
         raise CannotWrite(str(error).splitlines()[0], path=path) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -115,7 +115,7 @@ def _edge_events(trace: Trace, places: pl.DataFrame, ends: pl.DataFrame) -> pl.S
 
 
 def _counter_events(counters: pl.DataFrame, places: pl.DataFrame) -> pl.Series:
-    """A sample each. Viewers tell counters of a process apart by name and id alone: a lane's have its name as id."""
+    """A sample each. Viewers know counters of a process by name and id only: a lane's have its name as id."""
     ids = pl.Series("id", [lane_id(name) for name in places["name"]], dtype=pl.String)
     rows = counters.join(places.select("lane", "pid", "tid", ids), on="lane", how="left", maintain_order="left")
     id = pl.concat_str(pl.lit(',"id":'), json_text(rows["id"]).alias("id"))

@@ -24,7 +24,7 @@ from npuscope.trace.writers.atomic import whole_file
 BATCH = 1 << 18
 CORES = {"AIC": "AI_CORE", "AIV": "AI_VECTOR_CORE", "AICPU": "AI_CPU"}  # the profiler's words for our units
 # columns of the profiler's that a trace from elsewhere may have
-TOLD = (
+DESCRIBING = (
     "Stream ID", "Name", "Type", "Accelerator Core", "Input Shapes", "Input Data Types", "Input Formats",
     "Output Shapes", "Output Data Types", "Output Formats",
 )  # fmt: skip
@@ -88,7 +88,7 @@ class _Table:
         return (BOM if self.bom else b"") + first.getvalue().encode()
 
     def text(self, cells: pl.DataFrame) -> bytes:
-        # Polars puts empty text in quotes, to tell it from null; the profiler writes nothing
+        # Polars puts empty text in quotes, unlike null; the profiler writes nothing
         rows = guarded(cells).select(pl.when(pl.all() != "").then(pl.all()))
         return rows.write_csv(
             include_header=False, line_terminator=self.line_end, quote_style="necessary", null_value=""
@@ -142,7 +142,7 @@ def _foreign_cells(trace: Trace) -> pl.DataFrame:
         "Wait Time(us)": us_from_ns(wait),
     }
     # what the trace itself calls so comes before what can be said of any trace
-    cells |= {name: pl.col(name).cast(pl.String) for name in (*TOLD, *PREDICTED) if name in rows.columns}
+    cells |= {name: pl.col(name).cast(pl.String) for name in (*DESCRIBING, *PREDICTED) if name in rows.columns}
     return rows.select(cell.fill_null("N/A").alias(name) for name, cell in cells.items())
 
 

@@ -371,7 +371,7 @@ def padded_varints(numbers: np.ndarray, width: int) -> Bytes:
 
 
 def _seven_bits_a_byte(x: np.ndarray) -> np.ndarray:
-    """The low 56 bits spread over eight bytes, seven in each: first halves move apart, then quarters, then eighths."""
+    """The low 56 bits spread over eight bytes, seven in each: first move the halves, then quarters, then eighths."""
     for low, high, shift in (
         (0x000000000FFFFFFF, 0x00FFFFFFF0000000, 4),
         (0x00003FFF00003FFF, 0x0FFFC0000FFFC000, 2),
@@ -397,7 +397,7 @@ class PacketRows:
         self._lengths: list[tuple[int, int]] = []  # pieces that hold a length, and the piece after what they count
 
     def add(self, piece: Bytes | bytes, present: NDArray[np.bool_] | None = None) -> None:
-        """A piece of every row, or of the rows that `present` tells."""
+        """A piece of every row, or of the rows that `present` marks."""
         width = len(piece) if isinstance(piece, bytes) else piece.shape[1]
         self._pieces.append(piece)
         self._sizes.append(width if present is None else present * np.int64(width))

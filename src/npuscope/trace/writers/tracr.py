@@ -167,9 +167,9 @@ def _channels(lane: Ints, begin: Ints, dur: Ints, marker: pl.Series, names: list
 
 def _held(slices: pl.DataFrame, runs: pl.Series) -> tuple[Ints, Ints]:
     """Begin and length of every slice; of a task of the runtime's how long it held its slot."""
-    told = runs & slices["dispatch"].is_not_null() & slices["finish"].is_not_null()
-    begin = slices["dispatch"].zip_with(told, slices["start"]).to_numpy()
-    end = slices["finish"].zip_with(told, slices["start"] + slices["dur"]).to_numpy()
+    known = runs & slices["dispatch"].is_not_null() & slices["finish"].is_not_null()
+    begin = slices["dispatch"].zip_with(known, slices["start"]).to_numpy()
+    end = slices["finish"].zip_with(known, slices["start"] + slices["dur"]).to_numpy()
     return begin, np.maximum(end - begin, 0)
 
 
