@@ -1,4 +1,4 @@
-"""Records what torch answers to a fixed set of casts and products, for tests/ops/numeric/test_beside_torch.py.
+"""Records what torch answers to a fixed set of casts and products, for tests/ops/test_beside_torch.py.
 
     python benchmarks/record_torch_casts.py          writes tests/data/torch_numerics.npz; needs torch
 

@@ -122,7 +122,7 @@ def value_of(spec: Any) -> Any:
 def torch_layer(model: Qwen3, inputs: dict[str, Any]) -> Callable[[], object]:
     import torch
 
-    from npuscope.tile.values.user_torch import to_torch
+    from npuscope.tile.run.arguments import to_torch
 
     t = {name: to_torch(value) for name, value in inputs.items()}
     heads, kv_heads, dim = model.q_heads, model.kv_heads, model.head_dim

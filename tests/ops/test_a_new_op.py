@@ -1,8 +1,11 @@
-"""A vector op is one OpSpec, as docs/howto/extend.md shows: it runs, is lowered, planned, timed and documented."""
+"""A vector op is one OpSpec, as docs/howto/extend.md shows: it runs, is lowered, planned, timed and documented; a
+keyword of it is an entry of its options.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,31 +19,37 @@ from npuscope.lower.model import instructions
 from npuscope.lower.program import Program
 from npuscope.ops import elementwise, table
 from npuscope.ops.spec import VECTOR, OpSpec, Role
-from npuscope.report.reference import op_text, ops_page
-from npuscope.tile.calls.own import FUNCTIONS
+from npuscope.report.reference import op_text, ops_page, signatures
+from npuscope.tile.calls.functions import FUNCTIONS
+from npuscope.tile.fault import TileError
 from npuscope.time.certainty import certainty_of
 from npuscope.time.run import simulate
 
 CHIP = load("ascend910b1")
 PAGE = (ROOT / "docs/howto/extend.md").read_text()
-(RECIPE,) = (text for language, text in FENCE.findall(PAGE) if language == "python" and text.startswith("SOFTSIGN"))
+RECIPES = [text for language, text in FENCE.findall(PAGE) if language == "python" and "OpSpec(" in text]
 SHOWN: dict[str, Any] = {name: vars(elementwise)[name] for name in ("OpSpec", "VECTOR", "np")}
-exec(RECIPE, SHOWN)  # with the names that the file has where the page says to write it
+for recipe in RECIPES:
+    exec(recipe, SHOWN)  # with the names that the file has where the page says to write it
+SOFTCLIP: OpSpec = SHOWN["SOFTCLIP"]
 SOFTSIGN: OpSpec = replace(SHOWN["SOFTSIGN"], spellings=("softsign", "ssign"))
 ROW_RANGE = OpSpec(
     "row_range", VECTOR, "reduction", "Largest less smallest element of every row.", cost="reduce.row_max",
     like="two of them", numeric=lambda x: np.ptp(x, axis=-1, keepdims=True), axis="rows", scratch=True,
-    storage="apart", roles=(Role.REDUCTION,),
+    storage="separate", roles=(Role.REDUCTION,),
 )  # fmt: skip
+
+
+ADDED = (SOFTSIGN, SOFTCLIP, ROW_RANGE)
 
 
 @pytest.fixture(autouse=True)
 def known() -> Iterator[None]:
-    """GIVEN two ops that nothing but their specs tells of."""
-    for spec in (SOFTSIGN, ROW_RANGE):
+    """GIVEN ops that nothing but their specs knows of."""
+    for spec in ADDED:
         table.add(spec)
     yield
-    for spec in (SOFTSIGN, ROW_RANGE):
+    for spec in ADDED:
         del table.BY_NAME[spec.name]
         for spelling in spec.names:
             del table.BY_SPELLING[spelling]
@@ -69,6 +78,44 @@ def test_a_program_computes_with_it_and_is_recorded() -> None:
     np.testing.assert_allclose(r[:, 0], x.max(axis=1) - x.min(axis=1), rtol=1e-6)
 
 
+@pl.jit
+def clipped(x: pl.Tensor[[16, 32], pl.FP32], y: pl.Out[pl.Tensor[[16, 32], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        tile = pl.load(x, [0, 0], [16, 32])
+        y = pl.store(pl.add(pl.softclip(tile), pl.softclip(tile, limit=0.5, tmp=tile)), [0, 0], y)
+    return y
+
+
+def test_a_keyword_is_its_op_s_alone() -> None:
+    x = np.linspace(-3, 3, 16 * 32, dtype=np.float32).reshape(16, 32)
+    finished = clipped.record(x, np.zeros_like(x))
+    np.testing.assert_allclose(finished.result, np.clip(x, -1, 1) + np.clip(x, -0.5, 0.5))
+    ops = [op for op in finished.recording.bodies[0].items if op.name == "softclip"]
+    assert [op.attributes for op in ops] == [(), (("limit", 0.5),)]
+    assert signatures(SOFTCLIP) == ["pl.softclip(input, limit=1.0, tmp=None)"]
+    assert signatures(SOFTSIGN) == ["pl.softsign · pl.ssign(input)"]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda x: pl.softsign(x, limit=2.0), "pl.softsign() got an unexpected keyword argument 'limit'"),
+        (lambda x: pl.softclip(x, 1.0, None, 3), "pl.softclip() too many positional arguments"),
+        (lambda x: pl.softclip(x, limit=x), "pl.softclip: limit= cannot be [16, 32] FP32"),
+        (lambda x: pl.exp(x, high_precision=True), "pl.exp() got an unexpected keyword argument"),
+    ],
+)
+def test_an_option_that_an_op_has_not_is_refused_at_its_line(call: Callable[[object], object], said: str) -> None:
+    @pl.jit
+    def wrong(x: pl.Tensor[[16, 32], pl.FP32]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            call(pl.load(x, [0, 0], [16, 32]))
+
+    with pytest.raises(TileError, match=re.escape(said)) as caught:
+        wrong(np.zeros((16, 32), np.float32))
+    assert caught.value.path == __file__
+
+
 def test_it_is_lowered_planned_and_timed() -> None:
     tile, column = np.zeros((128, 128), np.float32), np.zeros((128, 1), np.float32)
     subject = Program(program.record(tile, tile, column, mode="shapes").recording, CHIP)
@@ -84,6 +131,6 @@ def test_it_is_lowered_planned_and_timed() -> None:
 
 
 def test_it_is_in_the_reference() -> None:
-    row = "| `pl.softsign(input, tmp=None, high_precision=False)`, also `pl.ssign` | x / (1 + \\|x\\|). | vector "
+    row = "| `pl.softsign(input)`, also `pl.ssign` | x / (1 + \\|x\\|). | vector "
     assert row in ops_page()
-    assert "1,054 cycles" in op_text(table.found("ssign"), CHIP)
+    assert "1,054 cycles" in op_text(table.find("ssign"), CHIP)

@@ -10,7 +10,7 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices import load, names
 from npuscope.ops import table
 from npuscope.ops.spec import VECTOR, OpSpec, Role
-from npuscope.tile.calls.own import FUNCTIONS
+from npuscope.tile.calls.functions import FUNCTIONS
 
 TIMED = [name for name in names() if load(name).op]
 SPECS = list(table.BY_NAME.values())
@@ -32,14 +32,14 @@ def test_every_cost_is_in_the_device_file_and_every_cost_there_is_some_op_s(devi
 
 def test_an_op_without_a_cost_is_refused() -> None:
     with pytest.raises(NpuscopeError, match="no cost"):
-        OpSpec("free_lunch", VECTOR, "own", "Costs nothing.")
+        OpSpec("free_lunch", VECTOR, "custom", "Costs nothing.")
 
 
 def test_two_ops_cannot_have_one_name_or_one_spelling() -> None:
     with pytest.raises(NpuscopeError, match="two ops"):
-        table.add(OpSpec("add", VECTOR, "own", "Another one.", cost="op.vadd"))
+        table.add(OpSpec("add", VECTOR, "custom", "Another one.", cost="op.vadd"))
     with pytest.raises(NpuscopeError, match="means add and plus"):
-        table.add(OpSpec("plus", VECTOR, "own", "Another one.", cost="op.vadd", spellings=("adds",)))
+        table.add(OpSpec("plus", VECTOR, "custom", "Another one.", cost="op.vadd", spellings=("adds",)))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
@@ -68,15 +68,15 @@ def test_every_role_is_some_op_s() -> None:
 
 @pytest.mark.parametrize("text", ["row_max", "pl.row_max", "pl.tile.row_max"])
 def test_an_op_is_found_by_what_people_call_it(text: str) -> None:
-    assert table.found(text).name == "row_max"
+    assert table.find(text).name == "row_max"
 
 
 def test_an_op_is_found_by_an_old_spelling() -> None:
-    assert table.found("pl.tile.ci").name == "arange"
-    assert table.found("system.syncall").name == "syncall"
+    assert table.find("pl.tile.ci").name == "arange"
+    assert table.find("system.syncall").name == "syncall"
 
 
 def test_an_unknown_op_is_refused_with_the_nearest() -> None:
     with pytest.raises(NpuscopeError) as caught:
-        table.found("row_maxx")
+        table.find("row_maxx")
     assert "row_max" in caught.value.remedy

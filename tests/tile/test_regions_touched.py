@@ -17,7 +17,7 @@ from random_programs import arguments, module, source
 from tiers import examples
 
 import npuscope.tile as pl
-from npuscope.ops.numeric import storage
+from npuscope.ops import storage
 from npuscope.tile.graph.exact import exact_accesses
 from npuscope.tile.record.model import Recording
 from npuscope.tile.run import state

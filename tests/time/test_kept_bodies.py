@@ -212,7 +212,7 @@ def test_a_chip_of_other_times_has_other_streams(folder: Path, tmp_path: Path) -
 def test_an_op_of_ones_own_is_not_kept(folder: Path, tmp_path: Path) -> None:
     recording = written(tmp_path)
     assert content(recording) is not None
-    spec = OpSpec("my_exp", VECTOR, "own", "Another one.", cost="op.vexp")
+    spec = OpSpec("my_exp", VECTOR, "custom", "Another one.", cost="op.vexp")
     task = recording.tasks[-1]
     body = recording.bodies[task.groups[0].body]
     items = [

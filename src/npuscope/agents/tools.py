@@ -113,7 +113,7 @@ def op(name: str | None, device: str) -> Told:
     from npuscope.time.programs import chip_to_time
 
     if name is not None:
-        return op_table([table.found(name)], chip_to_time(device)).rows()[0]
+        return op_table([table.find(name)], chip_to_time(device)).rows()[0]
     return {"ops": [{"name": spec.name, "doc": spec.doc} for spec in table.BY_NAME.values()]}
 
 

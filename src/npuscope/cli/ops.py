@@ -33,5 +33,5 @@ def command(
     if name is None:
         print_json(op_table(table.BY_NAME.values(), chip).rows()) if json else print(ops_text(chip))
         return
-    spec = table.found(name)
+    spec = table.find(name)
     print_json(op_table([spec], chip).rows()[0]) if json else print(op_text(spec, chip))

@@ -137,7 +137,7 @@ class Lives:
             self._needed(number, read, loops)
             self._needed(number, write, loops)
         if one.result is not None:
-            early = spec.storage == "apart" or (spec.storage == "apart_if_wider" and self._widens(one))
+            early = spec.storage == "separate" or (spec.storage == "separate_if_wider" and self._widens(one))
             life = self._needed(one.result, read if early else write, loops)
             life.loaded = life.loaded or one.plane == "load"
 

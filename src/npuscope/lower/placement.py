@@ -7,13 +7,14 @@ put before the reader, outside the loops that do not change it. Moves between co
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 
 from npuscope.chip.devices import Device
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, add_value, rewritten
 from npuscope.ops.cube import MATMUL
+from npuscope.ops.rounding import cast_chain
 from npuscope.ops.spec import Role
 from npuscope.ops.transfers import MOVE
 
@@ -28,37 +29,13 @@ def expand_casts(lowered: Lowered, device: Device) -> Lowered:
     def each(one: Instruction) -> Iterator[Instruction]:
         if one.spec.is_a(Role.CAST) and one.plane == "vector" and one.result is not None and one.reads:
             source, target = values[one.reads[0]].dtype.lower(), values[one.result].dtype.lower()
-            for step in chain(source, target, casts)[:-1]:
+            for step in cast_chain(source, target, casts)[:-1]:
                 number = add_value(values, values[one.result], dtype=step.upper())
                 yield one._replace(result=number)
                 one = one._replace(operands=(number,))
         yield one
 
     return replace(lowered, items=rewritten(lowered.items, each), values=tuple(values))
-
-
-def chain(source: str, target: str, casts: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
-    """The types on the shortest way from one type to another, the last included; () where there is none.
-
-    Types in small letters. Of chains of equal length the one through the widest types, which round last.
-    """
-    if target in casts.get(source, ()):
-        return (target,)
-    ways: deque[tuple[str, ...]] = deque([(source,)])
-    seen = {source}
-    while ways:
-        way = ways.popleft()
-        for step in sorted(casts.get(way[-1], ()), key=_width, reverse=True):
-            if step == target:
-                return (*way[1:], step)
-            if step not in seen:
-                seen.add(step)
-                ways.append((*way, step))
-    return ()
-
-
-def _width(dtype: str) -> tuple[int, str]:
-    return int("".join(c for c in dtype if c.isdigit()) or 0), dtype
 
 
 def place(lowered: Lowered) -> Lowered:

@@ -1,8 +1,36 @@
-"""Products of matrices, the cube unit's work: sums in FP32, of INT8 operands exactly in INT32."""
+"""Products of matrices, the cube unit's work: sums in FP32, of INT8 operands exactly in INT32.
+
+INT8 operands are float32 arrays, so one sgemm is exact while every partial sum stays within 2^24 = 128 * 128 * 1024.
+Longer K is cut into pieces of 1024 that are summed in int32, which wraps as the accumulator does.
+"""
 
 from __future__ import annotations
 
+import numpy as np
+
+from npuscope.ops.dtypes import Array
 from npuscope.ops.spec import OpSpec, Plane, Role
+
+_EXACT_K = 1024
+_I32 = np.int32
+
+
+def matmul(a: Array, b: Array, integer: bool, a_trans: bool = False, b_trans: bool = False) -> Array:
+    """a @ b over the last two axes; leading axes are batches. `integer`: int8 operands, int32 result."""
+    if a_trans:
+        a = a.swapaxes(-1, -2)
+    if b_trans:
+        b = b.swapaxes(-1, -2)
+    depth = a.shape[-1]
+    if not integer:
+        product: Array = np.matmul(a, b)
+        return product
+    total: Array = np.matmul(a[..., :_EXACT_K], b[..., :_EXACT_K, :]).astype(_I32)
+    for start in range(_EXACT_K, depth, _EXACT_K):
+        stop = start + _EXACT_K
+        np.add(total, np.matmul(a[..., start:stop], b[..., start:stop, :]).astype(_I32), out=total)
+    return total
+
 
 # fmt: off
 
@@ -11,23 +39,23 @@ _COST = "core.l0_cycles"
 _TYPES = "FP16, BF16, FP32 → FP32; INT8 → INT32"
 
 MATMUL = OpSpec(
-    "matmul", _CUBE, "own", "a · b.", cost=_COST, types=_TYPES, storage="operand",
+    "matmul", _CUBE, "custom", "a · b.", cost=_COST, types=_TYPES, storage="operand",
     spellings=("matmul", "batch_matmul", "gemv"),
 )
 MATMUL_ACC = OpSpec(
-    "matmul_acc", _CUBE, "own", "acc + a · b in the accumulator; a · b alone where init_cond holds.", cost=_COST,
+    "matmul_acc", _CUBE, "custom", "acc + a · b in the accumulator; a · b alone where init_cond holds.", cost=_COST,
     types=_TYPES, storage="operand", spellings=("matmul_acc", "batch_matmul_acc", "gemv_acc"),
 )
 MATMUL_BIAS = OpSpec(
-    "matmul_bias", _CUBE, "own", "a · b + bias, the bias a row.", cost=_COST, types=_TYPES, storage="operand",
+    "matmul_bias", _CUBE, "custom", "a · b + bias, the bias a row.", cost=_COST, types=_TYPES, storage="operand",
     spellings=("matmul_bias", "gemv_bias"),
 )
 MATMUL_DUAL = OpSpec(
-    "matmul_dual", _CUBE, "own", "Two products of one left operand: (a · b, a · c).", cost=_COST, types=_TYPES,
+    "matmul_dual", _CUBE, "custom", "Two products of one left operand: (a · b, a · c).", cost=_COST, types=_TYPES,
     storage="operand", roles=(Role.DUAL,),
 )
 MATMUL_DUAL_ACC = OpSpec(
-    "matmul_dual_acc", _CUBE, "own", "Two accumulators fed by one left operand.", cost=_COST, types=_TYPES,
+    "matmul_dual_acc", _CUBE, "custom", "Two accumulators fed by one left operand.", cost=_COST, types=_TYPES,
     storage="operand", roles=(Role.DUAL,),
 )
 

@@ -88,3 +88,8 @@ _BY_STORAGE: dict[object, DataType] = {
 def of_storage(storage: npt.DTypeLike) -> DataType | None:
     """The tile type of a NumPy dtype, or None where the language has none."""
     return _BY_STORAGE.get(np.dtype(storage))
+
+
+Array = npt.NDArray[Element]
+Number = int | float | Element
+Value = Array | Number

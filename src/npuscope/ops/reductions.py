@@ -1,68 +1,92 @@
-"""Ops that make one element of each row [M, 1] or of each column [1, N]."""
+"""Ops that make one element of each row [M, 1] or of each column [1, N]; the axis stays, of length 1.
+
+NaN wins every maximum and minimum. A row's sum does not depend on how many rows the tile has, so that two tilings of
+one program can be compared bit by bit: for that reason it is not a product with ones, which BLAS would do in a third of
+the time. An op on rows has a scratch tile as large as its operand, and still reads while it writes.
+"""
 
 from __future__ import annotations
 
-from npuscope.ops.numeric import reduce
-from npuscope.ops.spec import VECTOR, Numeric, OpSpec, Role
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
-# fmt: off
+import numpy as np
+
+from npuscope.ops.dtypes import INT32, Array
+from npuscope.ops.spec import VECTOR, Axis, OpSpec, Role
+
+_NO_COST = "as a sum: no cost of it is public"
 
 
-def _of_rows(
-    name: str, numeric: Numeric, doc: str, cost: str, like: str = "", gives: str = "", of_nothing: bool = False
-) -> OpSpec:
-    """Their scratch is a tile as large as their operand, and they still read while they write."""
+def _reduced(x: Array, ufunc: np.ufunc, axis: int) -> Array:
+    result: Array = ufunc.reduce(x, axis=axis, dtype=x.dtype, keepdims=True)
+    return result
+
+
+def _first_place(x: Array, find: Callable[..., Array], axis: int) -> Array:
+    """int32 place of the first extreme; of the first NaN where there is one."""
+    return find(x, axis=axis, keepdims=True).astype(np.int32)
+
+
+class _Kind(NamedTuple):
+    numeric: Callable[..., Array]  # of the tile and an axis
+    doc: str
+    cost: str
+    like: str = ""
+    of_nothing: bool = False
+    tmp_of_columns: bool = False  # whether the op on columns has a parameter for scratch, as every one on rows has
+    gives: str = ""
+
+
+_KINDS = {
+    "sum": _Kind(partial(_reduced, ufunc=np.add), "The sum of every {line}.", "sum", "", True, True),
+    "max": _Kind(partial(_reduced, ufunc=np.maximum), "The largest element of every {line}.", "max"),
+    "min": _Kind(
+        partial(_reduced, ufunc=np.minimum), "The smallest element of every {line}.", "max", "its mirror image"
+    ),
+    "prod": _Kind(partial(_reduced, ufunc=np.multiply), "The product of every {line}.", "sum", _NO_COST, True),
+    "argmax": _Kind(
+        partial(_first_place, find=np.argmax),
+        "The {other} of the first largest element of every {line}.",
+        "max",
+        "it finds the maximum, and where it stands",
+        tmp_of_columns=True,
+        gives=INT32.name,
+    ),
+    "argmin": _Kind(
+        partial(_first_place, find=np.argmin),
+        "The {other} of the first smallest element of every {line}.",
+        "max",
+        "it finds the minimum, and where it stands",
+        tmp_of_columns=True,
+        gives=INT32.name,
+    ),
+}
+
+
+def _reduction(prefix: str, axis: Axis, name: str) -> OpSpec:
+    kind, rows = _KINDS[name], axis == "rows"
+    line, other = ("row", "column") if rows else ("column", "row")
     return OpSpec(
-        name, VECTOR, "reduction", doc, cost=cost, like=like, numeric=numeric, axis="rows", gives=gives,
-        of_nothing=of_nothing, scratch=True, storage="apart", roles=(Role.REDUCTION,),
+        f"{prefix}_{name}",
+        VECTOR,
+        "reduction",
+        kind.doc.format(line=line, other=other),
+        cost=f"reduce.{prefix}_{kind.cost}",
+        like=kind.like,
+        numeric=partial(kind.numeric, axis=-1 if rows else -2),
+        options={"tmp_tile": None} if rows or kind.tmp_of_columns else {},
+        axis=axis,
+        gives=kind.gives,
+        of_nothing=kind.of_nothing,
+        scratch=rows,
+        storage="separate" if rows else "free",
+        roles=(Role.REDUCTION,),
     )
 
 
-def _of_columns(
-    name: str, numeric: Numeric, doc: str, cost: str, like: str = "", gives: str = "", of_nothing: bool = False
-) -> OpSpec:
-    return OpSpec(
-        name, VECTOR, "reduction", doc, cost=cost, like=like, numeric=numeric, axis="columns", gives=gives,
-        of_nothing=of_nothing, roles=(Role.REDUCTION,),
-    )
-
-
-ROW_SUM = _of_rows("row_sum", reduce.row_sum, "The sum of every row.", "reduce.row_sum", of_nothing=True)
-ROW_MAX = _of_rows("row_max", reduce.row_max, "The largest element of every row.", "reduce.row_max")
-ROW_MIN = _of_rows(
-    "row_min", reduce.row_min, "The smallest element of every row.", "reduce.row_max", "its mirror image",
-)
-ROW_PROD = _of_rows(
-    "row_prod", reduce.row_prod, "The product of every row.", "reduce.row_sum", "as a sum: no cost of it is public",
-    of_nothing=True,
-)
-ROW_ARGMAX = _of_rows(
-    "row_argmax", reduce.row_argmax, "The column of the first largest element of every row.", "reduce.row_max",
-    "it finds the maximum, and where it stands", gives="INT32",
-)
-ROW_ARGMIN = _of_rows(
-    "row_argmin", reduce.row_argmin, "The column of the first smallest element of every row.", "reduce.row_max",
-    "it finds the minimum, and where it stands", gives="INT32",
-)
-COL_SUM = _of_columns("col_sum", reduce.col_sum, "The sum of every column.", "reduce.col_sum", of_nothing=True)
-COL_MAX = _of_columns("col_max", reduce.col_max, "The largest element of every column.", "reduce.col_max")
-COL_MIN = _of_columns(
-    "col_min", reduce.col_min, "The smallest element of every column.", "reduce.col_max", "its mirror image",
-)
-COL_PROD = _of_columns(
-    "col_prod", reduce.col_prod, "The product of every column.", "reduce.col_sum", "as a sum: no cost of it is public",
-    of_nothing=True,
-)
-COL_ARGMAX = _of_columns(
-    "col_argmax", reduce.col_argmax, "The row of the first largest element of every column.", "reduce.col_max",
-    "it finds the maximum, and where it stands", gives="INT32",
-)
-COL_ARGMIN = _of_columns(
-    "col_argmin", reduce.col_argmin, "The row of the first smallest element of every column.", "reduce.col_max",
-    "it finds the minimum, and where it stands", gives="INT32",
-)
-
-ALL = (
-    ROW_SUM, ROW_MAX, ROW_MIN, ROW_PROD, ROW_ARGMAX, ROW_ARGMIN, COL_SUM, COL_MAX, COL_MIN, COL_PROD, COL_ARGMAX,
-    COL_ARGMIN,
-)
+ROWS = tuple(_reduction("row", "rows", name) for name in _KINDS)
+COLUMNS = tuple(_reduction("col", "columns", name) for name in _KINDS)
+ROW_SUM = ROWS[0]
+ALL = (*ROWS, *COLUMNS)

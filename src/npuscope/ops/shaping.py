@@ -13,24 +13,26 @@ _SEEN = (*_SAME, Role.NO_NEW_VALUE)
 # --- views: nothing moves
 
 CREATE = OpSpec(
-    "create", _VIEW, "own", "An on-chip buffer, or outside tasks a tensor in GM; it holds nothing until it is written.",
+    "create", _VIEW, "custom",
+    "An on-chip buffer, or outside tasks a tensor in GM; it holds nothing until it is written.",
     storage="operand", roles=(Role.NO_NEW_VALUE,),
     spellings=("pl.create_tensor", "create_tile", "create_l1", "tile.create", "tensor.create"),
 )
-RESHAPE = OpSpec("reshape", _VIEW, "own", "The same elements in another shape.", storage="operand", roles=_SEEN)
+RESHAPE = OpSpec("reshape", _VIEW, "custom", "The same elements in another shape.", storage="operand", roles=_SEEN)
 TRANSPOSE_VIEW = OpSpec(
-    "transpose_view", _VIEW, "own", "The transpose by another reading of the layout.", storage="operand", roles=_SAME,
+    "transpose_view", _VIEW, "custom", "The transpose by another reading of the layout.", storage="operand",
+    roles=_SAME,
 )
 SET_VALIDSHAPE = OpSpec(
-    "set_validshape", _VIEW, "own", "Says which part of a tile holds data.", storage="operand",
+    "set_validshape", _VIEW, "custom", "Says which part of a tile holds data.", storage="operand",
     roles=(*_SEEN, Role.SAME_PLACES),
 )
 REINTERPRET_VIEW = OpSpec(
-    "reinterpret_view", _VIEW, "own", "The same bits read as another type of the same width.", storage="operand",
+    "reinterpret_view", _VIEW, "custom", "The same bits read as another type of the same width.", storage="operand",
     roles=(Role.NO_NEW_VALUE,),
 )
 SLICE = OpSpec(
-    "slice", ("load", "view"), "own", "A box: of a tensor it loads, of a tile it is a view.",
+    "slice", ("load", "view"), "custom", "A box: of a tensor it loads, of a tile it is a view.",
     cost="timing.load_vector_l2", storage="operand",
     roles=(Role.PART, Role.KEEPS_VALUES, Role.KEEPS_ZEROS, Role.NO_NEW_VALUE),
 )
@@ -38,26 +40,27 @@ SLICE = OpSpec(
 # --- work for the vector unit
 
 TRANSPOSE = OpSpec(
-    "transpose", VECTOR, "own", "Two axes swapped.", cost="op.vnchwconv", storage="apart",
+    "transpose", VECTOR, "custom", "Two axes swapped.", cost="op.vnchwconv", storage="separate",
     roles=(Role.KEEPS_VALUES, Role.NO_NEW_VALUE),
 )
-CONCAT = OpSpec("concat", VECTOR, "own", "Two tiles side by side.", cost="op.vcopy", storage="apart")
+CONCAT = OpSpec("concat", VECTOR, "custom", "Two tiles side by side.", cost="op.vcopy", storage="separate")
 FILLPAD = OpSpec(
-    "fillpad", ("vector", "move"), "own", "Fills what lies outside the valid region; the result is valid everywhere.",
+    "fillpad", ("vector", "move"), "custom",
+    "Fills what lies outside the valid region; the result is valid everywhere.",
     cost="op.vcopy", like="a copy of the whole tile", spellings=("fillpad", "fillpad_inplace"),
     roles=(Role.INHERITS_SPACE, Role.KEEPS_ZEROS),
 )
 FILLPAD_EXPAND = OpSpec(
-    "fillpad_expand", VECTOR, "own", "A larger tile: the valid part of x, the rest padding.", cost="op.vcopy",
+    "fillpad_expand", VECTOR, "custom", "A larger tile: the valid part of x, the rest padding.", cost="op.vcopy",
     like="a copy of the larger tile",
 )
-FULL = OpSpec("full", VECTOR, "own", "A tile of one number.", cost="op.vcopy", roles=(Role.FILL, Role.KEEPS_ZEROS))
+FULL = OpSpec("full", VECTOR, "custom", "A tile of one number.", cost="op.vcopy", roles=(Role.FILL, Role.KEEPS_ZEROS))
 ARANGE = OpSpec(
-    "arange", VECTOR, "own", "A row of start, start + 1, …", cost="op.vcopy", like="a pass that writes the row",
+    "arange", VECTOR, "custom", "A row of start, start + 1, …", cost="op.vcopy", like="a pass that writes the row",
     spellings=("arange", "ci"),
 )
 TRI = OpSpec(
-    "tri", VECTOR, "own", "Ones on and below a diagonal, or above it.", cost="op.vcopy",
+    "tri", VECTOR, "custom", "Ones on and below a diagonal, or above it.", cost="op.vcopy",
     like="a pass that writes the tile",
 )
 

@@ -7,18 +7,18 @@ by its name: a recorded op carries the name as data and finds its spec with `tab
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.ops.numeric.arrays import Array
+from npuscope.ops.dtypes import Array
 
 Plane = Literal["cube", "vector", "scalar", "load", "store", "move", "view", "sync"]
-Form = Literal["unary", "binary", "spread", "reduction", "own", "lowered"]
+Form = Literal["unary", "binary", "spread", "reduction", "custom", "lowered"]
 Axis = Literal["", "rows", "columns"]
-Storage = Literal["free", "apart", "apart_if_wider", "operand"]
+Storage = Literal["free", "separate", "separate_if_wider", "operand"]
 Numeric = Callable[..., Array]
 
 VECTOR: tuple[Plane, ...] = ("vector",)
@@ -59,14 +59,16 @@ class OpSpec:
     planes      the kinds of work it is recorded as, the usual one first: `slice` loads from GM, but is a view of a
                 tile. None at all: never recorded, the scalar unit or the orchestration computes it on the way.
     form        how it is called. Of `unary`, `binary`, `spread` (of a column or row over a tile) and `reduction` the
-                function `pl.NAME` is made from this spec; `own` ones are written by hand in tile/calls and bound to it;
-                `lowered` ones cannot be written in a program, lowering makes them.
+                function `pl.NAME` is made from this spec; of `custom` ones it is written by hand in tile/calls;
+                `lowered` ones cannot be called by a program, lowering makes them.
     doc         one sentence.
     cost        where the device file has its cost: `op.KEY` (a vector instruction), `reduce.KEY` (a tile by its width),
                 or for other planes the constant that rules its time. "" costs nothing.
     with_number the cost where one operand is a number, widening where the result's type is wider.
     like        why the cost is that of another op. It makes the cost a guess, however sure the other one is.
     numeric     what it computes, arrays in and arrays out; None where the function in tile/calls says it all.
+    options     further parameters of a function that is made from this spec: name -> default, in their order after the
+                operands. One that `numeric` has, too, is handed to it and recorded; scratch tiles and hints are not.
     spellings   what programs call it: a plain name is in `pl`, `pl.tile` and `pl.tensor`; one with a dot is there only
                 (`system.syncall`; `pl.create_tensor` is in none of the three but `pl`). None given: its name.
     axis        of a spread: whether a column meets the rows or a row the columns; of a reduction: what becomes one.
@@ -76,7 +78,7 @@ class OpSpec:
     types       the types it takes, for the reference.
     scratch     needs room for another whole tile while it runs.
     storage     where the result may lie. `free`: also in the place of an operand that is read for the last time;
-                `apart` from its operands, for it still reads while it writes; `apart_if_wider`: apart where its
+                `separate` from its operands, for it still reads while it writes; `separate_if_wider`: where its
                 elements are wider than the operand's; `operand`: it is the storage of its first operand.
     held        operands that it reads until its last element is written: they cannot give their place to the result.
     roles       what rules and lowering see in it.
@@ -91,6 +93,7 @@ class OpSpec:
     widening: str = ""
     like: str = ""
     numeric: Numeric | None = None
+    options: Mapping[str, object] = field(default_factory=dict, hash=False)
     spellings: tuple[str, ...] = ()
     axis: Axis = ""
     bits: bool = False

@@ -5,29 +5,19 @@ from __future__ import annotations
 import difflib
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.ops import (
-    cube,
-    elementwise,
-    reductions,
-    scalars,
-    shaping,
-    sorting,
-    spreads,
-    synchronisation,
-    transfers,
-)
+from npuscope.ops import cube, elementwise, reductions, shaping, sorting, transfers
 from npuscope.ops.spec import OpSpec, Role
 
 FAMILIES: dict[str, list[OpSpec]] = {
     "Products": [*cube.ALL],
     "Element by element": [*elementwise.ALL],
-    "A column or a row over a tile": [*spreads.ALL],
+    "A column or a row over a tile": [*elementwise.SPREADS],
     "Reductions": [*reductions.ALL],
     "Shapes and fills": [*shaping.ALL],
     "Sorting, gathering, scattering": [*sorting.ALL],
     "Moving data": [*transfers.ALL],
-    "Numbers and single elements": [*scalars.ALL],
-    "Order": [*synchronisation.ALL],
+    "Numbers and single elements": [*transfers.NUMBERS],
+    "Order": [*transfers.ORDER],
 }
 ADDED = "Added"
 BY_NAME: dict[str, OpSpec] = {}
@@ -55,7 +45,7 @@ def spec_of(name: str) -> OpSpec:
     return BY_NAME[name]
 
 
-def found(text: str) -> OpSpec:
+def find(text: str) -> OpSpec:
     """The op that somebody asks for, by its name or by one of its spellings, with or without `pl.`"""
     bare = text.removeprefix("pl.")
     spec = BY_NAME.get(bare) or BY_SPELLING.get(bare) or BY_SPELLING.get(text)

@@ -1,4 +1,4 @@
-"""Ops that move tiles: between GM and a core, between the memories of a core, between cores, between ranks."""
+"""Ops that move tiles, ops on single elements and numbers, and ops that only order work."""
 
 from __future__ import annotations
 
@@ -9,42 +9,45 @@ from npuscope.ops.spec import OpSpec, Plane, Role
 _LOAD: tuple[Plane, ...] = ("load",)
 _STORE: tuple[Plane, ...] = ("store",)
 _MOVE: tuple[Plane, ...] = ("move",)
+_SYNC: tuple[Plane, ...] = ("sync",)
+_SCALAR: tuple[Plane, ...] = ("scalar",)
 _IN, _OUT = "timing.load_vector_l2", "timing.store_rate"
 
 # --- GM
 
-LOAD = OpSpec("load", _LOAD, "own", "A box of GM into Vec or Mat.", cost=_IN, roles=(Role.NO_NEW_VALUE,))
+LOAD = OpSpec("load", _LOAD, "custom", "A box of GM into Vec or Mat.", cost=_IN, roles=(Role.NO_NEW_VALUE,))
 GATHER_ROW = OpSpec(
-    "gather_row", _LOAD, "own", "One box of GM into a part of a tile, in place.", cost=_IN, roles=(Role.NO_NEW_VALUE,),
+    "gather_row", _LOAD, "custom", "One box of GM into a part of a tile, in place.", cost=_IN,
+    roles=(Role.NO_NEW_VALUE,),
 )
 STORE = OpSpec(
-    "store", _STORE, "own", "The valid part of a tile to GM, or added to what is there.", cost=_OUT,
+    "store", _STORE, "custom", "The valid part of a tile to GM, or added to what is there.", cost=_OUT,
     roles=(Role.NO_NEW_VALUE,),
 )
 ASSEMBLE = OpSpec(
-    "assemble", ("store", "vector"), "own", "The valid part of a tile into GM or into another tile.", cost="op.vcopy",
-    storage="operand", roles=(Role.WRITES_INTO, Role.NO_NEW_VALUE),
+    "assemble", ("store", "vector"), "custom", "The valid part of a tile into GM or into another tile.",
+    cost="op.vcopy", storage="operand", roles=(Role.WRITES_INTO, Role.NO_NEW_VALUE),
 )
 ASYNC_PREFETCH = OpSpec(
-    "async_prefetch", ("sync",), "own", "Starts fetching a tensor into L2.", cost="timing.scalar_read",
+    "async_prefetch", ("sync",), "custom", "Starts fetching a tensor into L2.", cost="timing.scalar_read",
     spellings=("prefetch.async_prefetch",),
 )
 
 # --- on chip
 
 MOVE = OpSpec(
-    "move", _MOVE, "own", "A tile into another memory of the core.", cost="op.vcopy", storage="apart",
+    "move", _MOVE, "custom", "A tile into another memory of the core.", cost="op.vcopy", storage="separate",
     roles=(Role.SAME_ELEMENTS, Role.SAME_PLACES, Role.KEEPS_VALUES, Role.KEEPS_ZEROS),
 )
 COPY = OpSpec(
     "copy", _MOVE, "lowered", "A tile that is written to although it is needed as it was.", cost="op.vcopy",
-    storage="apart", roles=(Role.COPY,),
+    storage="separate", roles=(Role.COPY,),
 )
 AIV_SHARD = OpSpec(
-    "aiv_shard", _MOVE, "own", "A cube value for this vector lane: its half, or all of it.", cost="op.vcopy",
+    "aiv_shard", _MOVE, "custom", "A cube value for this vector lane: its half, or all of it.", cost="op.vcopy",
 )
 AIC_GATHER = OpSpec(
-    "aic_gather", _MOVE, "own", "A vector value for the cube: both lanes' halves, or all of it.", cost="op.vcopy",
+    "aic_gather", _MOVE, "custom", "A vector value for the cube: both lanes' halves, or all of it.", cost="op.vcopy",
 )
 PUSH = OpSpec(
     "push", _MOVE, "lowered", "A tile into the ring to the other kind of core.", cost=_OUT, roles=(Role.SEND,),
@@ -57,19 +60,57 @@ POP = OpSpec(
 # --- other ranks
 
 REMOTE_LOAD = OpSpec(
-    "remote_load", _LOAD, "own", "A box of a peer's window as a tile.", cost=_IN,
+    "remote_load", _LOAD, "custom", "A box of a peer's window as a tile.", cost=_IN,
     spellings=("pld.remote_load", "pld.tile.remote_load"),
 )
 REMOTE_STORE = OpSpec(
-    "remote_store", _STORE, "own", "A tile into a peer's window.", cost=_OUT,
+    "remote_store", _STORE, "custom", "A tile into a peer's window.", cost=_OUT,
     spellings=("pld.remote_store", "pld.tile.remote_store", "pld.tensor.remote_store"),
 )
 PUT = OpSpec(
-    "put", ("load", "store"), "own", "GM of this rank into a peer's window.", cost=_OUT, spellings=("pld.tensor.put",),
+    "put", ("load", "store"), "custom", "GM of this rank into a peer's window.", cost=_OUT,
+    spellings=("pld.tensor.put",),
 )
-GET = OpSpec("get", _STORE, "own", "A peer's window into GM of this rank.", cost=_OUT, spellings=("pld.tensor.get",))
+GET = OpSpec("get", _STORE, "custom", "A peer's window into GM of this rank.", cost=_OUT, spellings=("pld.tensor.get",))
 
 ALL = (
     LOAD, GATHER_ROW, STORE, ASSEMBLE, ASYNC_PREFETCH, MOVE, COPY, AIV_SHARD, AIC_GATHER, PUSH, POP, REMOTE_LOAD,
     REMOTE_STORE, PUT, GET,
 )
+
+# --- order: barriers between blocks, signals between ranks
+
+SYNCALL = OpSpec(
+    "syncall", _SYNC, "custom", "Every block of the launch reaches it before any goes on.", cost="timing.barrier",
+    spellings=("system.syncall",), roles=(Role.BARRIER,),
+)
+NOTIFY = OpSpec(
+    "notify", _SYNC, "custom", "Changes a counter in a peer's window.", cost="timing.scalar_access",
+    spellings=("pld.system.notify",),
+)
+WAIT = OpSpec(
+    "wait", _SYNC, "custom", "Goes on when a counter of this rank's window has come so far.", cost="timing.scalar_read",
+    spellings=("pld.system.wait", "pld.system.defer_wait"),
+)
+
+ORDER = (SYNCALL, NOTIFY, WAIT)
+
+# --- single elements, and numbers that are computed on the way without an instruction of their own
+
+READ = OpSpec(
+    "read", _SCALAR, "custom", "One element as a number.", cost="timing.scalar_read",
+    roles=(Role.NUMBER, Role.NO_NEW_VALUE),
+)
+WRITE = OpSpec(
+    "write", _SCALAR, "custom", "One element in place.", cost="timing.scalar_access", roles=(Role.NO_NEW_VALUE,),
+)
+DIM = OpSpec("dim", (), "custom", "The extent of an axis at run time.", roles=(Role.NO_NEW_VALUE,))
+MIN = OpSpec("min", (), "custom", "The smaller of two numbers.", types="numbers")
+MAX = OpSpec("max", (), "custom", "The larger of two numbers.", types="numbers")
+GET_BLOCK_IDX = OpSpec("get_block_idx", (), "custom", "The block's number within its task.", roles=(Role.NUMBER,))
+GET_BLOCK_NUM = OpSpec("get_block_num", (), "custom", "How many blocks the task has.")
+GET_SUBBLOCK_IDX = OpSpec(
+    "get_subblock_idx", (), "custom", "Which of the two vector lanes this is.", roles=(Role.NUMBER,),
+)
+
+NUMBERS = (READ, WRITE, DIM, MIN, MAX, GET_BLOCK_IDX, GET_BLOCK_NUM, GET_SUBBLOCK_IDX)

@@ -25,7 +25,7 @@ from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import COUNT, FLAG, LIST, NOTHING, TEXT
 from npuscope.table.parts import marked_down
 from npuscope.table.text import aligned
-from npuscope.tile.calls.bound import function_of
+from npuscope.tile.calls.spellings import function_of
 from npuscope.tile.language.history import HISTORY, Spelling
 from npuscope.time.core.costs import DTYPE, SHAPE, OpPrice, op_price
 
@@ -381,8 +381,8 @@ def _given(function: Callable[..., object]) -> list[str]:
 def _needs(spec: OpSpec) -> list[str]:
     storage = {
         "free": "its result may take the place of an operand that is read for the last time",
-        "apart": "its result lies apart from its operands",
-        "apart_if_wider": "its result lies apart from its operand where its elements are wider",
+        "separate": "its result lies apart from its operands",
+        "separate_if_wider": "its result lies apart from its operand where its elements are wider",
         "operand": "its result lies where its first operand lies",
     }
     needs = [storage[spec.storage]] if spec.planes and spec.plane not in ("scalar", "sync", "store") else []

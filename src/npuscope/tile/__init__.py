@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from npuscope.tile.calls import operators as _operators  # noqa: F401  gives tensors and tiles their operators
+from npuscope.tile.calls import spellings as _operators  # noqa: F401  gives tensors and tiles their operators
 from npuscope.tile.distributed.ranks import host as _host
 from npuscope.tile.language.functions import jit as _jit
 from npuscope.tile.language.namespace import language as _language

@@ -18,7 +18,7 @@ from npuscope.check.races.replay import random_order, replay, replay_races
 from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import Finished, record, repeatable
-from npuscope.tile.run.order_phase import OrderPhase
+from npuscope.tile.run.memory import OrderPhase
 
 DEVICE = load("910b1")
 

@@ -81,7 +81,7 @@ def drained(a: pl.Tensor[[16, 32], pl.BF16], b: pl.Tensor[[32, 64], pl.BF16], c:
 def test_a_cast_without_an_instruction_is_told_with_its_way() -> None:
     (finding,) = found("cast-chain", program(quantised, ("BF16", 16, 128), ("INT8", 16, 128))).values()
     assert finding.line == line_of(__file__, "# three hops")
-    assert "3 passes: BF16 -> INT32 -> FP16 -> INT8" in finding.message  # rounded once, then only narrowed
+    assert "3 passes: BF16 -> FP32 -> FP16 -> INT8" in finding.message  # as values are cast, too
     assert finding.waste == Waste(flops=2 * 16 * 128)  # two passes more than one
 
 

@@ -21,7 +21,7 @@ from npuscope.check.races.detect import ChangedOutput, Race
 from npuscope.chip.devices import Device
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import Finished, RunAgain, repeatable
-from npuscope.tile.run.order_phase import Contents, OrderPhase
+from npuscope.tile.run.memory import Contents, OrderPhase
 from npuscope.tile.script.run import run_script
 
 

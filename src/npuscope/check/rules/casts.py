@@ -10,11 +10,11 @@ from npuscope.check.dataflow import Flow, Place, flows_of, places, shown
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.memory_use import Problem, problems
 from npuscope.check.rule import Example, Rule
-from npuscope.lower.placement import chain
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.source import read
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.elementwise import CAST
+from npuscope.ops.rounding import cast_chain
 from npuscope.ops.spec import Role
 from npuscope.tile.record.model import Op, Site
 from npuscope.tile.record.walk import Step
@@ -30,7 +30,7 @@ def _find_illegal_cast(program: Program) -> Iterator[Finding]:
             if not one.spec.is_a(Role.CAST) or one.plane != "vector" or one.result is None or not one.reads:
                 continue
             source, target = values[one.reads[0]], values[one.result]
-            if source.dtype != target.dtype and not chain(source.dtype.lower(), target.dtype.lower(), rules.casts):
+            if source.dtype != target.dtype and not cast_chain(source.dtype.lower(), target.dtype.lower(), rules.casts):
                 told = (
                     f"{source.name}: the chip has no cast from {source.dtype} to {target.dtype}, and no chain of casts"
                 )
@@ -44,11 +44,11 @@ def _cast_fix(source: str, target: str, casts: Mapping[str, frozenset[str]]) -> 
     size = BY_NAME[source].bytes
     alike = [name for name, kind in BY_NAME.items() if not kind.is_float and name != source and kind.bytes == size]
     for name in alike:
-        if name == target or chain(name.lower(), target.lower(), casts):
+        if name == target or cast_chain(name.lower(), target.lower(), casts):
             cast = "" if name == target else f", then pl.cast that to {target}"
             read = f"Read its bits as {name} with pl.reinterpret_view(x, pl.{name}){cast}"
             return f"{read}: right for values below 2^{8 * size - 1}."
-    ways = sorted(name.upper() for name in casts if chain(name, target.lower(), casts))
+    ways = sorted(name.upper() for name in casts if cast_chain(name, target.lower(), casts))
     return (
         f"Make it of another type: {', '.join(ways)} can be cast to {target}."
         if ways
@@ -79,7 +79,7 @@ def _find_cast_chain(program: Program) -> Iterator[Finding]:
         if not place.step.op.spec.is_a(Role.CAST) or place.step.op.plane != "vector" or _drains(place):
             continue
         for source in {maker.result.dtype for maker in place.flow.makers(place.step, 0)}:
-            hops = chain(source.lower(), place.step.result.dtype.lower(), rules.casts)
+            hops = cast_chain(source.lower(), place.step.result.dtype.lower(), rules.casts)
             if len(hops) > 1 and source != place.step.result.dtype:
                 yield _cast_chain_finding(place, (source, *(hop.upper() for hop in hops)))
 

@@ -6,13 +6,12 @@ import math
 
 import numpy as np
 
+from npuscope.ops import cube, rounding
 from npuscope.ops.cube import MATMUL, MATMUL_ACC, MATMUL_BIAS, MATMUL_DUAL, MATMUL_DUAL_ACC
-from npuscope.ops.dtypes import FP32, INT32, DataType
+from npuscope.ops.dtypes import FP32, INT32, Array, DataType
 from npuscope.ops.elementwise import CAST
-from npuscope.ops.numeric import cube, rounding
-from npuscope.ops.numeric.arrays import Array
 from npuscope.ops.spec import OpSpec
-from npuscope.tile.calls.own import own
+from npuscope.tile.calls.functions import implements
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import Run, current
 from npuscope.tile.values.checks import describe, dtype_of, flag
@@ -35,7 +34,6 @@ def _product(
     name = spec.name
     left, right = run.tile(x, name), run.tile(y, name)
     a_trans, b_trans = flag(a_trans, name, "a_trans="), flag(b_trans, name, "b_trans=")
-    run.region(name)
     if left.dtype is not right.dtype:
         raise fault(f"pl.{name}: operands {describe(left)} and {describe(right)} differ in type", "Cast one of them.")
     a, a_shape, a_valid = _matrix(left)
@@ -46,13 +44,11 @@ def _product(
     inner, n = (b_shape[-1], b_shape[-2]) if b_trans else (b_shape[-2], b_shape[-1])
     if k != inner:
         raise fault(f"pl.{name}: {describe(left)} times {describe(right)}: {k} columns meet {inner} rows")
-    integer = left.dtype.is_int
-    if k % (32 if left.dtype.bytes == 1 else 16) or n % 16:
-        run.recorder.finding(
-            "alignment",
-            f"pl.{name} of {describe(left)} and {describe(right)}: the cube works in steps of "
-            f"{32 if left.dtype.bytes == 1 else 16} along K and 16 along columns, not {k} and {n}",
-        )
+    integer, step = left.dtype.is_int, 32 if left.dtype.bytes == 1 else 16
+    if k % step or n % 16:
+        about = f"pl.{name} of {describe(left)} and {describe(right)}"
+        steps = f"the cube works in steps of {step} along K and 16 along columns"
+        run.recorder.notice("alignment", f"{about}: {steps}, not {k} and {n}")
     dtype: DataType = INT32 if integer else FP32
     try:
         batch = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
@@ -64,18 +60,18 @@ def _product(
     ):
         raise fault(f"pl.{name}: the accumulator is {describe(acc)}, the product {list(shape)} {dtype}")
     valid, deep = _valid(a_valid, b_valid, shape, k, a_trans, b_trans)
-    result = Tile(None, shape if acc is None else acc.shape, dtype, valid, "Acc")
-    flops = 2 * m * n * k * int(np.prod(batch, dtype=np.int64))
+    flops = 2 * m * n * k * math.prod(batch)
     attributes = tuple([(key, True) for key, on in (("a_trans", a_trans), ("b_trans", b_trans)) if on])
-    run.emit(spec, (acc, left, right), result, attributes=attributes, flops=flops)
+    made = shape if acc is None else acc.shape
+    result = run.result(spec, (acc, left, right), made, dtype, valid, "Acc", attributes=attributes, flops=flops)
     if a is not None and b is not None and (acc is None or acc.array is not None):
         if deep < k:  # what lies beyond the valid columns must not enter the sum
             a = a[..., :deep, :] if a_trans else a[..., :deep]
             b = b[..., :deep] if b_trans else b[..., :deep, :]
-        if acc is None or not keep:
-            result.array = cube.matmul(a, b, integer, a_trans, b_trans).reshape(result.shape)
-        else:
-            result.array = cube.matmul_acc(acc.array, a, b, integer, a_trans, b_trans).reshape(result.shape)  # type: ignore[arg-type]
+        product = cube.matmul(a, b, integer, a_trans, b_trans)
+        if acc is not None and acc.array is not None and keep:
+            np.add(product, acc.array.reshape(product.shape), out=product)
+        result.array = product.reshape(result.shape)
     return result
 
 
@@ -91,7 +87,7 @@ def _valid(
     return None if valid == shape else valid, min(a_deep, b_deep)
 
 
-@own(MATMUL, "matmul")
+@implements(MATMUL, "matmul")
 def matmul(
     lhs: object,
     rhs: object,
@@ -109,15 +105,15 @@ def matmul(
     if out_dtype is not None and out_dtype is not tile.dtype:
         if not (tile.dtype is FP32 and out_dtype.is_float):
             raise fault(f"pl.matmul gives {tile.dtype}, not {out_dtype}")
-        narrow = Tile(None, tile.shape, out_dtype, tile.valid, "Acc")
-        run.emit(CAST, (tile,), narrow, attributes=(("mode", "rint"),), plane="move")
+        mode = (("mode", "rint"),)
+        narrow = run.result(CAST, (tile,), tile.shape, out_dtype, tile.valid, "Acc", attributes=mode, plane="move")
         if tile.array is not None:
             narrow.array = rounding.cast(tile.array, FP32, out_dtype, "rint")
         return narrow
     return tile
 
 
-@own(MATMUL_ACC, "matmul_acc")
+@implements(MATMUL_ACC, "matmul_acc")
 def matmul_acc(
     acc: object, lhs: object, rhs: object, a_trans: bool = False, b_trans: bool = False, init_cond: object = None
 ) -> Tile:
@@ -127,7 +123,7 @@ def matmul_acc(
     return _product(run, MATMUL_ACC, lhs, rhs, a_trans, b_trans, run.tile(acc, "matmul_acc"), keep)
 
 
-@own(MATMUL_DUAL_ACC)
+@implements(MATMUL_DUAL_ACC)
 def matmul_dual_acc(
     acc_a: object,
     acc_b: object,
@@ -145,7 +141,7 @@ def matmul_dual_acc(
     return one, _product(run, MATMUL_DUAL_ACC, lhs, rhs_b, a_trans, b_trans, second)
 
 
-@own(MATMUL_DUAL)
+@implements(MATMUL_DUAL)
 def matmul_dual(
     lhs: object, rhs_a: object, rhs_b: object, a_trans: bool = False, b_trans: bool = False
 ) -> tuple[Tile, Tile]:
@@ -155,7 +151,7 @@ def matmul_dual(
     return one, _product(run, MATMUL_DUAL, lhs, rhs_b, a_trans, b_trans, None)
 
 
-@own(MATMUL_BIAS, "matmul_bias")
+@implements(MATMUL_BIAS, "matmul_bias")
 def matmul_bias(lhs: object, rhs: object, bias: object) -> Tile:
     """lhs · rhs + bias, the bias a row."""
     run = current()
@@ -168,26 +164,26 @@ def matmul_bias(lhs: object, rhs: object, bias: object) -> Tile:
     return tile
 
 
-@own(MATMUL, "batch_matmul")
+@implements(MATMUL, "batch_matmul")
 def batch_matmul(lhs: object, rhs: object) -> Tile:
     return matmul(lhs, rhs)
 
 
-@own(MATMUL_ACC, "batch_matmul_acc")
+@implements(MATMUL_ACC, "batch_matmul_acc")
 def batch_matmul_acc(acc: object, lhs: object, rhs: object) -> Tile:
     return matmul_acc(acc, lhs, rhs)
 
 
-@own(MATMUL, "gemv")
+@implements(MATMUL, "gemv")
 def gemv(lhs: object, rhs: object, acc_phase: str = "unspecified") -> Tile:
     return matmul(lhs, rhs)
 
 
-@own(MATMUL_ACC, "gemv_acc")
+@implements(MATMUL_ACC, "gemv_acc")
 def gemv_acc(acc: object, lhs: object, rhs: object, acc_phase: str = "unspecified") -> Tile:
     return matmul_acc(acc, lhs, rhs)
 
 
-@own(MATMUL_BIAS, "gemv_bias")
+@implements(MATMUL_BIAS, "gemv_bias")
 def gemv_bias(lhs: object, rhs: object, bias: object, acc_phase: str = "unspecified") -> Tile:
     return matmul_bias(lhs, rhs, bias)

@@ -1,4 +1,4 @@
-"""Shapes and valid regions: reshape, transpose, concat, fill, padding, halves for the two vector lanes."""
+"""Shapes, boxes and valid regions: views in orchestration, loads in a region, parts and other readings of tiles."""
 
 from __future__ import annotations
 
@@ -7,60 +7,66 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from npuscope.ops import storage
 from npuscope.ops.dtypes import DataType
-from npuscope.ops.numeric import storage
-from npuscope.ops.shaping import (
-    CONCAT,
-    REINTERPRET_VIEW,
-    RESHAPE,
-    SET_VALIDSHAPE,
-    TRANSPOSE,
-    TRANSPOSE_VIEW,
-)
+from npuscope.ops.shaping import CONCAT, REINTERPRET_VIEW, RESHAPE, SET_VALIDSHAPE, SLICE, TRANSPOSE, TRANSPOSE_VIEW
 from npuscope.ops.spec import OpSpec
 from npuscope.ops.transfers import AIC_GATHER, AIV_SHARD
-from npuscope.tile.calls.gm import span
-from npuscope.tile.calls.own import own
+from npuscope.tile.calls import vector
+from npuscope.tile.calls.functions import implements
 from npuscope.tile.fault import fault
 from npuscope.tile.run.block import VectorCores
-from npuscope.tile.run.state import current
-from npuscope.tile.values.buffers import contiguous
-from npuscope.tile.values.checks import describe, dtype_of, index, shape_of
-from npuscope.tile.values.lanes import Whole
-from npuscope.tile.values.tensors import Shape, Tensor, Tile
+from npuscope.tile.run.op_recorder import check_bounds, load_box, position
+from npuscope.tile.run.state import Run, current
+from npuscope.tile.values.checks import (
+    axis_of,
+    check_offsets,
+    describe,
+    dtype_of,
+    flag,
+    index,
+    shape_of,
+    shown,
+    tensor_or_tile,
+)
+from npuscope.tile.values.lanes import Lane, Whole
+from npuscope.tile.values.tensors import Shape, Tensor, Tile, contiguous, window
+
+# --- the same elements, read another way
 
 
-@own(RESHAPE)
+@implements(RESHAPE)
 def reshape(input: object, shape: Sequence[Whole]) -> Tensor | Tile:
     """The same elements in another shape: a view, no copy."""
-    run, x = current(), input
-    extents = shape_of(shape)
-    if not isinstance(x, Tensor | Tile):
-        raise fault(f"pl.reshape takes a tensor or a tile, not {describe(x)}")
-    if isinstance(x, Tile) and x.block is not run.block:
-        x = run.promoted(x)
-    if np.prod(extents, dtype=np.int64) != np.prod(x.shape, dtype=np.int64):
+    run, extents = current(), shape_of(shape)
+    x = run.operand(input, "reshape")
+    if math.prod(extents) != x.size:
         raise fault(f"pl.reshape: {describe(x)} cannot become {list(extents)}: the number of elements differs")
+    valid = _reshaped_valid(x.valid, x.shape, extents)
     if isinstance(x, Tensor):
-        valid = _mapped(x.valid, x.shape, extents)
         if x.is_contiguous:
-            inside = run.block is not None
-            return Tensor(
-                x.buffer, x.offset, extents, contiguous(extents), x.dtype, valid, x.captured if inside else None
-            )
+            return x.seen_as(extents, contiguous(extents), x.dtype, valid, run.block is not None)
         if run.block is None:
             raise fault(
                 f"pl.reshape of a view {describe(x)} of {x.buffer.name} that is not contiguous",
                 "Reshape inside a region, or before slicing.",
             )
         x = run.tile(x, "reshape")
-    result = Tile(None, extents, x.dtype, _mapped(x.valid, x.shape, extents), x.space)
-    run.emit(RESHAPE, (x,), result)
-    if x.array is not None:
-        shared = x.share()
-        assert shared is not None
-        result.array = shared.reshape(extents)
+    result = run.result(RESHAPE, (x,), extents, x.dtype, valid, x.space)
+    array = x.share()
+    result.array = None if array is None else array.reshape(extents)
     return result
+
+
+def _reshaped_valid(valid: Shape | None, old: Shape, new: Shape) -> Shape | None:
+    """A partly valid column stays so as a row and back, and axes of one come and go; else the next set_validshape
+    decides.
+    """
+    if valid is None or [n for n in old if n != 1] != [n for n in new if n != 1]:
+        return None
+    marked = iter([v for v, n in zip(valid, old, strict=True) if n != 1])
+    mapped = tuple(1 if n == 1 else next(marked) for n in new)
+    return None if mapped == new else mapped
 
 
 def view(
@@ -69,9 +75,8 @@ def view(
     """The same memory in another shape; a layout says how the chip reads it and changes no value here."""
     if shape is None and layout is None:
         raise fault("pl.tensor.view needs a shape or a layout")
-    if not isinstance(tensor, Tensor | Tile):
-        raise fault(f"pl.tensor.view takes a tensor or a tile, not {describe(tensor)}")
-    seen = tensor if shape is None else reshape(tensor, shape)
+    x = tensor_or_tile(tensor, "tensor.view")
+    seen = x if shape is None else reshape(x, shape)
     if valid_shape is None:
         return seen
     valid = shape_of(valid_shape)
@@ -80,46 +85,58 @@ def view(
     return set_validshape(seen, *valid)
 
 
-def _mapped(valid: Shape | None, old: Shape, new: Shape) -> Shape | None:
-    """A partly valid column stays so as a row and back, and axes of one come and go; else the next set_validshape
-    decides.
-    """
-    if valid is None:
-        return None
-    marked = [v for v, n in zip(valid, old, strict=True) if n != 1]
-    kept = [n for n in new if n != 1]
-    if [n for n in old if n != 1] != kept:
-        return None
-    left = iter(marked)
-    mapped = tuple(1 if n == 1 else next(left) for n in new)
-    return None if mapped == new else mapped
+@implements(SET_VALIDSHAPE)
+def set_validshape(input: object, valid_rows: object, valid_cols: object) -> Tensor | Tile:
+    """Says which part of a tile holds data; nothing moves."""
+    run, x = current(), input
+    if not isinstance(x, Tensor | Tile) or len(x.shape) < 2:
+        raise fault(f"pl.set_validshape takes a tensor or a tile of rows and columns, not {describe(x)}")
+    valid = (*x.shape[:-2], *shape_of((valid_rows, valid_cols)))
+    if any(v > n for v, n in zip(valid, x.shape, strict=True)):
+        raise fault(f"pl.set_validshape: {list(valid)} is larger than {describe(x)}")
+    kept = None if valid == x.shape else valid
+    if isinstance(x, Tensor):
+        return x.seen_as(x.shape, x.strides, x.dtype, kept, run.block is not None)
+    if x.valid == kept:
+        return x
+    result = run.result(SET_VALIDSHAPE, (x,), x.shape, x.dtype, kept, x.space)
+    result.array = x.share()
+    return result
 
 
-@own(TRANSPOSE)
+@implements(REINTERPRET_VIEW)
+def reinterpret_view(data: object, dtype: DataType, *, shape: Sequence[Whole] | None = None) -> Tensor | Tile:
+    """The same bits read as another type of the same width."""
+    run, kind = current(), dtype_of(dtype, "reinterpret_view")
+    x = tensor_or_tile(data, "reinterpret_view")
+    if kind.bytes != x.dtype.bytes or kind.storage is None:
+        raise fault(f"pl.reinterpret_view: {describe(x)} as {kind}: the widths differ")
+    extents = x.shape if shape is None else shape_of(shape)
+    if math.prod(extents) != x.size:
+        raise fault(f"pl.reinterpret_view: {describe(x)} as {list(extents)}: the number of elements differs")
+    if isinstance(x, Tensor) and x.is_contiguous:
+        return x.seen_as(extents, contiguous(extents), kind, None, run.block is not None)
+    tile = run.tile(x, "reinterpret_view")
+    result = run.result(REINTERPRET_VIEW, (tile,), extents, kind, None, tile.space)
+    if tile.array is not None:
+        bits = np.empty(tile.shape, tile.dtype.storage)
+        storage.store(bits, tile.array, tile.dtype)
+        result.array = storage.load(bits.view(kind.storage).reshape(extents), kind)
+    return result
+
+
+@implements(TRANSPOSE)
 def transpose(input: object, axis1: object, axis2: object, tmp_tile: object = None) -> Tensor | Tile:
     """Swaps two axes."""
-    run, x = current(), input
-    if not isinstance(x, Tensor | Tile):
-        raise fault(f"pl.transpose takes a tensor or a tile, not {describe(x)}")
-    axis1, axis2 = (int(index(axis, "pl.transpose", "an axis")) for axis in (axis1, axis2))
-    for axis in (axis1, axis2):
-        if not -len(x.shape) <= axis < len(x.shape):
-            raise fault(f"pl.transpose: no axis {axis} in {describe(x)}")
+    run, x = current(), tensor_or_tile(input, "transpose")
+    first, second = axis_of(axis1, x, "transpose"), axis_of(axis2, x, "transpose")
     if isinstance(x, Tensor) and run.block is None:
-        shape, strides, valid = (_swapped(each, axis1, axis2) for each in (x.shape, x.strides, x.valid or ()))
+        shape, strides, valid = (_swapped(each, first, second) for each in (x.shape, x.strides, x.valid or ()))
         return Tensor(x.buffer, x.offset, shape, strides, x.dtype, valid or None)
-    return transposed(run.tile(x, "transpose"), axis1, axis2, TRANSPOSE)
+    return transposed(run.tile(x, "transpose"), first, second, TRANSPOSE)
 
 
-def _swapped(each: Shape, axis1: int, axis2: int) -> Shape:
-    """What there is for each axis, after two axes are swapped; of nothing, nothing."""
-    values = list(each)
-    if values:
-        values[axis1], values[axis2] = values[axis2], values[axis1]
-    return tuple(values)
-
-
-@own(TRANSPOSE_VIEW)
+@implements(TRANSPOSE_VIEW)
 def transpose_view(tile: object) -> Tile:
     """The transpose by another reading of the layout: no copy."""
     x = current().tile(tile, "transpose_view")
@@ -130,83 +147,146 @@ def transpose_view(tile: object) -> Tile:
 
 def transposed(tile: Tile, axis1: int, axis2: int, spec: OpSpec) -> Tile:
     shape, valid = (_swapped(each, axis1, axis2) for each in (tile.shape, tile.valid or ()))
-    result = Tile(None, shape, tile.dtype, valid or None, tile.space)
-    run = current()
-    run.region(spec.name)
-    run.emit(spec, (tile,), result)
+    result = current().result(spec, (tile,), shape, tile.dtype, valid or None, tile.space)
     if tile.array is not None:
         result.array = np.ascontiguousarray(tile.array.swapaxes(axis1, axis2))
     return result
 
 
-@own(CONCAT)
+def _swapped(each: Shape, axis1: int, axis2: int) -> Shape:
+    """What there is for each axis, after two axes are swapped; of nothing, nothing."""
+    values = list(each)
+    if values:
+        values[axis1], values[axis2] = values[axis2], values[axis1]
+    return tuple(values)
+
+
+@implements(CONCAT)
 def concat(src0: object, src1: object) -> Tile:
     """Side by side along the last axis."""
     run = current()
-    tiles = [run.tile(value, "concat") for value in (src0, src1)]
-    first = tiles[0]
-    if any(t.shape[:-1] != first.shape[:-1] or t.dtype is not first.dtype for t in tiles):
-        raise fault(f"pl.concat: {' and '.join(describe(t) for t in tiles)} do not fit side by side")
-    result = Tile(None, (*first.shape[:-1], sum(t.shape[-1] for t in tiles)), first.dtype, _beside(*tiles))
-    run.region("concat")
-    run.emit(CONCAT, tuple(tiles), result)
-    if all(t.array is not None for t in tiles):
-        result.array = np.concatenate([t.array for t in tiles], axis=-1)
-    return result
-
-
-def _beside(first: Tile, second: Tile) -> Shape | None:
-    """The valid region of two tiles side by side: a gap in the first cannot be followed by data of the second."""
-    if first.valid is None and second.valid is None:
-        return None
+    first, second = run.tile(src0, "concat"), run.tile(src1, "concat")
+    if first.shape[:-1] != second.shape[:-1] or first.dtype is not second.dtype:
+        raise fault(f"pl.concat: {describe(first)} and {describe(second)} do not fit side by side")
     one, other = first.valid or first.shape, second.valid or second.shape
+    # A gap in the first cannot be followed by data of the second.
     columns = one[-1] + (other[-1] if one[-1] == first.shape[-1] else 0)
-    return (*(min(a, b) for a, b in zip(one[:-1], other[:-1], strict=True)), columns)
-
-
-@own(SET_VALIDSHAPE)
-def set_validshape(input: object, valid_rows: object, valid_cols: object) -> Tensor | Tile:
-    """Says which part of a tile holds data; nothing moves."""
-    run, x = current(), input
-    if not isinstance(x, Tensor | Tile) or len(x.shape) < 2:
-        raise fault(f"pl.set_validshape takes a tensor or a tile of rows and columns, not {describe(x)}")
-    valid = shape_of((valid_rows, valid_cols))
-    if len(valid) < len(x.shape):
-        valid = (*x.shape[: len(x.shape) - len(valid)], *valid)
-    if any(v > n for v, n in zip(valid, x.shape, strict=True)):
-        raise fault(f"pl.set_validshape: {list(valid)} is larger than {describe(x)}")
-    kept = None if valid == x.shape else valid
-    if isinstance(x, Tensor):
-        return Tensor(x.buffer, x.offset, x.shape, x.strides, x.dtype, kept, x.captured if run.block else None)
-    if x.valid == kept:
-        return x
-    result = Tile(x.share(), x.shape, x.dtype, kept, x.space)
-    run.emit(SET_VALIDSHAPE, (x,), result)
+    valid = (*(min(a, b) for a, b in zip(one[:-1], other[:-1], strict=True)), columns)
+    shape = (*first.shape[:-1], first.shape[-1] + second.shape[-1])
+    result = run.result(CONCAT, (first, second), shape, first.dtype, valid)
+    if first.array is not None and second.array is not None:
+        result.array = np.concatenate((first.array, second.array), axis=-1)
     return result
 
 
-@own(REINTERPRET_VIEW)
-def reinterpret_view(data: object, dtype: DataType, *, shape: Sequence[Whole] | None = None) -> Tensor | Tile:
-    """The same bits read as another type of the same width."""
-    run, x = current(), data
-    kind = dtype_of(dtype, "reinterpret_view")
-    if not isinstance(x, Tensor | Tile):
-        raise fault(f"pl.reinterpret_view takes a tensor or a tile, not {describe(x)}")
-    if kind.bytes != x.dtype.bytes or kind.storage is None:
-        raise fault(f"pl.reinterpret_view: {describe(x)} as {kind}: the widths differ")
-    extents = x.shape if shape is None else shape_of(shape)
-    if math.prod(extents) != math.prod(x.shape):
-        raise fault(f"pl.reinterpret_view: {describe(x)} as {list(extents)}: the number of elements differs")
-    if isinstance(x, Tensor) and x.is_contiguous:
-        return Tensor(x.buffer, x.offset, extents, contiguous(extents), kind, None, x.captured if run.block else None)
-    tile = run.tile(x, "reinterpret_view")
-    result = Tile(None, extents, kind, None, tile.space)
-    run.emit(REINTERPRET_VIEW, (tile,), result)
-    if tile.array is not None:
-        bits = np.empty(tile.shape, tile.dtype.storage)
-        storage.store(bits, tile.array, tile.dtype)
-        result.array = storage.load(bits.view(kind.storage or tile.array.dtype).reshape(extents), kind)
-    return result
+# --- boxes
+
+
+@implements(SLICE)
+def slice(
+    input: object,
+    shape: Sequence[Whole],
+    offset: Sequence[Whole],
+    valid_shape: Sequence[Whole] | None = None,
+    drop_dims: Sequence[int] | None = None,
+    pad_value: object = None,
+    clamp: bool = False,
+) -> Tensor | Tile:
+    """A box of a tensor or tile: a view in orchestration, a load inside a region."""
+    run, box = current(), shape_of(shape)
+    clamp = flag(clamp, "slice", "clamp=")
+    valid = None if valid_shape is None else shape_of(valid_shape)
+    axes = list(range(len(box))) if drop_dims is None else _kept_axes(box, drop_dims)
+    x = run.operand(input, "slice")
+    if len(box) != len(x.shape):
+        kind = "tile" if isinstance(x, Tile) else "tensor"
+        raise fault(f"pl.slice: a box {list(box)} of a {kind} {describe(x)}")
+    if isinstance(x, Tile):
+        tile: Tensor | Tile = _slice_tile(run, x, box, offset, valid, clamp)
+        if len(axes) < len(box):
+            tile = reshape(tile, [box[axis] for axis in axes])
+    else:
+        reach = None if valid or clamp else overhang(run, x, box, offset, "slice")
+        valid = inside(x, reach or box, offset, valid, clamp)
+        if run.block is None:
+            return _view(x, box, offset, reach or valid, axes)
+        kept = None if drop_dims is None else tuple([box[axis] for axis in axes])
+        tile = load_box(run, x, position(x, offset), box, valid, op=SLICE, kept=kept, reach=reach)
+    if pad_value is not None and tile.valid is not None:
+        return vector.fillpad(tile, pad_value)
+    return tile
+
+
+def overhang(run: Run, x: Tensor, box: Shape, offset: Sequence[Whole], op: str) -> Shape | None:
+    """What exists of a slice that runs past the last row of a parameter whose number of rows the program does not know.
+
+    The chip reads on into whatever lies there. Programs do it where they drop those rows later, so it is a notice and
+    the rows hold poison; past every other edge it is an error.
+    """
+    if not x.buffer.rows_at_run_time or x.valid is not None:
+        return None
+    check_offsets(offset, len(box), op)
+    most, where = x.shape[0] - box[0], offset[0]
+    if where.lies_in(-box[0], most) if isinstance(where, Lane) else where <= most:
+        return None
+    first = int(where)
+    rows = x.shape[0] - first
+    if not 0 < rows < box[0]:
+        return None
+    about = f"pl.{op} reads rows {first} to {first + box[0]} of {x.buffer.name} {list(x.shape)}"
+    run.recorder.notice("out_of_bounds", f"{about}: {box[0] - rows} of them lie outside and hold anything")
+    return (rows, *box[1:])
+
+
+def inside(
+    x: Tensor | Tile, box: Shape, offset: Sequence[Whole], valid: Shape | None, clamp: bool, op: str = "slice"
+) -> Shape | None:
+    """The valid part of a box; what it reads must lie in the source."""
+    if valid is not None and len(valid) != len(box):
+        raise fault(f"pl.{op}: valid_shape {list(valid)} for a box {list(box)}")
+    for limits in (x.shape if clamp else None, x.valid):
+        if limits is not None:
+            check_offsets(offset, len(box), op)
+            valid = tuple(max(0, min(n, e - int(o))) for n, e, o in zip(valid or box, limits, offset, strict=True))
+    if valid is not None and any(v > n for v, n in zip(valid, box, strict=True)):
+        raise fault(f"pl.{op}: valid_shape {list(valid)} is larger than the box {list(box)}")
+    check_bounds(op, x.shape, offset, valid or box, x.buffer.name if isinstance(x, Tensor) else "the tile")
+    return None if valid == box else valid
+
+
+def _kept_axes(box: Shape, drop_dims: object) -> list[int]:
+    """The axes that a slice keeps, without those of one that it leaves out."""
+    if not isinstance(drop_dims, list | tuple):
+        raise fault(f"pl.slice: drop_dims= must be a list of axes, not {shown(drop_dims)}")
+    axes = [int(index(axis, "pl.slice", "an axis of drop_dims=")) for axis in drop_dims]
+    for axis in axes:
+        if not -len(box) <= axis < len(box) or box[axis] != 1:
+            raise fault(f"pl.slice: drop_dims={list(drop_dims)} of a box {list(box)}: only an axis of 1 can go")
+    dropped = {axis % len(box) for axis in axes}
+    return [axis for axis in range(len(box)) if axis not in dropped]
+
+
+def _view(x: Tensor, box: Shape, offset: Sequence[Whole], valid: Shape | None, axes: list[int]) -> Tensor:
+    shape, strides = tuple([box[a] for a in axes]), tuple([x.strides[a] for a in axes])
+    valid = None if valid is None else tuple([valid[a] for a in axes])
+    return Tensor(x.buffer, int(position(x, offset)), shape, strides, x.dtype, valid)
+
+
+def _slice_tile(run: Run, x: Tile, box: Shape, offset: Sequence[Whole], valid: Shape | None, clamp: bool) -> Tile:
+    valid = inside(x, box, offset, valid, clamp)
+    within = valid or box
+    tile = run.result(SLICE, (x,), box, x.dtype, valid, x.space, plane="view")
+    if x.array is not None:
+        part = x.array[window(within, [int(o) for o in offset])]
+        if within == box:
+            tile.array = np.ascontiguousarray(part)
+        else:
+            tile.array = storage.new(box, x.dtype, 0)
+            tile.array[window(within)] = part
+    return tile
+
+
+# --- halves for the two vector lanes
 
 
 def _crossing(x: object, spec: OpSpec) -> tuple[Tile, VectorCores, int | None]:
@@ -218,44 +298,38 @@ def _crossing(x: object, spec: OpSpec) -> tuple[Tile, VectorCores, int | None]:
     return tile, block.vector, None if half is None else len(tile.shape) - (2 if half == "up_down" else 1)
 
 
-@own(AIV_SHARD)
+@implements(AIV_SHARD)
 def aiv_shard(x: object) -> Tile:
     """A cube value enters a vector region: this lane's half along the split axis, or all of it."""
     run = current()
     tile, vector, axis = _crossing(x, AIV_SHARD)
     if axis is None:
-        result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid)
-        run.emit(AIV_SHARD, (tile,), result)
+        result = run.result(AIV_SHARD, (tile,), tile.shape, tile.dtype, tile.valid)
+        result.array = tile.share()
         return result
-    extent = tile.shape[axis]
-    if extent % 2:
+    if tile.shape[axis] % 2:
         raise fault(f"pl.aiv_shard: {describe(tile)} has no two halves along axis {axis}")
-    shape = tuple(n // 2 if a == axis else n for a, n in enumerate(tile.shape))
-    valid = None
-    if tile.valid is not None:
-        inside = min(max(tile.valid[axis] - vector.core * (extent // 2), 0), extent // 2)
-        valid = tuple(inside if a == axis else n for a, n in enumerate(tile.valid))
-    result = Tile(None, shape, tile.dtype, None if valid == shape else valid)
-    run.emit(AIV_SHARD, (tile,), result)
+    half = tile.shape[axis] // 2
+    shape, valid, offset = list(tile.shape), list(tile.valid or tile.shape), [0] * len(tile.shape)
+    shape[axis], offset[axis] = half, vector.core * half
+    valid[axis] = min(max(valid[axis] - offset[axis], 0), half)
+    result = run.result(AIV_SHARD, (tile,), tuple(shape), tile.dtype, tuple(valid))
     if tile.array is not None:
-        part = [span(0, n) for n in shape]
-        part[axis] = span(vector.core * (extent // 2), extent // 2)
-        result.array = np.ascontiguousarray(tile.array[tuple(part)])
+        result.array = np.ascontiguousarray(tile.array[window(shape, offset)])
     return result
 
 
-@own(AIC_GATHER)
+@implements(AIC_GATHER)
 def aic_gather(x: object) -> Tile:
     """A vector value goes back to the cube: both lanes' halves along the split axis, or all of it."""
     run = current()
     tile, vector, axis = _crossing(x, AIC_GATHER)
     if axis is None:
-        result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid, "Mat")
-        run.emit(AIC_GATHER, (tile,), result)
+        result = run.result(AIC_GATHER, (tile,), tile.shape, tile.dtype, tile.valid, "Mat")
+        result.array = tile.share()
         return result
     shape = tuple(2 * n if a == axis else n for a, n in enumerate(tile.shape))
-    result = Tile(None, shape, tile.dtype, None, "Mat")
-    run.emit(AIC_GATHER, (tile,), result)
+    result = run.result(AIC_GATHER, (tile,), shape, tile.dtype, None, "Mat")
     halves = vector.gather(tile.array)
     if halves is None:  # the other half is not there yet: poison
         other = None if tile.array is None else storage.new(tile.shape, tile.dtype, storage.poison(tile.dtype))

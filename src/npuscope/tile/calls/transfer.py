@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
+from npuscope.ops import storage
 from npuscope.ops.dtypes import BF16, FP16, DataType
-from npuscope.ops.numeric import storage
 from npuscope.ops.shaping import CREATE, TRANSPOSE
 from npuscope.ops.transfers import ASSEMBLE, GATHER_ROW, LOAD, MOVE, STORE
-from npuscope.tile.calls import shaping
-from npuscope.tile.calls.gm import check_bounds, check_room, span, store_box
-from npuscope.tile.calls.literals import settled
-from npuscope.tile.calls.own import own
-from npuscope.tile.calls.slicing import inside, overhang
+from npuscope.tile.calls.functions import implements, settled
+from npuscope.tile.calls.shaping import inside, overhang, transposed
 from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
-from npuscope.tile.run.boxes import load_box, position, write_box
+from npuscope.tile.run.op_recorder import check_bounds, check_room, load_box, position, store_box, write_box
 from npuscope.tile.run.state import Run, current
-from npuscope.tile.values.buffers import LiveBuffer
 from npuscope.tile.values.checks import Scalar, describe, dtype_of, fitting, flag, member, shape_of, shown
 from npuscope.tile.values.lanes import Whole
-from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided
+from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided, window
 
 
-@own(LOAD)
+@implements(LOAD)
 def load(
     tensor: object,
     offsets: Sequence[Whole],
@@ -56,11 +49,11 @@ def load(
     valid = inside(tensor, reach or box, offsets, wanted, clamp, "load")
     tile = load_box(run, tensor, position(tensor, offsets), box, valid, space=space.value, reach=reach)
     if flag(transpose, "load", "transpose="):
-        return shaping.transposed(tile, -2, -1, TRANSPOSE)
+        return transposed(tile, -2, -1, TRANSPOSE)
     return tile
 
 
-@own(STORE)
+@implements(STORE)
 def store(
     tile: object,
     offsets: Sequence[Whole],
@@ -78,7 +71,7 @@ def store(
     return store_box(run, run.tile(tile, "store"), output_tensor, offsets, atomic)
 
 
-@own(ASSEMBLE)
+@implements(ASSEMBLE)
 def assemble(
     target: object, source: object, offset: Sequence[Whole], *, atomic: AtomicType = AtomicType.None_
 ) -> Tensor | Tile:
@@ -87,30 +80,29 @@ def assemble(
     member(atomic, AtomicType, "assemble", "atomic")
     if atomic is not AtomicType.None_ and (run.block is None or isinstance(target, Tile)):
         raise fault("pl.assemble with atomic= adds to GM from inside a task")
-    if isinstance(target, Tile) and target.block is not run.block:
-        target = run.promoted(target)
-    if isinstance(target, Tensor):
+    into = run.operand(target, "assemble")
+    if isinstance(into, Tensor):
         if run.block is None:
-            return _alias(run, target, source, offset)
-        return store_box(run, run.tile(source, "assemble"), target, offset, atomic, op=ASSEMBLE)
-    if not isinstance(target, Tile):
-        raise fault(f"pl.assemble writes to a tensor or a tile, not {describe(target)}")
-    run.region("assemble")
+            return _alias(run, into, source, offset)
+        return store_box(run, run.tile(source, "assemble"), into, offset, atomic, op=ASSEMBLE)
     tile = run.tile(source, "assemble")
-    box = tile.valid or tile.shape
-    if len(box) != len(target.shape):
-        raise fault(f"pl.assemble: {describe(tile)} into {describe(target)}")
-    check_room("assemble", target, offset, box, "the tile")
-    if tile.dtype is not target.dtype:
-        raise fault(f"pl.assemble: {describe(tile)} into {describe(target)}", "Cast it first with pl.cast.")
-    result = Tile(None, target.shape, target.dtype, target.valid, target.space)
-    run.emit(ASSEMBLE, (target, tile), result, plane="vector")
-    if target.array is not None and tile.array is not None:
-        array = target.array.copy()
-        where = tuple([span(int(o), n) for o, n in zip(offset, box, strict=True)])
-        array[where] = tile.array[tuple([span(0, n) for n in box])]
-        result.array = array
+    box = _fitting_box(tile, into)
+    check_room("assemble", into, offset, box, "the tile")
+    result = run.result(ASSEMBLE, (into, tile), into.shape, into.dtype, into.valid, into.space, plane="vector")
+    if into.array is not None and tile.array is not None:
+        result.array = into.array.copy()
+        result.array[window(box, [int(o) for o in offset])] = tile.array[window(box)]
     return result
+
+
+def _fitting_box(source: Tensor | Tile, target: Tensor | Tile) -> Shape:
+    """What is put into a target: a box of its rank and type."""
+    box = source.valid or source.shape
+    if len(box) != len(target.shape):
+        raise fault(f"pl.assemble: {describe(source)} into {describe(target)}")
+    if source.dtype is not target.dtype:
+        raise fault(f"pl.assemble: {describe(source)} into {describe(target)}", "Cast it first with pl.cast.")
+    return box
 
 
 def _alias(run: Run, target: Tensor, source: object, offset: Sequence[Whole]) -> Tensor:
@@ -119,15 +111,11 @@ def _alias(run: Run, target: Tensor, source: object, offset: Sequence[Whole]) ->
         source = run.promoted(source)
     if not isinstance(source, Tensor):
         raise fault(f"pl.assemble in orchestration joins GM tensors, not {describe(source)}")
-    box = source.valid or source.shape
-    if len(box) != len(target.shape):
-        raise fault(f"pl.assemble: {describe(source)} into {describe(target)}")
+    box = _fitting_box(source, target)
     check_bounds("assemble", target.shape, offset, box, target.buffer.name)
-    if source.dtype is not target.dtype:
-        raise fault(f"pl.assemble: {describe(source)} into {describe(target)}", "Cast it first with pl.cast.")
     start = int(position(target, offset))
     if source.offset or source.shape != source.buffer.shape:
-        run.recorder.finding("alias", "pl.assemble of a slice in orchestration: the compiler does not fuse it")
+        run.recorder.notice("alias", "pl.assemble of a slice in orchestration: the compiler does not fuse it")
     elif source.buffer is not target.buffer:
         run.recorder.aliases.append(
             model.Alias(
@@ -144,7 +132,7 @@ def _alias(run: Run, target: Tensor, source: object, offset: Sequence[Whole]) ->
         target.buffer.known = False
     else:
         data = storage.load(strided(source.buffer, source.offset, box, source.strides, source.dtype), source.dtype)
-        write_box(run, target, start, box, data, source.dtype, adds=False)
+        write_box(run, target, start, box, data, source.dtype)
         if run.gm.has_order and source.buffer is not target.buffer:
             _join(target, start, source, box)
     return target
@@ -152,27 +140,24 @@ def _alias(run: Run, target: Tensor, source: object, offset: Sequence[Whole]) ->
 
 def _join(target: Tensor, start: int, source: Tensor, box: Shape) -> None:
     """In the order's memory: only what this phase wrote to the part, for the rest of the whole may be newer by now."""
-    for tensor in (source, target):
-        tensor.buffer.swap()
-    new = _written(source.buffer, source.offset, box, source.strides)
+    buffers = (source.buffer, target.buffer)
+    for buffer in buffers:
+        buffer.swap()
+    new = source.buffer.written_mask(source.offset, box, source.strides)
+    where = ... if new is None else new
     part = strided(source.buffer, source.offset, box, source.strides, source.dtype)
-    strided(target.buffer, start, box, target.strides, target.dtype)[new] = part[new]
-    _written(target.buffer, start, box, target.strides)[new] = True
-    for tensor in (source, target):
-        tensor.buffer.swap()
+    strided(target.buffer, start, box, target.strides, target.dtype)[where] = part[where]
+    mask = target.buffer.written_mask(start, box, target.strides)
+    if mask is not None:
+        mask[where] = True
+    for buffer in buffers:
+        buffer.swap()
 
 
-def _written(buffer: LiveBuffer, start: int, box: Shape, strides: Shape) -> npt.NDArray[np.bool_]:
-    if buffer.written is None:
-        return np.ones(box, np.bool_)
-    return np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=strides)
-
-
-@own(MOVE)
+@implements(MOVE)
 def move(tile: object, target_memory: MemorySpace, blayout: object = None, slayout: object = None) -> Tile:
     """Between on-chip spaces."""
     run = current()
-    run.region("move")
     source = run.tile(tile, "move")
     space = member(target_memory, MemorySpace, "move", "target_memory").value
     if space == "GM" or (space == "Acc" and source.space == "Acc"):
@@ -180,15 +165,15 @@ def move(tile: object, target_memory: MemorySpace, blayout: object = None, slayo
             f"pl.move: no move of {describe(source)} from {source.space or 'Vec'} to {space}",
             "Write to GM with pl.store." if space == "GM" else "Store one accumulator before the other product begins.",
         )
-    result = Tile(source.share(), source.shape, source.dtype, source.valid, space)
-    run.emit(MOVE, (source,), result)
+    result = run.result(MOVE, (source,), source.shape, source.dtype, source.valid, space)
+    result.array = source.share()
     return result
 
 
 # --- creation
 
 
-@own(CREATE, "pl.create_tensor", "tensor.create")
+@implements(CREATE, "pl.create_tensor", "tensor.create")
 def create_tensor(
     shape: Sequence[Whole],
     dtype: DataType,
@@ -215,7 +200,7 @@ def create_tensor(
     return run.gm.create(name, extents, kind, fill, manual_dep=manual_dep)
 
 
-@own(CREATE, "create_tile", "tile.create")
+@implements(CREATE, "create_tile", "tile.create")
 def create_tile(
     shape: Sequence[Whole],
     dtype: DataType,
@@ -232,21 +217,19 @@ def create_tile(
 
 
 def _local(run: Run, extents: Shape, kind: DataType, space: str | None, fill: Scalar | None) -> Tile:
-    array = None
+    tile = run.result(CREATE, (), extents, kind, None, space)
     if kind.storage is not None and (run.computes or kind.steers):
-        array = storage.new(extents, kind, storage.poison(kind) if fill is None else settled(fill))
-    tile = Tile(array, extents, kind, None, space)
-    run.emit(CREATE, (), tile)
+        tile.array = storage.new(extents, kind, storage.poison(kind) if fill is None else settled(fill))
     return tile
 
 
-@own(CREATE, "create_l1")
+@implements(CREATE, "create_l1")
 def create_l1(shape: Sequence[Whole], dtype: DataType, transpose: bool = False) -> Tile:
     """An L1 tile that gather_row fills and matmul reads."""
     return create_tile(shape, dtype, MemorySpace.Mat)
 
 
-@own(GATHER_ROW)
+@implements(GATHER_ROW)
 def gather_row(
     dst: object,
     src: object,
@@ -258,27 +241,24 @@ def gather_row(
     valid_shape: Sequence[Whole] | None = None,
 ) -> Tensor | Tile:
     """Copies one GM window into a tile, in place."""
-    run, source = current(), src
+    run = current()
     run.region("gather_row")
-    if not isinstance(source, Tensor):
-        raise fault(f"pl.gather_row reads a GM tensor, not {describe(source)}")
+    if not isinstance(src, Tensor):
+        raise fault(f"pl.gather_row reads a GM tensor, not {describe(src)}")
     box = shape_of(shapes)
     transpose = flag(transpose, "gather_row", "transpose=")
     into = run.tile(dst, "gather_row")
-    if len(box) != len(source.shape) or len(box) != len(into.shape):
-        raise fault(f"pl.gather_row: a box {list(box)} of {describe(source)} into {describe(into)}")
-    valid = inside(source, box, src_offset, None if valid_shape is None else shape_of(valid_shape), False, "gather_row")
-    tile = load_box(run, source, position(source, src_offset), box, valid, op=GATHER_ROW)
-    within = valid or box
-    if transpose:
-        within = within[::-1]
+    if len(box) != len(src.shape) or len(box) != len(into.shape):
+        raise fault(f"pl.gather_row: a box {list(box)} of {describe(src)} into {describe(into)}")
+    valid = inside(src, box, src_offset, None if valid_shape is None else shape_of(valid_shape), False, "gather_row")
+    tile = load_box(run, src, position(src, src_offset), box, valid, op=GATHER_ROW)
+    within = (valid or box)[::-1] if transpose else valid or box
     check_bounds("gather_row", into.shape, dst_offset, within, "the tile")
     if into.array is not None:
         run.shapes.only_first()  # the next turn finds what this one wrote
-    if into.array is not None and tile.array is None:
-        into.array = None
-    if into.array is not None and tile.array is not None:
-        array = tile.array[tuple([span(0, n) for n in (valid or box)])]
-        where = tuple([span(int(o), n) for o, n in zip(dst_offset, within, strict=True)])
-        into.own()[where] = array.T if transpose else array
+        if tile.array is None:
+            into.array = None
+        else:
+            array = tile.array[window(valid or box)]
+            into.writable()[window(within, [int(o) for o in dst_offset])] = array.T if transpose else array
     return into

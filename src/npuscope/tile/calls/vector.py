@@ -1,40 +1,33 @@
-"""Ops of the vector unit whose functions have a form of their own: casts, comparisons, selections."""
+"""Ops of the vector unit that are written by hand: casts, comparisons, selections, fills, sorting, gathering."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import ml_dtypes
 import numpy as np
 
-from npuscope.ops.dtypes import FP32, DataType
+from npuscope.ops import elementwise, rounding, sorting, storage
+from npuscope.ops.dtypes import FP32, INT32, Array, DataType, Number
 from npuscope.ops.elementwise import CAST, CMP, EXPANDS, LRELU, SEL
-from npuscope.ops.numeric import elementwise, rounding
-from npuscope.ops.numeric.arrays import Array, Number
-from npuscope.tile.calls.literals import literal
-from npuscope.tile.calls.own import own
-from npuscope.tile.calls.regular import rounded
+from npuscope.ops.shaping import ARANGE, FILLPAD, FILLPAD_EXPAND, FULL, TRI
+from npuscope.ops.sorting import GATHER, MRGSORT, SCATTER, SORT32
+from npuscope.tile.calls.functions import implements, literal, rounded, same_in_lanes, settled
+from npuscope.tile.enums import PadValue
 from npuscope.tile.fault import fault
-from npuscope.tile.run.state import current
-from npuscope.tile.values.checks import Scalar, broadcast, describe, dtype_of, fitting, index, is_number, shown
-from npuscope.tile.values.lanes import Lane, plain
-from npuscope.tile.values.tensors import Tensor, Tile
-from npuscope.tile.values.unknown import UNKNOWN, Unknown
+from npuscope.tile.run.op_recorder import store_box
+from npuscope.tile.run.state import Run, current
+from npuscope.tile.values import checks
+from npuscope.tile.values.checks import Scalar, broadcast, describe, dtype_of, fitting, flag, is_number, shape_of, shown
+from npuscope.tile.values.lanes import UNKNOWN, Lane, Plain, Unknown, Whole, plain
+from npuscope.tile.values.tensors import Shape, Tensor, Tile, window
 
 _MODES = rounding.MODES
 
-
-@own(EXPANDS)
-def expands(target: object, scalar: object) -> Tile:
-    """A tile of target's shape filled with a scalar."""
-    run, value = current(), scalar
-    tile = run.tile(target, "expands")
-    number, _ = literal(fitting(value, tile.dtype, "pl.expands"), tile.dtype, "expands")
-    result = Tile(None, tile.shape, tile.dtype, tile.valid)
-    run.emit(EXPANDS, (tile, value), result)
-    if number is not UNKNOWN and (run.computes or tile.dtype.steers):
-        result.array = np.full(tile.shape, number, tile.dtype.compute)
-    return result
+# --- casts, comparisons, selections
 
 
-@own(CAST)
+@implements(CAST)
 def cast(input: object, target_type: object, mode: str | int = "round") -> Tile | Scalar:
     """Another data type; ties go away from zero unless the mode says otherwise."""
     dtype = dtype_of(target_type, "cast")
@@ -47,9 +40,7 @@ def cast(input: object, target_type: object, mode: str | int = "round") -> Tile 
         return _cast_scalar(input, dtype, mode)
     run = current()
     tile = run.tile(input, "cast")
-    run.region("cast")
-    result = Tile(None, tile.shape, dtype, tile.valid)
-    run.emit(CAST, (tile,), result, attributes=(("mode", mode),))
+    result = run.result(CAST, (tile,), tile.shape, dtype, tile.valid, attributes=(("mode", mode),))
     if tile.array is not None:
         result.array = tile.share() if dtype is tile.dtype else rounding.cast(tile.array, tile.dtype, dtype, mode)
     return result
@@ -73,56 +64,57 @@ def _cast_scalar(x: Scalar, dtype: DataType, mode: str) -> Scalar:
     return fitting(x, dtype, "pl.cast")
 
 
-@own(CMP)
+@implements(CMP)
 def cmp(lhs: object, rhs: object, cmp_type: int = 0) -> Tile:
     """0 or 1 of x's type: 0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=."""
-    if not 0 <= index(cmp_type, "pl.cmp", "cmp_type=") < 6:
+    if not 0 <= checks.index(cmp_type, "pl.cmp", "cmp_type=") < 6:
         raise fault(f"pl.cmp: no comparison {cmp_type!r}", "Use 0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=.")
     run = current()
     left = run.tile(lhs, "cmp")
-    run.region("cmp")
     right = literal(rhs, left.dtype, "cmp")[0] if is_number(rhs) else run.tile(rhs, "cmp")
     shape, valid = broadcast(left, right, "cmp") if isinstance(right, Tile) else (left.shape, left.valid)
-    result = Tile(None, shape, left.dtype, valid)
-    run.emit(CMP, (left, right), result, attributes=(("cmp_type", cmp_type),))
+    result = run.result(CMP, (left, right), shape, left.dtype, valid, attributes=(("cmp_type", cmp_type),))
     other = _known(right)
     if left.array is not None and other is not None:
         result.array = elementwise.cmp(left.array, other, cmp_type).astype(left.dtype.compute)
     return result
 
 
-@own(SEL, "sel")
+@implements(SEL, "sel")
 def sel(mask: object, lhs: object, rhs: object, tmp: object = None) -> Tile:
     """lhs where the mask is not zero, else rhs (a tile or a scalar)."""
     run = current()
     chosen, left = run.tile(mask, "sel"), run.tile(lhs, "sel")
-    _fits("sel", left, chosen)
+    _check_fits("sel", left, chosen)
     right = _second("sel", left, rhs, left.dtype)
-    result = Tile(None, left.shape, left.dtype, left.valid)
-    run.emit(SEL, (chosen, left, right), result)
+    result = run.result(SEL, (chosen, left, right), left.shape, left.dtype, left.valid)
     other = _known(right)
     if chosen.array is not None and left.array is not None and other is not None:
-        result.array = elementwise.select(chosen.array != 0, left.array, other).astype(left.dtype.compute)
+        result.array = np.where(chosen.array != 0, left.array, other).astype(left.dtype.compute)
     return result
 
 
-@own(SEL, "sels")
+@implements(SEL, "sels")
 def sels(mask: object, src: object, tmp: object, scalar: object) -> Tile:
     return sel(mask, src, scalar)
 
 
-@own(LRELU, "lrelu")
+@implements(LRELU, "lrelu")
 def lrelu(tile: object, slope: object) -> Tile:
     """The tile where positive, slope times it elsewhere."""
     run = current()
     x = run.tile(tile, "lrelu")
     factor = _second("lrelu", x, slope, FP32)
-    result = Tile(None, x.shape, x.dtype, x.valid)
-    run.emit(LRELU, (x, factor), result)
+    result = run.result(LRELU, (x, factor), x.shape, x.dtype, x.valid)
     scale = _known(factor)
     if x.array is not None and scale is not None:
         result.array = rounded(np.where(x.array > 0, x.array, np.multiply(x.array, scale)), x.dtype)
     return result
+
+
+@implements(LRELU, "prelu")
+def prelu(tile: object, slope: object, tmp: object = None) -> Tile:
+    return lrelu(tile, slope)
 
 
 def _second(name: str, x: Tile, other: object, dtype: DataType) -> Tile | Number | Unknown:
@@ -130,7 +122,7 @@ def _second(name: str, x: Tile, other: object, dtype: DataType) -> Tile | Number
     if not isinstance(other, Tile | Tensor):
         return literal(fitting(other, dtype, f"pl.{name}"), dtype, name)[0]
     tile = current().tile(other, name)
-    _fits(name, x, tile)
+    _check_fits(name, x, tile)
     return tile
 
 
@@ -141,12 +133,325 @@ def _known(operand: Tile | Number | Unknown) -> Array | Number | None:
     return None if isinstance(operand, Unknown) else operand
 
 
-def _fits(name: str, x: Tile, other: Tile) -> None:
+def _check_fits(name: str, x: Tile, other: Tile) -> None:
     """The other operand has x's shape, or one along an axis."""
     if broadcast(x, other, name)[0] != x.shape:
         raise fault(f"pl.{name}: {describe(other)} does not fit {describe(x)}")
 
 
-@own(LRELU, "prelu")
-def prelu(tile: object, slope: object, tmp: object = None) -> Tile:
-    return lrelu(tile, slope)
+# --- fills: all of one number, ramps, triangles, padding around what is valid
+
+
+@implements(EXPANDS)
+def expands(target: object, scalar: object) -> Tile:
+    """A tile of target's shape filled with a scalar."""
+    run = current()
+    tile = run.tile(target, "expands")
+    number, _ = literal(fitting(scalar, tile.dtype, "pl.expands"), tile.dtype, "expands")
+    result = run.result(EXPANDS, (tile, scalar), tile.shape, tile.dtype, tile.valid)
+    if number is not UNKNOWN and (run.computes or tile.dtype.steers):
+        result.array = np.full(tile.shape, number, tile.dtype.compute)
+    return result
+
+
+@implements(FULL)
+def full(shape: Sequence[Whole], dtype: DataType, value: object) -> Tile:
+    """A tile of one value."""
+    run = current()
+    extents, kind = shape_of(shape), dtype_of(dtype, "full")
+    number = _one(run, fitting(value, kind, "pl.full"))
+    result = run.result(FULL, (value,), extents, kind)
+    if number is not None and (run.computes or kind.steers):
+        held = checks.rounded_number(number, kind) if kind.is_float else number
+        result.array = storage.new(extents, kind, held)
+    return result
+
+
+def _one(run: Run, value: Scalar) -> Plain | None:
+    """A number; None where shapes mode does not know it, or where it differs from lane to lane."""
+    if isinstance(value, Unknown):
+        return None
+    number = same_in_lanes(value)
+    if number is None:
+        run.shapes.lose()
+    return number
+
+
+@implements(ARANGE)
+def arange(start: object, shape: Sequence[Whole], dtype: DataType | None = None, descending: bool = False) -> Tile:
+    """A ramp in one row."""
+    run = current()
+    extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "arange")
+    if any(n != 1 for n in extents[:-1]):
+        raise fault(f"pl.arange makes one row, not {list(extents)}")
+    first = _one(run, fitting(start, kind, "pl.arange"))
+    step = -1 if flag(descending, "arange", "descending=") else 1
+    result = run.result(ARANGE, (start,), extents, kind)
+    if first is not None and (run.computes or kind.steers):
+        ramp = np.add(first, step * np.arange(extents[-1]))
+        result.array = ramp.astype(kind.compute).reshape(extents)
+    return result
+
+
+@implements(TRI)
+def tri(
+    diagonal: object,
+    shape: Sequence[Whole],
+    valid_shape: object = None,
+    dtype: DataType | None = None,
+    upper: bool = False,
+) -> Tile:
+    """Ones on and below (or above) a diagonal."""
+    run = current()
+    extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "tri")
+    if len(extents) != 2:
+        raise fault(f"pl.tri makes rows and columns, not {list(extents)}")
+    first = checks.index(diagonal, "pl.tri", "the diagonal") + (-1 if flag(upper, "tri", "upper=") else 0)
+    valid = None if valid_shape is None else shape_of(valid_shape)
+    if valid is not None and (len(valid) != 2 or valid[0] > extents[0] or valid[1] > extents[1]):
+        raise fault(f"pl.tri: valid_shape {list(valid)} is larger than {list(extents)}")
+    result = run.result(TRI, (diagonal,), extents, kind, valid)
+    if run.computes or kind.steers:
+        below = np.tri(extents[-2], extents[-1], k=int(first))
+        result.array = (1 - below if upper else below).astype(kind.compute)
+    return result
+
+
+def pad_number(pad_value: object, dtype: DataType) -> Scalar:
+    """What a padding stands for in a data type: `min` and `max` are its finite extremes."""
+    if pad_value is PadValue.zero or pad_value is PadValue.null:
+        return 0
+    if is_number(pad_value):
+        if isinstance(pad_value, float | np.floating) and np.isinf(pad_value):
+            return pad_number(PadValue.max if pad_value > 0 else PadValue.min, dtype)
+        return fitting(pad_value, dtype, "pl.fillpad")
+    if not isinstance(pad_value, PadValue):
+        raise fault(f"a padding must be pl.PadValue.… or a number, not {shown(pad_value)}")
+    if dtype.is_float:
+        info = ml_dtypes.finfo(dtype.storage)  # type: ignore[no-untyped-call]
+        return float(info.min if pad_value is PadValue.min else info.max)
+    return dtype.limits[0 if pad_value is PadValue.min else 1]
+
+
+@implements(FILLPAD)
+def fillpad(value: object, pad_value: object = PadValue.zero) -> Tile:
+    """Fills what lies outside the valid region; the result is valid everywhere."""
+    run = current()
+    tile = run.tile(value, "fillpad")
+    padding = pad_number(pad_value, tile.dtype)
+    result = run.result(FILLPAD, (tile,), tile.shape, tile.dtype, None, tile.space)
+    result.array = tile.share() if tile.valid is None else _padded(tile, tile.shape, padding)
+    return result
+
+
+@implements(FILLPAD_EXPAND)
+def fillpad_expand(value: object, shape: Sequence[Whole], pad_value: object = PadValue.zero) -> Tile:
+    """A larger tile: the valid part of value, the rest padding."""
+    run = current()
+    tile = run.tile(value, "fillpad_expand")
+    extents, padding = shape_of(shape), pad_number(pad_value, tile.dtype)
+    if len(extents) != len(tile.shape) or any(n < m for n, m in zip(extents, tile.shape, strict=True)):
+        raise fault(f"pl.fillpad_expand: {describe(tile)} does not grow to {list(extents)}")
+    result = run.result(FILLPAD_EXPAND, (tile,), extents, tile.dtype)
+    result.array = _padded(tile, extents, padding)
+    return result
+
+
+def _padded(tile: Tile, shape: Shape, padding: Scalar) -> Array | None:
+    if tile.array is None:
+        return None
+    array = storage.new(shape, tile.dtype, settled(padding))
+    inside = window(tile.valid or tile.shape)
+    array[inside] = tile.array[inside]
+    return array
+
+
+# --- sorting, gathering, scattering
+
+
+@implements(SORT32)
+def sort32(src: object, idx: object) -> Tile:
+    """Runs of 32 sorted descending, as (value, index) pairs side by side."""
+    run = current()
+    values, numbers = run.tile(src, "sort32"), _indices(idx, "sort32")
+    if broadcast(values, numbers, "sort32")[0] != values.shape:
+        raise fault(f"pl.sort32: {describe(values)} with indices {describe(numbers)}")
+    if values.shape[-1] % 32:
+        raise fault(f"pl.sort32 sorts runs of 32: {describe(values)} has {values.shape[-1]} columns")
+    result = run.result(SORT32, (values, numbers), (*values.shape[:-1], 2 * values.shape[-1]), FP32)
+    if values.array is not None and numbers.array is not None:
+        result.array = sorting.sort32(values.array, numbers.array.astype(np.uint32, copy=False))
+    return result
+
+
+@implements(MRGSORT)
+def mrgsort(
+    src0: object,
+    src1: object = None,
+    src2: object = None,
+    src3: object = None,
+    tmp: object = None,
+    exhausted: bool = False,
+    *,
+    block_len: object = None,
+) -> Tile:
+    """Merges sorted runs of `block_len` lanes four by four, or two to four sorted lists into one."""
+    run = current()
+    first = run.tile(src0, "mrgsort")
+    exhausted = flag(exhausted, "mrgsort", "exhausted=")
+    if block_len is not None:
+        length = int(checks.index(block_len, "pl.mrgsort", "block_len="))
+        if length <= 0 or length % 64:
+            raise fault(f"pl.mrgsort: block_len {length} is not a multiple of 64")
+        if length > max(64, first.size):
+            raise fault(f"pl.mrgsort: block_len {length} is longer than {describe(first)}")
+        if first.dtype is not FP32 or first.size % 2:
+            raise fault(f"pl.mrgsort merges FP32 pairs, not {describe(first)}")
+        result = run.result(MRGSORT, (first,), first.shape, first.dtype)
+        if first.array is not None:
+            result.array = sorting.mrgsort_blocks(first.array, length)
+        return result
+    tiles = [first, *(run.tile(value, "mrgsort") for value in (src1, src2, src3) if value is not None)]
+    for tile in tiles:
+        if tile.dtype is not FP32 or tile.shape[-1] % 2 or tile.size != tile.shape[-1]:
+            raise fault(f"pl.mrgsort merges rows of FP32 pairs, not {describe(tile)}")
+    result = run.result(MRGSORT, tuple(tiles), (1, sum(t.shape[-1] for t in tiles)), first.dtype)
+    arrays = [t.array for t in tiles if t.array is not None]
+    if len(arrays) == len(tiles):
+        result.array = sorting.mrgsort_lists(arrays, exhausted)
+    return result
+
+
+@implements(GATHER, "gather")
+def gather(
+    input: object,
+    dim: object = None,
+    index: object = None,
+    *,
+    mask_pattern: object = None,
+    output_dtype: DataType | None = None,
+) -> Tile:
+    """The columns a mask names, side by side; or per row the columns an index names."""
+    if mask_pattern is not None:
+        return gather_mask(input, mask_pattern, output_dtype=output_dtype)
+    run = current()
+    tile = run.tile(input, "gather")
+    if index is None:
+        dim, index = -1, dim
+    _check_last(dim, tile, "gather")
+    numbers = _indices(index, "gather")
+    if len(tile.shape) != 2 or len(numbers.shape) != 2 or numbers.shape[0] > tile.shape[0]:
+        raise fault(f"pl.gather: indices {describe(numbers)} for {describe(tile)}")
+    result = run.result(GATHER, (tile, numbers), numbers.shape, tile.dtype)
+    if tile.array is not None and numbers.array is not None:
+        _check_index(numbers.array, tile.shape[-1], "columns", tile)
+        result.array = sorting.gather(tile.array, numbers.array.astype(np.int64))
+    return result
+
+
+@implements(GATHER, "gather_mask")
+def gather_mask(src: object, mask_pattern: object, *, output_dtype: DataType | None = None) -> Tile:
+    """The columns that a mask names, side by side; of 4 bytes they can be read as another type."""
+    run = current()
+    tile = run.tile(src, "gather")
+    dtype = tile.dtype if output_dtype is None else dtype_of(output_dtype, "gather")
+    if dtype is not tile.dtype and (dtype.bytes != 4 or tile.dtype.bytes != 4):
+        raise fault(f"pl.gather: {describe(tile)} read as {dtype}", "Only 4-byte types can be read as each other.")
+    pattern, kept = _columns(mask_pattern, tile, "gather")
+    result = run.result(GATHER, (tile,), (*tile.shape[:-1], kept), dtype)
+    if tile.array is not None:
+        view = None if dtype is tile.dtype else dtype.compute
+        result.array = sorting.gather_mask(tile.array, pattern, view)
+    return result
+
+
+@implements(GATHER, "tile.gather")
+def gather_flat(
+    src: object,
+    indices: object = None,
+    tmp: object = None,
+    *,
+    mask_pattern: object = None,
+    output_dtype: DataType | None = None,
+) -> Tile:
+    """The tile form: gather(source, indices, scratch), indices counted over the whole tile, or by mask."""
+    if mask_pattern is not None:
+        return gather_mask(src, mask_pattern, output_dtype=output_dtype)
+    run = current()
+    tile, numbers = run.tile(src, "tile.gather"), _indices(indices, "tile.gather")
+    result = run.result(GATHER, (tile, numbers), numbers.shape, tile.dtype)
+    if tile.array is not None and numbers.array is not None:
+        _check_index(numbers.array, tile.array.size, "elements", tile)
+        result.array = tile.array.reshape(-1).take(numbers.array.astype(np.int64))
+    return result
+
+
+@implements(SCATTER)
+def scatter(
+    input: object,
+    dim: object = None,
+    index: object = None,
+    src: object = None,
+    *,
+    mask_pattern: object = None,
+    dst: object = None,
+) -> Tensor | Tile:
+    """Columns of x into the marked columns of dst; the others keep what they hold."""
+    if mask_pattern is None:
+        return _scatter_index(input, -1 if dim is None else dim, index, src)
+    run = current()
+    tile, target = run.tile(input, "scatter"), run.tile(dst, "scatter")
+    pattern, marked = _columns(mask_pattern, target, "scatter")
+    if tile.shape != (*target.shape[:-1], marked):
+        raise fault(f"pl.scatter: {describe(tile)} does not fill the marked columns of {describe(target)}")
+    result = run.result(SCATTER, (tile, target), target.shape, target.dtype)
+    if tile.array is not None and target.array is not None:
+        result.array = sorting.scatter_mask(target.array, tile.array, pattern)
+    if isinstance(dst, Tensor):
+        return store_box(run, result, dst, [0] * len(dst.shape), op=SCATTER)
+    return result
+
+
+def _scatter_index(x: object, dim: object, index: object, src: object) -> Tile:
+    run = current()
+    target, numbers, source = run.tile(x, "scatter"), _indices(index, "scatter"), run.tile(src, "scatter")
+    _check_last(dim, target, "scatter")
+    if numbers.shape != source.shape or source.shape[:-1] != target.shape[:-1]:
+        about = f"{describe(source)} at the indices {describe(numbers)}"
+        raise fault(f"pl.scatter: {about} does not fit {describe(target)}")
+    result = run.result(SCATTER, (target, numbers, source), target.shape, target.dtype)
+    if target.array is not None and numbers.array is not None and source.array is not None:
+        _check_index(numbers.array, target.shape[-1], "columns", target)
+        result.array = target.array.copy()
+        np.put_along_axis(result.array, numbers.array.astype(np.int64), source.array, axis=-1)
+    return result
+
+
+def _indices(value: object, op: str) -> Tile:
+    """A tile of whole numbers, for a fraction would be cut off."""
+    tile = current().tile(value, op)
+    if not tile.dtype.is_int:
+        raise fault(f"pl.{op}: indices must be whole numbers, not {describe(tile)}")
+    return tile
+
+
+def _columns(pattern: object, tile: Tile, op: str) -> tuple[int, int]:
+    """A mask pattern, and how many columns of a tile it names."""
+    number = int(checks.index(pattern, f"pl.{op}", "mask_pattern="))
+    if not 1 <= number <= 7:
+        raise fault(f"pl.{op}: no mask pattern {number}", "Use one of pl.tile.MaskPattern.…, 1 to 7.")
+    step = 1 if number == 7 else 2 if number < 3 else 4
+    if tile.shape[-1] % step:
+        raise fault(f"pl.{op}: a mask of every {step} columns for {describe(tile)}")
+    return number, tile.shape[-1] // step
+
+
+def _check_last(dim: object, tile: Tile, op: str) -> None:
+    """Only the last axis can be gathered or scattered along."""
+    if checks.index(dim, f"pl.{op}", "dim=") not in (-1, len(tile.shape) - 1):
+        raise fault(f"pl.{op}: dim={shown(dim)} of {describe(tile)}", "Only the last axis, dim=-1.")
+
+
+def _check_index(index: Array, count: int, what: str, tile: Tile) -> None:
+    if index.size and (np.min(index) < 0 or np.max(index) >= count):
+        raise fault(f"pl.gather: an index lies outside the {count} {what} of {describe(tile)}")

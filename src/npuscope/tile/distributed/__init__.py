@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NoReturn
 
-from npuscope.tile.calls.bound import members
+from npuscope.tile.calls.spellings import members
 from npuscope.tile.distributed.ranks import host
 from npuscope.tile.distributed.windows import (
     alloc_window_buffer,

@@ -1,6 +1,6 @@
 """Several ranks at once: a host function calls entries with `device=`, and they run side by side.
 
-Every such call is a strand with a record of its own. A strand runs until it waits for a signal that is not there yet;
+Every such call is a stepped thread with a record of its own. It runs until it waits for a signal that is not there yet;
 then another goes on. When all of them wait nobody will ever signal: that is an error, not a hang. Calls on one device
 run in order, and so do calls that share memory of the host where one of them writes it.
 """
@@ -17,16 +17,15 @@ from npuscope.tile.record import sites
 from npuscope.tile.record.model import Site
 from npuscope.tile.run import state
 from npuscope.tile.run.arguments import Placeholder
-from npuscope.tile.run.compiled import Compiled
-from npuscope.tile.run.execute import EntryCall, record, run_entry
-from npuscope.tile.run.strand import Strand
+from npuscope.tile.run.block import SteppedThread
+from npuscope.tile.run.execute import Compiled, EntryCall, record, run_entry
 from npuscope.tile.values import lanes
 from npuscope.tile.values.tensors import Tensor
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """What a strand stopped for."""
+    """What a thread stopped for."""
 
     holds: Callable[[], bool]
     says: Callable[[], str]
@@ -48,7 +47,7 @@ class Rank:
         named = {key: _outside(value) for key, value in kwargs.items()}
         name = f"{entry.name}@{device}"
         call = EntryCall(name, entry.body, entry.parameters, tuple(given), named, rank=self)
-        self.strand = Strand(lambda: run_entry(call))
+        self.thread = SteppedThread(lambda: run_entry(call))
 
     def hold(self, buffer: int, window: object) -> None:
         """A buffer of its run stands for a window."""
@@ -59,15 +58,15 @@ class Rank:
     def can_go_on(self) -> bool:
         if self.waiting is not None:
             return self.waiting.holds()
-        return all(other.strand.ended for other in self.after)
+        return all(other.thread.ended for other in self.after)
 
     def wait(self, holds: Callable[[], bool], says: Callable[[], str]) -> None:
-        """Called in the strand: comes back when the condition holds."""
+        """Called in the thread: comes back when the condition holds."""
         if holds():
             return
         run = state.current()
         self.waiting = Waiting(holds, says, sites.site(sites.here()))
-        self.strand.pause()
+        self.thread.pause()
         self.waiting = None
         state.switch(run)
 
@@ -128,12 +127,12 @@ class HostRun:
                 for rank in ready:
                     if rank.can_go_on:
                         state.switch(None)
-                        rank.strand.advance()
-                live = [rank for rank in live if not rank.strand.ended]
+                        rank.thread.advance()
+                live = [rank for rank in live if not rank.thread.ended]
         finally:
             for rank in live:
-                if not rank.strand.ended:
-                    rank.strand.abandon()
+                if not rank.thread.ended:
+                    rank.thread.abandon()
 
 
 def _deadlock(live: list[Rank]) -> TileError:

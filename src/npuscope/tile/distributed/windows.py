@@ -14,27 +14,23 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.ops.dtypes import DataType
-from npuscope.ops.numeric import storage
-from npuscope.ops.numeric.arrays import Array
+from npuscope.ops import storage
+from npuscope.ops.dtypes import Array, DataType
 from npuscope.ops.spec import OpSpec
-from npuscope.ops.synchronisation import NOTIFY, WAIT
-from npuscope.ops.transfers import GET, PUT, REMOTE_LOAD, REMOTE_STORE
-from npuscope.tile.calls.gm import check_bounds, store_box
-from npuscope.tile.calls.own import own
-from npuscope.tile.calls.slicing import inside
+from npuscope.ops.transfers import GET, NOTIFY, PUT, REMOTE_LOAD, REMOTE_STORE, WAIT
+from npuscope.tile.calls.functions import implements
+from npuscope.tile.calls.shaping import inside
 from npuscope.tile.enums import AtomicType, NotifyOp, WaitCmp
 from npuscope.tile.fault import fault
 from npuscope.tile.record.recorder import AccessKey
 from npuscope.tile.run.arguments import Elsewhere, Parameter
-from npuscope.tile.run.boxes import load_box, position, write_box
+from npuscope.tile.run.op_recorder import check_bounds, load_box, position, store_box, write_box
 from npuscope.tile.run.orchestration import OneRank
 from npuscope.tile.run.state import Run, current
 from npuscope.tile.values import lanes
-from npuscope.tile.values.buffers import LiveBuffer, contiguous
 from npuscope.tile.values.checks import describe, dtype_of, shape_of
 from npuscope.tile.values.lanes import Lane
-from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided
+from npuscope.tile.values.tensors import LiveBuffer, Shape, Tensor, Tile, contiguous, strided
 
 
 class WindowBuffer:
@@ -170,7 +166,7 @@ def _peer(run: Run, target: Tensor, window: Window, peer: Whole) -> tuple[int, T
 # --- signals
 
 
-@own(NOTIFY)
+@implements(NOTIFY)
 def notify(
     target: object, peer: Whole, offsets: Sequence[Whole], value: Whole, *, op: NotifyOp = NotifyOp.AtomicAdd
 ) -> None:
@@ -190,7 +186,7 @@ def notify(
     window.buffer.changed(window.buffer.device_of(rank))
 
 
-@own(WAIT)
+@implements(WAIT)
 def wait(signal: object, offsets: Sequence[Whole], expected: Whole, *, cmp: WaitCmp = WaitCmp.Ge) -> None:
     """Goes on when a counter of this rank is what it should be."""
     run = current()
@@ -229,7 +225,7 @@ def barrier(signal: object) -> Tensor:
 # --- data
 
 
-@own(REMOTE_LOAD)
+@implements(REMOTE_LOAD)
 def remote_load(
     target: object,
     peer: Whole,
@@ -263,7 +259,7 @@ def _load(
     return tile
 
 
-@own(REMOTE_STORE)
+@implements(REMOTE_STORE)
 def remote_store(
     src: object, target: object, peer: Whole, offsets: Sequence[Whole], *, atomic: AtomicType = AtomicType.None_
 ) -> None:
@@ -329,7 +325,7 @@ def _staged(box: Shape, rows: int, columns: int, pipeline: bool) -> tuple[tuple[
     return () if part == whole and not pipeline else (("staged", (*part, 2 if pipeline else 1)),)
 
 
-@own(PUT)
+@implements(PUT)
 def put(
     dst: object,
     peer: Whole,
@@ -362,7 +358,7 @@ def _in_gm(run: Run, value: object, op: str) -> Tensor:
     return value
 
 
-@own(GET)
+@implements(GET)
 def get(
     dst: object,
     peer: Whole,

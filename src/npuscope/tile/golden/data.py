@@ -27,7 +27,7 @@ from npuscope.tile.golden.spec import (
     tensor_of,
     zeros,
 )
-from npuscope.tile.values.user_torch import BFLOAT16, is_torch_tensor, the_torch, torch_module
+from npuscope.tile.run.arguments import BFLOAT16, is_torch_tensor, the_torch, torch_module
 
 DTYPES = "dtypes.json"
 

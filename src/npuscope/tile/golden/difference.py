@@ -27,7 +27,7 @@ from npuscope.tile.golden.spec import (
 )
 from npuscope.tile.record.model import unique_names
 from npuscope.tile.record.walk import earliest
-from npuscope.tile.values.user_torch import is_torch_tensor
+from npuscope.tile.run.arguments import is_torch_tensor
 
 
 @dataclass(frozen=True)

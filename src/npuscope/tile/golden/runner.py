@@ -45,8 +45,7 @@ from npuscope.tile.golden.spec import (
 from npuscope.tile.golden.validation import LastWriter, validate_golden
 from npuscope.tile.record.model import Recording
 from npuscope.tile.record.recorder import asked_for
-from npuscope.tile.run.arguments import Placeholder
-from npuscope.tile.values.user_torch import is_torch_tensor
+from npuscope.tile.run.arguments import Placeholder, is_torch_tensor
 
 MOST_NOTICES = 5  # of the run in the message of a failed golden
 RUNTIME_KEYS = frozenset({"platform", "device_id", "device_ids", "log_level", "profiling", "pto_isa_commit"})

@@ -26,11 +26,11 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.ops.dtypes import Array as Array  # what the harness works on
 from npuscope.ops.dtypes import DataType, Element
-from npuscope.ops.numeric.arrays import Array as Array  # what the harness works on
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import Site
-from npuscope.tile.values.user_torch import (
+from npuscope.tile.run.arguments import (
     BFLOAT16,
     TorchTensor,
     is_torch_dtype,

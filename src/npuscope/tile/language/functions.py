@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType as Function
 from typing import Any, TypeVar, cast
 
-from npuscope.ops.numeric.arrays import Array
+from npuscope.ops.dtypes import Array
 from npuscope.tile.enums import FunctionType
 from npuscope.tile.fault import fault
 from npuscope.tile.language.rewrite import Rewritten, rewritten, source_of
@@ -15,12 +15,11 @@ from npuscope.tile.record.model import Core, Mode
 from npuscope.tile.record.recorder import Launch, TaskDraft
 from npuscope.tile.run import state
 from npuscope.tile.run.arguments import Parameter, by_name, parameters
-from npuscope.tile.run.compiled import Compiled
-from npuscope.tile.run.execute import EntryCall, Finished, record, run_entry
+from npuscope.tile.run.execute import Compiled, EntryCall, Finished, record, run_entry
 from npuscope.tile.run.regions import Spmd, mark_no_dep, open_task, run_single
 from npuscope.tile.run.state import Run
-from npuscope.tile.shapes.outside import Code
-from npuscope.tile.values.task_ids import TaskId, flat_ids
+from npuscope.tile.shapes.reuse import Code
+from npuscope.tile.values.checks import TaskId, flat_ids
 from npuscope.tile.values.tensors import Tensor, Tile
 
 _CORES: dict[str, Core] = {"aic": "AIC", "aiv": "AIV", "mixed": "MIX", "mix": "MIX"}
@@ -98,7 +97,7 @@ class Inline(TileFunction):
             value = by_name(self.name, self.parameters, args, kwargs)[name]
             if isinstance(value, Tensor):
                 about = f"{self.name}() gives the name {name} of its parameter {list(value.shape)} to a new value"
-                run.recorder.finding("rebound", f"{about}: the caller's tensor is not written", site)
+                run.recorder.notice("rebound", f"{about}: the caller's tensor is not written", site)
         return super().inside(run, args, kwargs)
 
 
@@ -175,9 +174,9 @@ class Incore(TileFunction):
             seen = [a for a in task.arguments if a.key[0] == value.buffer.id]
             about = f"the kernel {self.name} declares {parameter.name} {list(value.shape)} pl.Out"
             if not any(a.writes for a in seen):
-                run.recorder.finding("direction", f"{about} and never writes it")
+                run.recorder.notice("direction", f"{about} and never writes it")
             elif any(a.read_first for a in seen):
-                run.recorder.finding("direction", f"{about} and reads it before it writes it: declare it pl.InOut")
+                run.recorder.notice("direction", f"{about} and reads it before it writes it: declare it pl.InOut")
 
 
 def _in_gm(run: Run, value: object) -> object:

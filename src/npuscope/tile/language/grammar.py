@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from npuscope.ops.scalars import GET_BLOCK_IDX, READ
 from npuscope.ops.spec import Role
 from npuscope.ops.table import spelled
+from npuscope.ops.transfers import GET_BLOCK_IDX, READ
 from npuscope.tile.fault import TileError
 
 Means = Callable[[str], bool]  # whether a global or closure name stands for the language itself

@@ -9,16 +9,17 @@ from typing import Any
 from npuscope.ops import dtypes
 from npuscope.ops.table import BY_SPELLING
 from npuscope.tile import enums
-from npuscope.tile.calls import shaping, system, vector
-from npuscope.tile.calls.bound import function_of, members
+from npuscope.tile.calls import scalars as system
+from npuscope.tile.calls import shaping, vector
+from npuscope.tile.calls.spellings import function_of, members
 from npuscope.tile.fault import Unsupported, fault
 from npuscope.tile.language import functions, history, runtime
 from npuscope.tile.run import loops, regions
 from npuscope.tile.run.arguments import Placeholder
 from npuscope.tile.run.execute import collecting
-from npuscope.tile.run.optimizations import CrossCoreSlot, Split
+from npuscope.tile.run.regions import CrossCoreSlot, Split
 from npuscope.tile.values import checks, signature
-from npuscope.tile.values import task_ids as tasks
+from npuscope.tile.values import checks as tasks
 from npuscope.tile.values import tensors as values
 from npuscope.tile.values.checks import index, shown
 from npuscope.tile.values.tensors import Tensor, Tile

@@ -19,15 +19,12 @@ from npuscope.tile.fault import fault
 from npuscope.tile.language.history import note
 from npuscope.tile.record.recorder import Launch
 from npuscope.tile.run import loops
-from npuscope.tile.run.limits import counted
-from npuscope.tile.run.loops import TileLoop, carried, holds_tasks, in_orchestration, in_region, known_bounds
-from npuscope.tile.run.optimizations import Split, laid_out
-from npuscope.tile.run.regions import At, Spmd, close, enter, leave, open_task
+from npuscope.tile.run.loops import TileLoop, carried, counted, holds_tasks, in_orchestration, in_region, known_bounds
+from npuscope.tile.run.regions import At, Split, Spmd, close, enter, laid_out, leave, open_task
 from npuscope.tile.run.state import Run, current
-from npuscope.tile.shapes.outside import Code
-from npuscope.tile.shapes.turns import lists_of
-from npuscope.tile.values.checks import is_number
-from npuscope.tile.values.task_ids import TaskId
+from npuscope.tile.shapes.mode import lists_of
+from npuscope.tile.shapes.reuse import Code
+from npuscope.tile.values.checks import TaskId, is_number
 from npuscope.tile.values.tensors import Tensor, Tile
 
 __all__ = ["UNBOUND", "blocks", "bound", "carried", "counted", "holds_tasks", "known_bounds", "launch", "outside"]

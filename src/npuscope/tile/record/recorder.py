@@ -64,8 +64,8 @@ class Recorder:
         self.tasks: list[TaskDraft] = []
         self.aliases: list[Alias] = []
         self.host_reads: list[HostRead] = []
-        self.findings: dict[tuple[str, int, str], tuple[int, int]] = {}  # how often, and bytes
-        self.said = 0  # findings, each time one came up
+        self.notices: dict[tuple[str, int, str], tuple[int, int]] = {}  # how often, and bytes
+        self.notice_count = 0  # each time one came up
         self.notes: list[str] = []
         self.turns: list[Turn] = []
         self.scopes: list[Scope] = []
@@ -148,11 +148,11 @@ class Recorder:
 
     # --- what the user should know
 
-    def finding(self, kind: str, message: str, site: int | None = None, bytes: int = 0) -> None:
+    def notice(self, kind: str, message: str, site: int | None = None, bytes: int = 0) -> None:
         key = (kind, sites.here() if site is None else site, message)
-        self.said += 1
-        count, so_far = self.findings.get(key, (0, 0))
-        self.findings[key] = (count + 1, so_far + bytes)
+        self.notice_count += 1
+        count, so_far = self.notices.get(key, (0, 0))
+        self.notices[key] = (count + 1, so_far + bytes)
 
 
 Numbers = npt.NDArray[np.int64]
@@ -381,7 +381,7 @@ class _Finish:
             tasks=tasks,
             aliases=tuple([replace(alias, site=self._site(alias.site)) for alias in rec.aliases]),
             host_reads=tuple([replace(read, site=self._site(read.site)) for read in rec.host_reads]),
-            notices=tuple([Notice(k, self._site(s), m, *counted) for (k, s, m), counted in rec.findings.items()]),
+            notices=tuple([Notice(k, self._site(s), m, *counted) for (k, s, m), counted in rec.notices.items()]),
             notes=tuple(dict.fromkeys(rec.notes)),
             auto_scope=rec.auto_scope,
             rings=ring_sizes(),

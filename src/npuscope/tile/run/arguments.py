@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import FunctionType
+from typing import Protocol, TypeGuard, cast
 
+import ml_dtypes
 import numpy as np
 
-from npuscope.ops.dtypes import DataType, of_storage
-from npuscope.ops.numeric.arrays import Array
+from npuscope.ops.dtypes import Array, DataType, Element, of_storage
 from npuscope.tile.fault import TileError, fault
 from npuscope.tile.record.model import Direction
 from npuscope.tile.run.state import Run
 from npuscope.tile.values import signature as types
-from npuscope.tile.values.buffers import contiguous
 from npuscope.tile.values.checks import Scalar, dtype_of, fitting, is_number, shape_of, shown
-from npuscope.tile.values.tensors import Tensor
-from npuscope.tile.values.user_torch import BFLOAT16, TorchTensor, is_torch_tensor, to_numpy
+from npuscope.tile.values.tensors import Tensor, contiguous
 
 _NO_TENSORS = (str, bytes, list, tuple, dict, set, complex, np.generic)
 
@@ -254,3 +255,89 @@ def _check(
                 f"{where}: axis {axis} of {parameter.name} is declared {int(want)}, "
                 f"the argument has shape {list(shape)}"
             )
+
+
+BFLOAT16: np.dtype[Element] = np.dtype(ml_dtypes.bfloat16)
+
+
+class TorchTensor(Protocol):
+    """What is used of a torch tensor."""
+
+    @property
+    def dtype(self) -> object: ...
+    @property
+    def shape(self) -> Sequence[int]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def layout(self) -> object: ...
+    @property
+    def device(self) -> object: ...
+    def detach(self) -> TorchTensor: ...
+    def cpu(self) -> TorchTensor: ...
+    def contiguous(self) -> TorchTensor: ...
+    def clone(self) -> TorchTensor: ...
+    def numpy(self) -> Array: ...
+    def view(self, dtype: object, /) -> TorchTensor: ...
+    def to(self, dtype: object, /) -> TorchTensor: ...
+    def is_complex(self) -> bool: ...
+
+
+class Torch(Protocol):
+    """What is used of torch."""
+
+    dtype: type
+    Tensor: type
+    bfloat16: object
+    int16: object
+
+    def from_numpy(self, array: Array, /) -> TorchTensor: ...
+    def as_tensor(self, value: Array | TorchTensor, /) -> TorchTensor: ...
+    def empty(self, size: int, /, *, dtype: object) -> TorchTensor: ...
+    def zeros(self, shape: Sequence[int], /, *, dtype: object) -> TorchTensor: ...
+    def ones(self, shape: Sequence[int], /, *, dtype: object) -> TorchTensor: ...
+    def rand(self, shape: Sequence[int], /, *, dtype: object) -> TorchTensor: ...
+    def randn(self, shape: Sequence[int], /, *, dtype: object) -> TorchTensor: ...
+    def save(self, value: TorchTensor, path: Path, /) -> None: ...
+    def load(self, path: Path, /, *, weights_only: bool) -> object: ...
+    def manual_seed(self, seed: int, /) -> object: ...
+    def initial_seed(self) -> int: ...
+
+
+def torch_module() -> Torch | None:
+    """torch if the script imported it, else None."""
+    return cast("Torch | None", sys.modules.get("torch"))
+
+
+def the_torch() -> Torch:
+    """torch, where something of it is at hand."""
+    torch = torch_module()
+    assert torch is not None
+    return torch
+
+
+def is_torch_dtype(dtype: object) -> bool:
+    torch = torch_module()
+    return torch is not None and isinstance(dtype, torch.dtype)
+
+
+def is_torch_tensor(value: object) -> TypeGuard[TorchTensor]:
+    torch = torch_module()
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def to_torch(array: Array) -> TorchTensor:
+    """An array as a tensor of the same memory, where that lies side by side."""
+    torch = the_torch()
+    array = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray alone makes a 0-d array 1-d
+    if array.dtype == BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def to_numpy(tensor: TorchTensor) -> Array:
+    """A dense tensor on the CPU as an array of the same memory; TypeError or RuntimeError for others."""
+    torch, tensor = the_torch(), tensor.detach()
+    if tensor.dtype is torch.bfloat16:
+        return np.asarray(tensor.view(torch.int16).numpy()).view(BFLOAT16)
+    return np.asarray(tensor.numpy())

@@ -1,24 +1,28 @@
-"""A block of a task while it executes."""
+"""A block of a task while it executes: its vector cores, and the barriers where it meets the others.
+
+Blocks run one after another until the first of them reaches a barrier. Then each of the others is run in a stepped
+thread up to its barrier. Of these threads only one ever runs at a time, handing over by semaphores, so the result does
+not depend on timing.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import threading
+from collections.abc import Callable, Sequence
 
-from npuscope.ops.numeric.arrays import Array
+import numpy as np
+
+from npuscope.ops.dtypes import Array
+from npuscope.ops.spec import OpSpec, Role
+from npuscope.tile.fault import TileError, fault
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import Half, RegionLoopKind
 from npuscope.tile.record.recorder import BlockDraft, Frame, Recorder, TaskDraft
-from npuscope.tile.values.buffers import LiveBuffer
+from npuscope.tile.values.checks import describe
 from npuscope.tile.values.lanes import Lane
-from npuscope.tile.values.tensors import Tensor, Tile
+from npuscope.tile.values.tensors import LiveBuffer, Tensor, Tile
 
 Version = tuple[int, int, int]
-
-
-class Rendezvous(Protocol):
-    """Where the blocks of a launch meet."""
-
-    def wait(self, block: Block) -> None: ...
 
 
 class VectorCores:
@@ -54,7 +58,7 @@ class Block(BlockDraft):
         super().__init__(task, first)
         self.index, self.blocks = index, blocks
         self.vector = VectorCores()
-        self.rendezvous: Rendezvous | None = None
+        self.barrier: Barrier | None = None  # where it meets the others of its launch
         self.barriers = 0  # met so far
         self.starts_region = False  # a pl.at region has just opened it
         self.closed = False  # all that it does is recorded
@@ -103,10 +107,185 @@ class Block(BlockDraft):
     def whole_tiles(self) -> list[Tile]:
         return [tile for _, _, tile in self._whole.values()]
 
-    def meet(self) -> bool:
-        """Comes to a barrier and waits there; False where nobody runs beside it."""
-        self.barriers += 1
-        if self.rendezvous is None:
-            return False
-        self.rendezvous.wait(self)
-        return True
+
+# --- the rules of `pl.split_aiv`
+# Once a task opens such a region, all its vector work belongs into the regions. No cube op inside one, no vector op
+# outside; a reduction may not run along the axis that the lanes share; a value crosses the edge only through
+# `pl.aiv_shard` (cube to vector) and `pl.aic_gather` (vector to cube).
+
+_SHARED = {"up_down": "columns", "left_right": "rows"}  # reductions of these collapse the axis that the lanes share
+
+
+def check_op(spec: OpSpec, plane: str, operands: Sequence[object], vector: VectorCores) -> None:
+    """One op of a task that has opened a region."""
+    name, half = spec.name, vector.half
+    tiles = [x for x in operands if type(x) is Tile]
+    if not vector.inside:
+        if plane == "cube":
+            for tile in tiles:
+                if _made_in_region(tile.frame) and tile.space != "Mat":
+                    raise fault(
+                        f"pl.{name} reads a value of a pl.split_aiv region, {describe(tile)}, on the cube core",
+                        "Gather it inside the region with pl.aic_gather.",
+                    )
+        return
+    if plane == "cube":
+        shapes = " and ".join(describe(tile) for tile in tiles)
+        raise fault(f"pl.{name} of {shapes} inside a pl.split_aiv region", "Move the product out of the region.")
+    if half is not None and spec.is_a(Role.REDUCTION) and spec.axis == _SHARED[half]:
+        raise fault(
+            f"pl.{name} of {describe(tiles[0])} reduces the axis that pl.split_aiv halves: each lane has a part",
+            "Reduce the other axis, or pl.aic_gather the lanes first.",
+        )
+    if plane == "vector":
+        for tile in tiles:
+            if tile.space == "Acc":
+                raise fault(
+                    f"pl.{name} reads a cube value, {describe(tile)}, inside a pl.split_aiv region",
+                    "Let it in with pl.aiv_shard.",
+                )
+
+
+def _made_in_region(frame: Frame | None) -> bool:
+    while frame is not None:
+        if frame.loop is not None and frame.loop[0] == "split_aiv":
+            return True
+        frame = frame.parent
+    return False
+
+
+def check_outside_regions(recorder: Recorder, items: Sequence[int]) -> None:
+    """Of what a finished block of a task with regions did, no vector op may stand outside them."""
+    for number in items:
+        key = recorder.key(number)
+        if key[0] == "loop":
+            if key[1] != "split_aiv":
+                for _, inner in key[4]:
+                    check_outside_regions(recorder, inner)
+        elif key[2] == "vector":
+            place = sites.site(key[3])
+            shape = "" if key[5] is None else f" (its result is {list(key[5][0])} {key[5][1]})"
+            raise TileError(
+                f"pl.{key[1]}{shape} stands outside every pl.split_aiv region of its task",
+                path=place.file,
+                line=place.line,
+                remedy="Wrap it in `for _ in pl.split_aiv(2, mode=pl.SplitMode.NONE):`.",
+            )
+
+
+# --- threads that run in turns
+
+_NAME = "npuscope stepped thread"
+
+
+def in_stepped_thread() -> bool:
+    """Whether this thread is part of the run that made it."""
+    return threading.current_thread().name == _NAME
+
+
+class _Abandoned(BaseException):
+    """Ends a stepped thread that nobody will advance again."""
+
+
+class SteppedThread:
+    """Work that runs in steps: `advance` lets it run to its next `pause` or its end."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self.ended = False
+        self.error: BaseException | None = None
+        self._abandoned = False
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True, name=_NAME)
+        self._thread.start()
+
+    def _run(self, work: Callable[[], object]) -> None:
+        self._go.acquire()
+        try:
+            if not self._abandoned:
+                with np.errstate(all="ignore"):  # as the run has it; a thread has its own
+                    work()
+        except _Abandoned:
+            pass
+        except BaseException as error:
+            self.error = error
+        self.ended = True
+        self._back.release()
+
+    def advance(self) -> None:
+        self._go.release()
+        self._back.acquire()
+        if self.error is not None:
+            raise self.error
+
+    def pause(self) -> None:
+        """Called by the work: hands over until the next `advance`."""
+        if not self._abandoned:
+            self._back.release()
+            self._go.acquire()
+        if self._abandoned:
+            raise _Abandoned
+
+    def abandon(self) -> None:
+        """Ends the work where it stands; its own clean-up is done when this returns."""
+        self._abandoned = True
+        self._go.release()
+        self._back.acquire()
+
+
+MOST = 48  # vector cores of a die (`cores.vector` of its device file); blocks of cube or mixed kernels have 24
+
+
+class Barrier:
+    """The blocks of one launch in the order in which they run; `run_block(k)` executes block k."""
+
+    def __init__(self, blocks: Sequence[int], run_block: Callable[[int], None]) -> None:
+        self._blocks, self._run_block = blocks, run_block
+        self._threads: dict[int, SteppedThread] = {}
+
+    def run(self) -> None:
+        """All blocks to their end."""
+        try:
+            for k in self._blocks:
+                if self._threads:
+                    break
+                self._run_block(k)
+                if self._threads:
+                    self._finish()
+        finally:
+            for thread in self._threads.values():
+                if not thread.ended:
+                    thread.abandon()
+
+    def wait(self, block: Block) -> None:
+        """One block reached a barrier."""
+        if block.first in self._threads:
+            self._threads[block.first].pause()
+            return
+        if block.first != self._blocks[0]:
+            raise _missed(block.first, self._blocks[0])
+        if (count := len(self._blocks)) > MOST:
+            raise fault(
+                f"pl.system.syncall: {count} blocks cannot be on cores at once: there are {MOST} vector cores",
+                "Launch at most as many blocks as there are cores, and let each take several items.",
+            )
+        if not self._threads:
+            self._threads = {k: SteppedThread(lambda k=k: self._run_block(k)) for k in self._blocks[1:]}  # type: ignore[misc]
+        self._advance_all()
+        late = [k for k, thread in self._threads.items() if thread.ended]
+        if late:
+            raise _missed(block.first, late[0])
+
+    def _advance_all(self) -> None:
+        for thread in self._threads.values():
+            thread.advance()
+
+    def _finish(self) -> None:
+        self._advance_all()
+        stuck = [k for k, thread in self._threads.items() if not thread.ended]
+        if stuck:
+            raise _missed(stuck[0], self._blocks[0])
+
+
+def _missed(one: int, other: int) -> TileError:
+    what = f"pl.system.syncall: block {one} waits for block {other}, which ended without it"
+    return fault(what, "Every block must reach every barrier.")

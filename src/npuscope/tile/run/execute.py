@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from npuscope.base.process_memory import collected_rarely, keep_freed_memory
-from npuscope.ops.numeric.arrays import Array
-from npuscope.tile.fault import fault
+from npuscope.ops.dtypes import Array
+from npuscope.tile.enums import FunctionType
+from npuscope.tile.fault import TileError, fault
+from npuscope.tile.record import sites
 from npuscope.tile.record.model import Mode, Recording, unique_names
 from npuscope.tile.record.recorder import recording_of
 from npuscope.tile.record.walk import Write, last_writer
 from npuscope.tile.run import arguments as door
 from npuscope.tile.run import state
-from npuscope.tile.run.mistakes import explained
+from npuscope.tile.run.arguments import is_torch_tensor, to_torch
+from npuscope.tile.run.memory import Contents, OrderPhase, left
 from npuscope.tile.run.orchestration import OneRank
-from npuscope.tile.run.order_phase import Contents, OrderPhase, left
 from npuscope.tile.run.state import Run
-from npuscope.tile.shapes import OneByOne
-from npuscope.tile.values.buffers import LiveBuffer
+from npuscope.tile.shapes import RestartWithoutLanes
 from npuscope.tile.values.signature import DynVar
-from npuscope.tile.values.tensors import Tensor, Tile
-from npuscope.tile.values.user_torch import is_torch_tensor, to_torch
+from npuscope.tile.values.tensors import LiveBuffer, Tensor, Tile
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ def run_entry(call: EntryCall) -> object:
     with collected_rarely():
         try:
             run, result = _run(call, lanes=call.rank is None and _Runs.asked.lanes)
-        except OneByOne:
+        except RestartWithoutLanes:
             run, result = _run(call, lanes=False)
         run.recorder.auto_scope = call.auto_scope
         recording = recording_of(run.recorder)
@@ -216,7 +220,7 @@ def _note_shared(run: Run, name: str, bound: dict[str, door.BoundArgument]) -> N
             data, before = one.buffer.data, other.buffer.data
             if data is not None and before is not None and np.may_share_memory(data, before):
                 about = f"{name}(): {other_key} and {key} share memory"
-                run.recorder.finding("shared", f"{about}: what one writes is no dependency of the other here")
+                run.recorder.notice("shared", f"{about}: what one writes is no dependency of the other here")
 
 
 def _note_forgotten(
@@ -228,7 +232,7 @@ def _note_forgotten(
         value = bound[parameter.name].value
         if parameter.direction == "Out" and isinstance(value, Tensor) and value.buffer.id not in written:
             about = f"{parameter.name} {list(value.shape)}, which is declared pl.Out"
-            run.recorder.finding("direction", f"{name}() never writes to {about}")
+            run.recorder.notice("direction", f"{name}() never writes to {about}")
 
 
 def _out(run: Run, value: object) -> object:
@@ -245,3 +249,77 @@ def _as_torch(value: object) -> object:
     if isinstance(value, tuple):
         return tuple(_as_torch(entry) for entry in value)
     return to_torch(value) if isinstance(value, np.ndarray) else value
+
+
+_MISTAKES = (TypeError, NameError, ValueError, ZeroDivisionError, OverflowError)
+
+
+def _is_library(file: str) -> bool:
+    return sites.is_ours(file) or file.startswith(sites.LIBRARY)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turns an error that Python raised in the user's own line into a TileError; npuscope's own faults pass."""
+    try:
+        yield
+    except MemoryError as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_library(f.filename)]
+        what, remedy = "this machine has not the memory for it", "Record it in shapes mode, or make it smaller."
+        raise TileError(what, path=frames[-1].filename, line=frames[-1].lineno, remedy=remedy) from error
+    except _MISTAKES as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(sites.LIBRARY)]
+        if not frames or sites.is_ours(frames[-1].filename):
+            raise
+        frame = frames[-1]
+        what, remedy = str(error), ""
+        if isinstance(error, NameError):
+            named = re.search("'([^']+)'", what)
+            what = f"the name {named.group(1) if named else '?'} is not bound here"
+            remedy = "A block sees the names bound before its task, not another block's; a branch not taken binds none."
+        raise TileError(what, path=frame.filename, line=frame.lineno, remedy=remedy) from error
+
+
+_TYPES = {"AIC": FunctionType.AIC, "AIV": FunctionType.AIV, "MIX": FunctionType.Group}
+
+
+@dataclass(frozen=True)
+class KernelFunction:
+    """A function of the device program."""
+
+    name: str
+    func_type: FunctionType
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program ready to run. `lower` records it without values, when somebody first asks."""
+
+    name: str
+    run: Callable[..., object] = field(repr=False)
+    lower: Callable[[], Finished] = field(repr=False)
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        return self.run(*args, **kwargs)
+
+    @functools.cached_property
+    def recording(self) -> Recording:
+        return self.lower().recording
+
+    @property
+    def functions(self) -> dict[str, KernelFunction]:
+        """The orchestration and every kernel."""
+        found = {self.name: KernelFunction(self.name, FunctionType.Orchestration)}
+        for task in self.recording.tasks:
+            if task.form != "dummy":
+                found.setdefault(task.kernel, KernelFunction(task.kernel, _TYPES.get(task.core, FunctionType.InCore)))
+        return found
+
+    @property
+    def program(self) -> Compiled:
+        return self
+
+    @property
+    def output_dir(self) -> Path:
+        """Where a compiler would leave its files; there are none."""
+        return Path("build_output", self.name)

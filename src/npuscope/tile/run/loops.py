@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Literal, TypeVar
 
 import numpy as np
 
+from npuscope.base.errors import NpuscopeError
 from npuscope.tile.enums import SplitMode
 from npuscope.tile.fault import fault
 from npuscope.tile.record.recorder import Frame
 from npuscope.tile.run.block import Block
-from npuscope.tile.run.limits import counted
-from npuscope.tile.run.optimizations import half_of
 from npuscope.tile.run.orchestration import Carry
+from npuscope.tile.run.regions import half_of
 from npuscope.tile.run.state import Run, current
-from npuscope.tile.shapes.turns import TurnState, bound, lists_of, user_frame
+from npuscope.tile.shapes.mode import TurnState, bound, lists_of, user_frame
 from npuscope.tile.values.checks import flag, index, is_number, shown
 from npuscope.tile.values.lanes import Lane, Number, plain
 from npuscope.tile.values.tensors import Tile
 
-MOST_TURNS = 1 << 27
+LONGEST_LOOP = 1 << 27
 Kind = Literal["range", "parallel", "pipeline", "unroll"]
 Value = TypeVar("Value")
 
@@ -73,8 +74,8 @@ class TileLoop:
             raise fault(f"pl.{self.kind} with step 0")
         distance = self.stop - self.start
         count = max(0, int((distance + (step - 1 if step > 0 else step + 1)) // step))
-        if count > MOST_TURNS:
-            raise fault(f"pl.{self.kind} of {count} turns: npuscope walks at most {MOST_TURNS}")
+        if count > LONGEST_LOOP:
+            raise fault(f"pl.{self.kind} of {count} turns: npuscope walks at most {LONGEST_LOOP}")
         return count
 
     def turns(self) -> range:
@@ -150,7 +151,7 @@ def in_orchestration(run: Run, loop: TileLoop) -> Iterator[object]:
 
 def in_region(run: Run, block: Block, loop: TileLoop) -> Iterator[object]:
     if loop.kind == "parallel" and run.orchestration.draws is None:
-        run.recorder.finding("parallel", "pl.parallel inside a task runs in order, as pl.range does")
+        run.recorder.notice("parallel", "pl.parallel inside a task runs in order, as pl.range does")
     kind = "range" if loop.kind == "parallel" else loop.kind
     frame = block.open_loop(kind, loop.stage)
     try:
@@ -335,3 +336,26 @@ def known_bounds(loop: Value) -> Value:
     if isinstance(loop, TileLoop):
         loop.known_bounds = True
     return loop
+
+
+VARIABLE = "NPUSCOPE_MOST_TURNS"
+MOST_TURNS = 100_000  # no public program has such a loop of more than a few hundred
+
+
+def counted() -> Iterator[int]:
+    """The turns of one `while` loop, from 0, as many as it may have."""
+    most = most_turns()
+    yield from range(most)
+    raise fault(
+        f"this loop has gone on for {most:,} turns and does not seem to end",
+        f"Mend its condition, or let it go on: {VARIABLE}={10 * most} npuscope …",
+    )
+
+
+def most_turns() -> int:
+    told = os.environ.get(VARIABLE, "")
+    if not told:
+        return MOST_TURNS
+    if not told.isdecimal() or int(told) < 1:
+        raise NpuscopeError(f"{VARIABLE} is '{told}': it must be a whole number from 1")
+    return int(told)

@@ -191,4 +191,4 @@ class Orchestration:
         recorder = self._recorder
         counted = (recorder.notes, recorder.host_reads, recorder.aliases)
         carried = [id(carry.values) for carry in self.carries]  # what pl.yield_ told the loops around
-        return (self.barriers, self._opt_outs, recorder.said, *(len(held) for held in counted), *carried)
+        return (self.barriers, self._opt_outs, recorder.notice_count, *(len(held) for held in counted), *carried)

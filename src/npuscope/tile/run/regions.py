@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NoReturn, TypeVar
+from typing import Literal, NamedTuple, NoReturn, TypeVar
 
-from npuscope.tile.enums import Level, Role, ScopeMode
+from npuscope.tile.enums import Level, Role, ScopeMode, SplitMode
 from npuscope.tile.fault import fault
-from npuscope.tile.record.model import Form
+from npuscope.tile.record.model import Form, Half
 from npuscope.tile.record.recorder import Launch, TaskDraft
-from npuscope.tile.run.aiv import check_block
-from npuscope.tile.run.barrier import Barrier
-from npuscope.tile.run.block import Block
-from npuscope.tile.run.optimizations import laid_out
+from npuscope.tile.run.block import Barrier, Block, check_outside_regions
 from npuscope.tile.run.orchestration import OpenCluster
 from npuscope.tile.run.state import Run, current
-from npuscope.tile.shapes.turns import inside, unchanged
-from npuscope.tile.values.checks import describe, flag, index, member, shown
+from npuscope.tile.shapes.mode import contents, unchanged
+from npuscope.tile.values.checks import TaskId, describe, flag, flat_ids, index, member, shown
 from npuscope.tile.values.lanes import Lane
-from npuscope.tile.values.task_ids import TaskId, flat_ids
 from npuscope.tile.values.tensors import Tensor, Tile
 
 _MOST_BLOCKS = 1 << 24
@@ -87,7 +83,7 @@ def leave(run: Run) -> None:
 def close(run: Run, block: Block, count: int) -> None:
     """Ends a block that stood for `count` blocks."""
     if block.vector.used:
-        check_block(run.recorder, block)
+        check_outside_regions(run.recorder, block.root.items)
     run.recorder.close_block(block, count)
     block.closed = True
 
@@ -229,7 +225,7 @@ class Spmd:
 
         def block_of(number: int) -> None:
             block = Block(task, number, number, self.blocks)
-            block.rendezvous = barrier
+            block.barrier = barrier
             run.enter(block)
             result = body(number)
             close(run, block, 1)
@@ -250,9 +246,9 @@ class Spmd:
             shapes.axes.open(self.blocks - first)
             block = Block(task, first, shapes.lane_numbers(first, self.blocks - first, 0), self.blocks)
             run.enter(block)
-            before = [inside(held) for held in lists]
+            before = [contents(one) for one in lists]
             result = body(block.index)
-            if not all(unchanged(one, inside(held)) for one, held in zip(before, lists, strict=True)):
+            if not all(unchanged(one, contents(now)) for one, now in zip(before, lists, strict=True)):
                 shapes.axes.keep(1)
             block.root.offsets = shapes.trimmed(block.root.offsets)
             block.prologue_offsets = shapes.trimmed(block.prologue_offsets)
@@ -339,3 +335,46 @@ def no_dep(tensor: Result) -> Result:
     """At a call argument: that argument takes part in no dependency."""
     current().orchestration.opt_out(tensor)
     return tensor
+
+
+_HALVES: dict[SplitMode, Half] = {SplitMode.UP_DOWN: "up_down", SplitMode.LEFT_RIGHT: "left_right"}
+
+
+class Split:
+    """pl.split(mode): each vector core takes half of every tile, by rows or by columns."""
+
+    def __init__(self, mode: object = None, *, slot_num: object = None) -> None:
+        self.mode, self.slot_num = mode, slot_num
+
+
+class CrossCoreSlot:
+    """pl.cross_core_slot(slot_num=n): depth of the ring between cube and vector cores."""
+
+    def __init__(self, *, slot_num: object) -> None:
+        self.slot_num = slot_num
+
+
+class Layout(NamedTuple):
+    """What a task records of its optimizations."""
+
+    split: Half | Literal[""] = ""
+    ring_slots: int = 0
+
+
+def half_of(mode: object) -> Half | None:
+    """The axis that a split halves."""
+    return _HALVES.get(mode) if isinstance(mode, SplitMode) else None
+
+
+def laid_out(entries: Sequence[object]) -> Layout:
+    layout = Layout()
+    for entry in entries:
+        if isinstance(entry, Split):
+            layout = layout._replace(split=half_of(entry.mode) or layout.split)
+        slots = entry.slot_num if isinstance(entry, Split | CrossCoreSlot) else None
+        if slots is not None:
+            count = int(index(slots, "pl.cross_core_slot", "slot_num="))
+            if count < 1:
+                raise fault(f"pl.cross_core_slot: slot_num={shown(slots)}; a ring has at least 1 slot")
+            layout = layout._replace(ring_slots=count)
+    return layout

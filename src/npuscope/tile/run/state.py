@@ -6,25 +6,21 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from npuscope.ops.numeric import storage
+from npuscope.ops import storage
 from npuscope.tile.fault import fault
 from npuscope.tile.record.model import Mode
 from npuscope.tile.record.recorder import Recorder, TaskDraft
-from npuscope.tile.run.allocations import Allocations
-from npuscope.tile.run.block import Block
-from npuscope.tile.run.boxes import load_box
-from npuscope.tile.run.door import Door
+from npuscope.tile.run.block import Block, in_stepped_thread
+from npuscope.tile.run.memory import Allocations, OrderPhase
+from npuscope.tile.run.op_recorder import OpRecorder, load_box
 from npuscope.tile.run.orchestration import OneRank, Orchestration
-from npuscope.tile.run.order_phase import OrderPhase
-from npuscope.tile.run.strand import in_strand
 from npuscope.tile.shapes import Shapes
-from npuscope.tile.shapes.outside import Code
-from npuscope.tile.shapes.reuse import Execute, Names
-from npuscope.tile.values.checks import describe
+from npuscope.tile.shapes.reuse import Code, Execute, Names
+from npuscope.tile.values.checks import describe, tensor_or_tile
 from npuscope.tile.values.tensors import Tensor, Tile
 
 
-class Run(Door):
+class Run(OpRecorder):
     """One execution of one program.
 
     It has four parts: the record, GM (`gm`), what the orchestration is in (`orchestration`) and what `shapes` mode owns
@@ -61,10 +57,6 @@ class Run(Door):
         self._block = None
         self.gm.use(None)
 
-    def resume(self, block: Block) -> None:
-        """A block goes on after others of its task had their turn."""
-        self._block = block
-
     def perform(
         self, task: TaskDraft, code: Code, values: list[object], left: tuple[str, ...], execute: Execute
     ) -> tuple[bool, Names]:
@@ -79,21 +71,14 @@ class Run(Door):
     def _marks(self) -> tuple[int, ...]:
         return (len(self.gm.buffers), *self.orchestration.marks())
 
-    def region(self, op: str) -> Block:
-        """The block under way; ops that compute need one."""
-        if self._block is None and self.orchestration.draws is not None:
-            self.orchestration.draws.start()
-        if self._block is None:
-            raise fault(
-                f"misplaced tensor op: pl.{op} outside a task",
-                "Put it inside `with pl.at(...)`, `pl.spmd(...)` or an incore function.",
-            )
-        return self._block
-
     def meet(self, block: Block) -> None:
         """A block comes to a barrier: it waits for the others, or by lanes they come as one."""
         self.orchestration.barriers += 1
-        if not block.meet() and self.shapes.on:
+        block.barriers += 1
+        if block.barrier is not None:
+            block.barrier.wait(block)
+            self._block = block  # others of its task had their turn
+        elif self.shapes.on:
             self.shapes.meet(block)
 
     # --- values
@@ -113,6 +98,11 @@ class Run(Door):
             tile = load_box(self, value, value.offset, value.shape, value.valid, early=early)
             block.hold_whole(value, tile, early)
         return tile
+
+    def operand(self, value: object, op: str) -> Tensor | Tile:
+        """A tensor, or a tile of this block; one of another block as the tensor that it left its region as."""
+        x = tensor_or_tile(value, op)
+        return self.promoted(x) if isinstance(x, Tile) and x.block is not self._block else x
 
     def promoted(self, tile: Tile) -> Tensor:
         """A tile that left its region: stored to GM by the task that made it."""
@@ -156,7 +146,7 @@ def current() -> Run:
 def under_way() -> Run | None:
     """The run that this thread is part of; another thread's is none of its business."""
     run = _UnderWay.run
-    return run if run is not None and (run.thread == threading.get_ident() or in_strand()) else None
+    return run if run is not None and (run.thread == threading.get_ident() or in_stepped_thread()) else None
 
 
 @contextmanager
@@ -170,7 +160,7 @@ def running(run: Run | None) -> Iterator[None]:
 
 
 def switch(run: Run | None) -> None:
-    """Another run goes on: ranks take turns, each in a strand of its own."""
+    """Another run goes on: ranks take turns, each in a thread of its own."""
     _UnderWay.run = run
 
 

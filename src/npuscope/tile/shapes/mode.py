@@ -1,42 +1,56 @@
-"""What `shapes` mode owns of a run: the lanes it runs with, and the whole numbers in GM that steer the program.
+"""What `shapes` mode owns of a run: the lanes it runs with, the whole numbers in GM that steer the program, and what
+one turn of a loop hands to the next.
 
-These numbers are kept real: reads see, and writes leave, what one turn after another would. A write of a turn waits
-until it is known which turns count as one; a turn that touches what another would have changed goes on alone.
+The numbers are kept real: reads see, and writes leave, what one turn after another would. A write of a turn waits
+until it is known which turns count as one; a turn that touches what another would have changed goes on by itself.
+
+A loop's body runs once for many turns (values/lanes.py). That is right only if each of them starts from what the first
+one started from: if what a turn leaves behind is what it found, seen one turn later. So the state of a loop is noted
+before a pass over it and compared after: the names its body may read before setting them, the lists in reach, and which
+tensors the block holds whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from operator import is_
+from types import FrameType
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from npuscope.ops.dtypes import Array
 from npuscope.tile.fault import NeedsValues
-from npuscope.tile.record.recorder import Offset, Recorder, TaskDraft
+from npuscope.tile.record import sites
+from npuscope.tile.record.recorder import Frame, Offset, Recorder, TaskDraft
 from npuscope.tile.shapes.reuse import Reuse
 from npuscope.tile.values import lanes
-from npuscope.tile.values.axes import Axes
-from npuscope.tile.values.buffers import LiveBuffer
-from npuscope.tile.values.lanes import Lane, Number
+from npuscope.tile.values.checks import ValueArray, is_number
+from npuscope.tile.values.lanes import Axes, Lane, Number, Unknown
+from npuscope.tile.values.tensors import LiveBuffer, Tensor, Tile
 
 
-class OneByOne(BaseException):
+class RestartWithoutLanes(BaseException):
     """Lanes cannot say what this program does: it is run again, turn by turn and block by block.
 
     The only restart there is. Not an Exception, for it is none that a program could handle.
     """
 
 
-class BlockUnderWay(Protocol):
-    """What is asked here of a block."""
+class RunningBlock(Protocol):
+    """What is asked here of a block; `whole_changes`: how often it loaded a tensor whole."""
 
     task: TaskDraft
     first: int
     blocks: int
     barriers: int
+    whole_changes: int
+
+    def whole_tiles(self) -> list[Tile]: ...
 
 
 @dataclass
@@ -48,8 +62,8 @@ class _Meeting:
     written: set[int] = field(default_factory=set)
 
     @property
-    def tells(self) -> bool:
-        """Whether blocks may tell each other numbers."""
+    def shares_numbers(self) -> bool:
+        """Whether a block may read what another wrote."""
         return bool(self.read & self.written)
 
 
@@ -75,11 +89,11 @@ class Shapes:
         return Lane(np.arange(first, first + count, dtype=np.int64).reshape(-1, *(1,) * depth), self.axes)
 
     def only_first(self) -> None:
-        """Goes on with the first lane alone, where the next would find something else."""
+        """Goes on with the first lane only, where the next would find something else."""
         self.axes.only_first()
 
     def one_place(self, start: Number) -> int:
-        """Where the lanes that go on find something: the first lane alone where they differ."""
+        """Where the lanes that go on find something: the first lane only, where they differ."""
         start = lanes.plain(start)
         if isinstance(start, Lane):
             self.only_first()
@@ -89,14 +103,14 @@ class Shapes:
         """Ends the innermost pass of a loop; how many lanes were left of it."""
         if self._log:
             self._log = [(buffer, self.axes.trim(at), self.axes.trim(value)) for buffer, at, value in self._log]
-        kept = self.axes.close()
+        left = self.axes.close()
         if self._log or self._touched:
             self._flush_if_single()
-        return kept
+        return left
 
     def trimmed(self, offsets: list[Offset]) -> list[Offset]:
         """Offsets without the lanes that were dropped since."""
-        return self.axes.trimmed(offsets)
+        return [self.axes.trim_offset(offset) for offset in offsets]
 
     def lose(self) -> None:
         """A whole number differs from lane to lane and is not computed."""
@@ -109,12 +123,12 @@ class Shapes:
             yield
         except NeedsValues as error:
             if self.on and self._lost:
-                raise OneByOne from error
+                raise RestartWithoutLanes from error
             raise
 
     # --- whole numbers in GM
 
-    def reads(self, buffer: LiveBuffer, block: BlockUnderWay | None) -> None:
+    def reads(self, buffer: LiveBuffer, block: RunningBlock | None) -> None:
         """Before numbers are read."""
         if any(entry[0] is buffer for entry in self._log):
             self.only_first()
@@ -122,7 +136,7 @@ class Shapes:
         self._touched.add(buffer.id)
         self._across_blocks(buffer, block, writes=False)
 
-    def will_write(self, buffer: LiveBuffer, block: BlockUnderWay | None) -> None:
+    def will_write(self, buffer: LiveBuffer, block: RunningBlock | None) -> None:
         """Before a write: what this turn read or wrote there already, the next turn would find changed."""
         self.writes += 1
         if buffer.id in self._touched or any(entry[0] is buffer for entry in self._log):
@@ -131,7 +145,7 @@ class Shapes:
         self._touched.add(buffer.id)
         self._across_blocks(buffer, block, writes=True)
 
-    def write(self, buffer: LiveBuffer, offset: Number, value: Number, block: BlockUnderWay | None) -> None:
+    def write(self, buffer: LiveBuffer, offset: Number, value: Number, block: RunningBlock | None) -> None:
         """One element per lane, written when the lanes are known for good."""
         if any(size > 1 for size in self.axes.sizes[:-1]):  # their passes end later than the writes can wait
             self.only_first()
@@ -155,21 +169,170 @@ class Shapes:
 
     # --- blocks that meet
 
-    def _across_blocks(self, buffer: LiveBuffer, block: BlockUnderWay | None, writes: bool) -> None:
-        """Blocks that meet at a barrier and tell each other whole numbers cannot be run one after the other."""
+    def _across_blocks(self, buffer: LiveBuffer, block: RunningBlock | None, writes: bool) -> None:
+        """Blocks that meet at a barrier and share whole numbers cannot be run one after the other."""
         if block is None or not self.on or block.blocks == 1:
             return
         meeting = self._meetings.setdefault(block.task.id, _Meeting())
         (meeting.written if writes else meeting.read).add(buffer.id)
-        if meeting.barriers and meeting.tells:
-            raise OneByOne
+        if meeting.barriers and meeting.shares_numbers:
+            raise RestartWithoutLanes
 
-    def meet(self, block: BlockUnderWay) -> None:
-        """A barrier, by lanes: no waiting where all blocks come to it as one and tell each other no numbers."""
+    def meet(self, block: RunningBlock) -> None:
+        """A barrier, by lanes: no waiting where all blocks come to it as one and share no numbers."""
         if block.blocks == 1:
             return
         meeting = self._meetings.setdefault(block.task.id, _Meeting())
         if block.first == 0 and self.axes.sizes[0] == block.blocks:
             meeting.barriers = block.barriers
-        if block.barriers > meeting.barriers or meeting.tells:
-            raise OneByOne
+        if block.barriers > meeting.barriers or meeting.shares_numbers:
+            raise RestartWithoutLanes
+
+
+_MUTABLE = {list, dict, set, bytearray, ValueArray}
+_UNBOUND = object()
+Contents = list[object]  # of a list or the like
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame of user code that led here."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and sites.is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def contents(value: object) -> Contents:
+    """What a list (or the like) holds now."""
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    return list(value) if isinstance(value, Iterable) else [value]
+
+
+def unchanged(one: Contents, other: Contents) -> bool:
+    return len(one) == len(other) and all(map(is_, one, other))
+
+
+class TurnState:
+    """What a loop finds at the start of a turn."""
+
+    def __init__(
+        self, block: RunningBlock, frame: Frame, turn: int, values: Iterable[object], lists: list[object]
+    ) -> None:
+        self._block, self._frame, self._turn = block, frame, turn
+        # Tensors that were loaded whole, with what then became out of date; in a turn before or outside the loop.
+        self._whole = (block.whole_changes, [self._where(tile) for tile in block.whole_tiles() if tile.frame])
+        self._entries = [self._entry(value) for value in values] + [_Objects(True, contents(one)) for one in lists]
+
+    def _entry(self, value: object) -> _Entry:
+        if type(value) is Tile:
+            kind = (value.shape, value.dtype, value.valid, value.space)
+            return _Tile((self._where(value), kind), value.array)
+        if is_number(value):
+            return _Objects(False, [value]) if isinstance(value, Unknown) else _Number(value)
+        if isinstance(value, Tensor):
+            seen = value.captured
+            key = (value.offset, value.shape, value.strides, value.dtype, value.valid, seen.shape, seen.offset)
+            return _Tile((value.buffer.id, *key), None)
+        if isinstance(value, tuple):
+            return _Tuple([self._entry(entry) for entry in value])
+        if type(value) in _MUTABLE:
+            return _Objects(True, contents(value))
+        return _Objects(False, [value])
+
+    def _where(self, tile: Tile) -> tuple[object, ...]:
+        """The op that made a tile, as this loop's next turn sees it."""
+        made = tile.frame
+        if made is None or id(tile.block) != id(self._block):
+            return ("elsewhere", id(tile))
+        path: tuple[int, ...] = (tile.index,)
+        iteration = tile.iteration
+        while made is not self._frame and not made.open and made.parent is not None:
+            path = (made.index, *path)
+            iteration = made.parent_iteration
+            made = made.parent
+        if made is self._frame:
+            return ("here", min(self._turn - iteration, 2), path)
+        return ("around", made.depth, iteration, path)
+
+    def same_turns(self, after: TurnState, axes: Axes) -> int:
+        """How many lanes of the innermost pass, which led from this state to the other, started from this one."""
+        if self._whole != after._whole:
+            return 1
+        same = axes.sizes[-1]
+        for one, other in zip(self._entries, after._entries, strict=True):
+            same = min(same, _lanes_like(one, other, same, axes))
+        return same
+
+
+# --- what a name may hold
+
+
+class _Objects(NamedTuple):
+    """Something that is only ever itself, or what something holds that code may change in place."""
+
+    mutable: bool
+    items: Contents
+
+
+class _Tile(NamedTuple):
+    """A tile by the op that made it and, where it is computed, by its elements; a tensor by where it lies."""
+
+    key: tuple[object, ...]
+    array: Array | None
+
+
+class _Tuple(NamedTuple):
+    entries: list[_Entry]
+
+
+class _Number(NamedTuple):
+    value: Number
+
+
+_Entry: TypeAlias = _Objects | _Tile | _Tuple | _Number
+
+
+def _lanes_like(one: _Entry, other: _Entry, width: int, axes: Axes) -> int:
+    """How many of the lanes, from the first on, start from what one says if the first leaves the other."""
+    same = False
+    if isinstance(one, _Number) and isinstance(other, _Number):
+        return _equal_lanes(one.value, other.value, width, axes)
+    if isinstance(one, _Tuple) and isinstance(other, _Tuple):
+        if len(one.entries) == len(other.entries):
+            pairs = zip(one.entries, other.entries, strict=True)
+            return min([width, *(_lanes_like(first, second, width, axes) for first, second in pairs)])
+    elif isinstance(one, _Tile) and isinstance(other, _Tile):
+        same = one.key == other.key and _equal(one.array, other.array)
+    elif isinstance(one, _Objects) and isinstance(other, _Objects):
+        same = one.mutable == other.mutable and unchanged(one.items, other.items)
+    return width if same else 1
+
+
+def _equal(one: Array | None, other: Array | None) -> bool:
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))
+
+
+def _equal_lanes(one: Number, other: Number, width: int, axes: Axes) -> int:
+    if isinstance(one, Lane):
+        gap = one - other
+    elif isinstance(other, Lane):
+        gap = other - one
+    else:
+        return width if type(one) is type(other) and one == other else 1
+    differs = np.asarray(lanes.of(gap) != 0)
+    if not np.any(differs):
+        return width
+    if differs.ndim < len(axes.sizes) or len(differs) < width:
+        return 1
+    return int(np.argmax(np.any(differs.reshape(len(differs), -1), axis=1))) + 1
+
+
+def lists_of(values: Iterable[object]) -> list[object]:
+    """Those of some values that code may change in place."""
+    return [value for value in values if type(value) in _MUTABLE]
+
+
+def bound(values: Mapping[str, object], names: tuple[str, ...]) -> list[object]:
+    """What names hold; one that is not bound yet holds a mark."""
+    return [values.get(name, _UNBOUND) for name in names]

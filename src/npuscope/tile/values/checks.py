@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import enum
-from typing import TypeGuard, TypeVar, overload
+from typing import Any, TypeGuard, TypeVar, overload
 
 import numpy as np
 
+from npuscope.ops import rounding
 from npuscope.ops.dtypes import FP32, DataType
-from npuscope.ops.numeric import rounding
 from npuscope.tile.fault import fault
-from npuscope.tile.values.lanes import Lane, Plain, Whole, plain
+from npuscope.tile.values.lanes import Lane, Plain, Unknown, Whole, plain
 from npuscope.tile.values.tensors import Shape, Tensor, Tile
-from npuscope.tile.values.unknown import Unknown
 
 Scalar = Plain | Lane | Unknown
 NUMBERS = (int, float, np.integer, np.floating, np.bool_, Lane, Unknown)
@@ -35,6 +34,14 @@ def index(value: object, where: str, what: str = "an index") -> Whole:
     elif isinstance(value, int | np.integer | np.bool_ | Unknown):
         return int(value)  # of an unknown: says that shapes mode does not compute it
     raise fault(f"{where}: {what} must be a whole number, not {shown(value)}")
+
+
+def axis_of(axis: object, x: Tensor | Tile, op: str) -> int:
+    """An axis of an operand, from the front or from the back."""
+    number = int(index(axis, f"pl.{op}", "an axis"))
+    if not -len(x.shape) <= number < len(x.shape):
+        raise fault(f"pl.{op}: no axis {number} in {describe(x)}")
+    return number
 
 
 def check_offsets(offset: object, rank: int, op: str) -> None:
@@ -103,6 +110,13 @@ def fitting(value: object, dtype: DataType, where: str) -> Scalar:
     return int(value)
 
 
+def tensor_or_tile(value: object, op: str) -> Tensor | Tile:
+    """An operand that may lie in GM or on chip."""
+    if not isinstance(value, Tensor | Tile):
+        raise fault(f"pl.{op} takes a tensor or a tile, not {describe(value)}")
+    return value
+
+
 def describe(value: object) -> str:
     """An operand for a message."""
     if isinstance(value, Tensor | Tile):
@@ -125,7 +139,7 @@ def shown(value: object) -> str:
     return describe(value)
 
 
-def promoted(x: DataType, y: DataType, op: str) -> DataType:
+def promoted(x: DataType, y: DataType) -> DataType:
     """The type of x op y: float over int, wider over narrower, signed over unsigned."""
     if x is y:
         return x
@@ -149,10 +163,10 @@ def broadcast(x: Tile, y: Tile, op: str) -> tuple[Shape, Shape | None]:
             raise fault(f"pl.{op}: shapes {describe(x)} and {describe(y)} do not fit together") from None
     if x.valid is None and y.valid is None:
         return shape, None
-    return shape, narrower(shape, x, y)
+    return shape, _narrower(shape, x, y)
 
 
-def narrower(shape: Shape, *tiles: Tile) -> Shape | None:
+def _narrower(shape: Shape, *tiles: Tile) -> Shape:
     """The region valid in every operand; a broadcast axis does not narrow."""
     valid = list(shape)
     for tile in tiles:
@@ -162,10 +176,10 @@ def narrower(shape: Shape, *tiles: Tile) -> Shape | None:
         for axis, (extent, inside) in enumerate(zip(tile.shape, tile.valid, strict=True), start=lead):
             if extent == shape[axis] and extent != 1:
                 valid[axis] = min(valid[axis], inside)
-    return None if tuple(valid) == shape else tuple(valid)
+    return tuple(valid)
 
 
-def held(value: Plain, dtype: DataType) -> np.float32:
+def rounded_number(value: Plain, dtype: DataType) -> np.float32:
     """A number as a float type holds it."""
     exact = np.float32(value)
     return exact if dtype is FP32 else np.float32(rounding.cast(np.asarray(exact), FP32, dtype, "rint"))
@@ -174,4 +188,86 @@ def held(value: Plain, dtype: DataType) -> np.float32:
 def dtype_of(value: object, op: str) -> DataType:
     if not isinstance(value, DataType):
         raise fault(f"pl.{op}: {value!r} is not a data type of the language")
+    return value
+
+
+_MOST_ELEMENTS = 1 << 24  # elements of an array of scalars
+
+
+class TaskId(int):
+    """The number of a task in the recording."""
+
+    def __repr__(self) -> str:
+        return f"TaskId({int(self)})"
+
+
+class ValueArray(list[Any]):
+    """`pl.array.create(n, dtype)`: a fixed array; of task ids it starts as none."""
+
+    def __init__(self, extent: object, dtype: object) -> None:
+        kind = dtype_of(dtype, "array.create")
+        count = int(index(extent, "pl.array.create", "the extent"))
+        if not 0 <= count <= _MOST_ELEMENTS:
+            raise fault(f"pl.array.create: an array of {count} elements")
+        super().__init__([None if kind.storage is None else 0] * count)
+        self.dtype = kind
+
+    def _place(self, number: object) -> int:
+        place = number if type(number) is int else int(index(number, "pl.array"))
+        if not 0 <= place < len(self):
+            raise fault(f"index {place} of an array of {len(self)}")
+        return place
+
+    def __setitem__(self, number: object, value: object) -> None:
+        if self.dtype.storage is not None:
+            value = fitting(value, self.dtype, "pl.array.update_element")
+        elif value is not None and not isinstance(value, TaskId):
+            raise fault(f"an array of task ids takes a task id, not {describe(value)}", "Take it from `with … as tid`.")
+        super().__setitem__(self._place(number), value)
+
+    def __getitem__(self, number: object) -> Any:
+        if isinstance(number, slice):
+            return super().__getitem__(number)
+        return super().__getitem__(self._place(number))
+
+
+def flat_ids(deps: object) -> tuple[int, ...]:
+    """The task ids in a deps list: ids, arrays of ids, None for no task."""
+    found: list[int] = []
+    if deps is not None:
+        _collect(deps, found)
+    return tuple(found)
+
+
+def _collect(deps: object, found: list[int]) -> None:
+    if isinstance(deps, TaskId):
+        found.append(int(deps))
+    elif isinstance(deps, list | tuple | set | frozenset):
+        for entry in deps:
+            if type(entry) is TaskId:
+                found.append(int(entry))
+            elif entry is not None:
+                _collect(entry, found)
+    else:
+        raise fault(f"deps= entries must be task ids, not {type(deps).__name__}", "Take them from `with … as tid`.")
+
+
+def create(extent: object, dtype: object) -> ValueArray:
+    return ValueArray(extent, dtype)
+
+
+def get_element(array: object, index: object) -> object:
+    element: object = _array(array, "get_element")[index]
+    return element
+
+
+def update_element(array: object, index: object, value: object) -> ValueArray:
+    held = _array(array, "update_element")
+    held[index] = value
+    return held
+
+
+def _array(value: object, op: str) -> ValueArray:
+    if not isinstance(value, ValueArray):
+        raise fault(f"pl.array.{op} takes an array of pl.array.create, not {describe(value)}")
     return value

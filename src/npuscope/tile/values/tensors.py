@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from npuscope.ops.dtypes import DataType
-from npuscope.ops.numeric.arrays import Array
+from npuscope.ops.dtypes import Array, DataType
 from npuscope.tile.fault import fault
 from npuscope.tile.values import signature
-from npuscope.tile.values.buffers import LiveBuffer, contiguous
 
 if TYPE_CHECKING:
     from npuscope.tile.record.recorder import BlockDraft, Frame
@@ -27,6 +27,11 @@ class Operand:
 
     shape: Shape
     dtype: DataType
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
 
     def __bool__(self) -> bool:
         raise fault(f"a {self._kind} has no truth value", "Read an element with pl.read.")
@@ -85,6 +90,11 @@ class Tensor(Operand):
         """The elements in storage type, aliasing GM."""
         return strided(self.buffer, self.offset, self.shape, self.strides, self.dtype)
 
+    def seen_as(self, shape: Shape, strides: Shape, dtype: DataType, valid: Shape | None, in_task: bool) -> Tensor:
+        """Another view that begins where this one does; inside a task it stands for the same captured tensor."""
+        captured = self.captured if in_task else None
+        return Tensor(self.buffer, self.offset, shape, strides, dtype, valid, captured)
+
     @property
     def is_contiguous(self) -> bool:
         wanted = contiguous(self.shape)
@@ -134,7 +144,7 @@ class Tile(Operand):
         self._owned = False
         return self.array
 
-    def own(self) -> Array:
+    def writable(self) -> Array:
         """The array, to be written in place: copied once, for others may hold it."""
         assert self.array is not None
         if not self._owned:
@@ -149,6 +159,13 @@ class Tile(Operand):
         return f"Tile({list(self.shape)}, {self.dtype})"
 
 
+def window(box: Sequence[int], offset: Sequence[int] | None = None) -> tuple[slice, ...]:
+    """The elements of an array in a box: at its front, or at an offset."""
+    if offset is None:
+        return tuple([slice(n) for n in box])
+    return tuple([slice(first, first + n) for first, n in zip(offset, box, strict=True)])
+
+
 def strided(buffer: LiveBuffer, offset: int, shape: Sequence[int], strides: Sequence[int], dtype: DataType) -> Array:
     """The named elements of a buffer, aliasing it."""
     size = dtype.bytes
@@ -159,3 +176,74 @@ def strided(buffer: LiveBuffer, offset: int, shape: Sequence[int], strides: Sequ
         offset=offset * buffer.dtype.bytes,
         strides=tuple([s * size for s in strides]),
     )
+
+
+class LiveBuffer:
+    """One piece of GM. `data` is None where `shapes` mode keeps no values; `written` marks elements once they hold
+    something (None: all do).
+    """
+
+    __slots__ = (
+        "aside",
+        "changes",
+        "data",
+        "dtype",
+        "id",
+        "known",
+        "manual_dep",
+        "name",
+        "read_only",
+        "rows_at_run_time",
+        "shape",
+        "written",
+    )
+
+    def __init__(
+        self,
+        id: int,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: DataType,
+        data: Array | None,
+        written: npt.NDArray[np.bool_] | None,
+        manual_dep: bool = False,
+    ) -> None:
+        self.id, self.name, self.shape, self.dtype = id, name, shape, dtype
+        self.data = data  # flat
+        self.written = written  # flat
+        self.aside: Array | None = None  # a second memory, not in use (order_phase.py)
+        self.known = True  # shapes mode: no uncomputed value was stored here
+        self.manual_dep = manual_dep
+        self.read_only = False  # a parameter of the entry without a direction
+        self.rows_at_run_time = False  # a parameter whose outermost extent the program does not know
+        self.changes = 0  # stores by others than the blocks of the task under way
+
+    def swap(self) -> None:
+        if self.aside is not None:
+            self.data, self.aside = self.aside, self.data
+
+    def copy_on_write(self) -> None:
+        """Copies what is the caller's, before the first write to it."""
+        if self.data is not None and not self.data.flags.writeable:
+            self.data = self.data.copy()
+            self.aside = None if self.aside is None else self.aside.copy()
+
+    def written_mask(self, start: int, box: Sequence[int], strides: Sequence[int]) -> npt.NDArray[np.bool_] | None:
+        """Which elements of a box were written, to be looked at or set; None: all of them."""
+        if self.written is None:
+            return None
+        return np.ndarray(tuple(box), np.bool_, buffer=self.written, offset=start, strides=tuple(strides))
+
+    def changed(self) -> None:
+        """Somebody else than the block under way stores here: what it loaded before is out of date."""
+        self.changes += 1
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    strides = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npuscope.ops import storage
 from npuscope.ops.dtypes import ALL, BF16, FP16, FP32, INT8, INT32, TASK_ID, DataType
-from npuscope.ops.numeric import storage
 
 HELD = [dtype for dtype in ALL if dtype is not TASK_ID]
 

@@ -1,16 +1,43 @@
-"""`x[a:b, c]` and `x[a:b] = v`."""
+"""Every spelling of the language with the function it calls, and Python's operators and subscripts, which mean ops.
+
+Importing this module puts the operators into the classes of tensors and tiles.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from npuscope.tile.calls import elements, shaping, slicing, transfer
+from npuscope.ops.elementwise import ADD, DIV, MUL, NEG, SUB
+from npuscope.ops.spec import OpSpec
+from npuscope.ops.table import BY_SPELLING
+from npuscope.tile.calls import cube, scalars, shaping, transfer
+from npuscope.tile.calls.functions import FUNCTIONS, function_from
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
+from npuscope.tile.values import checks
 from npuscope.tile.values.checks import Scalar, describe, is_number
-from npuscope.tile.values.checks import index as whole
 from npuscope.tile.values.lanes import Whole
 from npuscope.tile.values.tensors import Operand, Tensor, Tile
+
+WRITTEN_BY_HAND = (cube, scalars, shaping, transfer)  # importing them binds their functions
+
+
+def function_of(spelling: str) -> Callable[..., object]:
+    """What a spelling of an op calls."""
+    function = FUNCTIONS.get(spelling)
+    if function is None:
+        spec = BY_SPELLING[spelling]
+        function = function_from(spec)
+        FUNCTIONS.update(dict.fromkeys(spec.names, function))
+    return function
+
+
+def members(place: str) -> dict[str, Callable[..., object]]:
+    """The ops of a namespace: `pl`, `tile` and `tensor` share every plain spelling, the rest is said with a dot."""
+    shared = place in ("pl", "tile", "tensor")
+    plain = {name: function_of(name) for name in BY_SPELLING if shared and "." not in name}
+    dotted = [name for name in BY_SPELLING if name.rpartition(".")[0] == place]
+    return plain | {name.rpartition(".")[2]: function_of(name) for name in dotted}
 
 
 def _box(x: Operand, index: object) -> tuple[list[Whole], list[Whole], list[int]]:
@@ -31,7 +58,7 @@ def _box(x: Operand, index: object) -> tuple[list[Whole], list[Whole], list[int]
             offsets.append(first)
             extents.append(last - first)
         elif is_number(part):
-            offsets.append(whole(part, f"an index of {describe(x)}"))
+            offsets.append(checks.index(part, f"an index of {describe(x)}"))
             extents.append(1)
             dropped.append(axis)
         else:
@@ -43,27 +70,15 @@ def get(x: Operand, index: object) -> Tensor | Tile | Scalar:
     """A slice; one element where every axis has a number."""
     offsets, extents, dropped = _box(x, index)
     if len(dropped) == len(x.shape):
-        return elements.read(x, offsets)
-    return (
-        slicing.slice(x, extents, offsets, drop_dims=dropped or None)
-        if dropped and isinstance(x, Tensor)
-        else _tile_slice(x, extents, offsets, dropped)
-    )
-
-
-def _tile_slice(x: Operand, extents: list[Whole], offsets: list[Whole], dropped: list[int]) -> Tensor | Tile:
-    part = slicing.slice(x, extents, offsets)
-    if not dropped:
-        return part
-
-    return shaping.reshape(part, [n for axis, n in enumerate(part.shape) if axis not in dropped])
+        return scalars.read(x, offsets)
+    return shaping.slice(x, extents, offsets, drop_dims=dropped or None)
 
 
 def put(x: Operand, index: object, value: object) -> None:
     """Writes in place."""
     offsets, extents, dropped = _box(x, index)
     if len(dropped) == len(x.shape) and is_number(value):
-        elements.write(x, offsets, value)
+        scalars.write(x, offsets, value)
         return
     if is_number(value):
         raise fault(f"a slice of {describe(x)} = {value!r}", "Use pl.full for a tile of one value.")
@@ -93,3 +108,23 @@ def _put_tile(x: Tile, value: object, offsets: list[Whole]) -> None:
     new = transfer.assemble(x, value, offsets)
     assert isinstance(new, Tile)
     x.array, x.frame, x.iteration, x.index = new.array, new.frame, new.iteration, new.index
+
+
+def _operator(spec: OpSpec, swapped: bool = False) -> Callable[[Operand, object], object]:
+    op = function_of(spec.name)
+
+    def apply(self: Operand, other: object) -> object:
+        return op(other, self) if swapped else op(self, other)
+
+    return apply
+
+
+def _negative(self: Operand) -> object:
+    return function_of(NEG.name)(self)
+
+
+for _method, _spec in {"add": ADD, "sub": SUB, "mul": MUL, "truediv": DIV}.items():
+    setattr(Operand, f"__{_method}__", _operator(_spec))
+    setattr(Operand, f"__r{_method}__", _operator(_spec, swapped=True))
+for _method, _meaning in {"neg": _negative, "getitem": get, "setitem": put}.items():
+    setattr(Operand, f"__{_method}__", _meaning)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npuscope.chip.devices import load
 from npuscope.ops.dtypes import (
     ALL,
     BF16,
@@ -28,8 +29,7 @@ from npuscope.ops.dtypes import (
     UINT16,
     DataType,
 )
-from npuscope.ops.numeric.casts import hops
-from npuscope.ops.numeric.rounding import MODES, cast, round_to
+from npuscope.ops.rounding import MODES, NATIVE_CASTS, cast, cast_chain, round_to
 
 ROUNDING = MODES[1:]
 STORAGE = {BF16: ml_dtypes.bfloat16, FP16: np.float16}
@@ -213,22 +213,36 @@ def test_the_quantisation_of_the_public_models() -> None:
     np.testing.assert_array_equal(eight, np.rint(tile))
 
 
+# pypto's LegalizeTileCast page for a2a3: source -> casts of one instruction, of two, of three. Others are refused.
+CHAINS = {
+    "bf16": ("fp32 int32", "fp16 int16", "int4 int8 uint8"),
+    "fp16": ("fp32 int16 int32 int4 int8 uint8", "bf16", ""),
+    "fp32": ("bf16 fp16 int16 int32 int64", "int4 int8 uint8", ""),
+    "int16": ("fp16 fp32", "bf16 int4 int8 uint8", ""),
+    "int32": ("fp16 fp32 int16 int64", "bf16 int4 int8 uint8", ""),
+    "int4": ("fp16", "int8 uint8", ""),
+    "int64": ("fp32 int32", "bf16 fp16 int16", "int4 int8 uint8"),
+    "int8": ("fp16", "int4 uint8", ""),
+    "uint8": ("fp16", "int4 int8", ""),
+}
+
+
+def native_casts(device: str) -> dict[str, frozenset[str]]:
+    rules = load(device).rules
+    assert rules is not None
+    return rules.casts
+
+
 def test_number_of_instructions_of_each_cast() -> None:
-    """The table of pypto's LegalizeTileCast page for a2a3; pairs it does not list are refused."""
-    listed = {
-        BF16: {FP32: 1, INT32: 1, FP16: 2, INT16: 2, INT8: 3, UINT8: 3},
-        FP16: {FP32: 1, INT16: 1, INT32: 1, INT8: 1, UINT8: 1, BF16: 2},
-        FP32: {BF16: 1, FP16: 1, INT16: 1, INT32: 1, INT64: 1, INT8: 2, UINT8: 2},
-        INT16: {FP16: 1, FP32: 1, BF16: 2, INT8: 2, UINT8: 2},
-        INT32: {FP16: 1, FP32: 1, INT16: 1, INT64: 1, BF16: 2, INT8: 2, UINT8: 2},
-        INT64: {FP32: 1, INT32: 1, BF16: 2, FP16: 2, INT16: 2, INT8: 3, UINT8: 3},
-        INT8: {FP16: 1, UINT8: 2},
-        UINT8: {FP16: 1, INT8: 2},
-    }
-    for source, targets in listed.items():
-        assert {target: len(hops(source, target)) for target in listed if hops(source, target)} == targets
-    assert hops(FP32, INT8) == (FP16, INT8)
-    assert hops(BF16, INT16) == (FP32, INT16)
+    native = native_casts("ascend910b1")
+    assert native == {source: frozenset(targets) for source, targets in NATIVE_CASTS.items()}
+    for source, counts in CHAINS.items():
+        for number, targets in enumerate(counts, start=1):
+            found = [target for target in native if len(cast_chain(source, target, native)) == number]
+            assert sorted(found) == targets.split()
+    assert cast_chain("fp32", "int8", native) == ("fp16", "int8")
+    assert cast_chain("bf16", "int16", native) == ("fp32", "int16")
+    assert cast_chain("int32", "fp16", native_casts("ascend950")) == ("fp32", "fp16")
 
 
 @pytest.mark.parametrize("source", [dtype for dtype in ALL if dtype is not TASK_ID])

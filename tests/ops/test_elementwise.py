@@ -1,16 +1,21 @@
-"""Element-wise kernels against the same thing said one element at a time."""
+"""Element-wise work against the same thing said one element at a time, reductions against plain loops."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from npuscope.ops import elementwise
-from npuscope.ops.numeric.elementwise import cmp, expdif, select
+from npuscope.ops import elementwise, reductions
+from npuscope.ops.elementwise import cmp, expdif
 
-KERNEL = {spec.name: spec.numeric for spec in elementwise.ALL if spec.numeric is not None}
+KERNEL = {spec.name: spec.numeric for spec in (*elementwise.ALL, *reductions.ALL) if spec.numeric is not None}
 NAN = float("nan")
 TILE = np.array([[1.5, -2.25, 0.0, 7.0, -7.0, 3e38, NAN, 0.5]], np.float32)
 
@@ -90,10 +95,47 @@ def test_bits_of_integers_and_of_8_bit_tiles_held_as_floats() -> None:
     assert KERNEL["not"](eight).dtype == np.float32
 
 
-def test_comparisons_and_selection() -> None:
+def test_comparisons() -> None:
     x, y = np.array([[1.0, 2.0, NAN]], np.float32), np.float32(2)
     wanted = {0: [False, True, False], 1: [True, False, True], 2: [True, False, False]}
     wanted |= {3: [True, True, False], 4: [False, False, False], 5: [False, True, False]}
     for code, mask in wanted.items():
         assert cmp(x, y, code).tolist() == [mask]
-    assert select(cmp(x, y, 2), x, y).tolist() == [[1.0, 2.0, 2.0]]
+
+
+# --- reductions
+
+shapes = st.lists(st.integers(1, 7), min_size=2, max_size=3)
+
+
+@given(shapes, st.sampled_from([np.float32, np.int32]), st.integers(0, 2**32))
+def test_every_reduction(shape: list[int], dtype: type, seed: int) -> None:
+    x: NDArray[Any] = np.random.default_rng(seed).integers(-4, 5, shape).astype(dtype)
+    loops: dict[str, Callable[[list[Any]], Any]] = {"sum": sum, "max": max, "min": min, "prod": math.prod}
+    loops |= {"argmax": lambda line: line.index(max(line)), "argmin": lambda line: line.index(min(line))}
+    for axis, way in ((-1, "row"), (-2, "col")):
+        kept = list(shape)
+        kept[axis] = 1
+        lines = np.moveaxis(x, axis, -1).reshape(-1, shape[axis]).tolist()
+        for name, loop in loops.items():
+            result = KERNEL[f"{way}_{name}"](x)
+            assert result.dtype == (np.int32 if name.startswith("arg") else dtype)
+            wanted = np.array([loop(line) for line in lines])
+            np.testing.assert_array_equal(np.moveaxis(result, axis, -1).ravel(), wanted)
+            assert list(result.shape) == kept
+
+
+@pytest.mark.parametrize(
+    "name", ["row_sum", "row_max", "row_min", "row_prod", "col_sum", "col_max", "col_min", "col_prod"]
+)
+def test_nan_goes_through(name: str) -> None:
+    x = np.ones((3, 40), np.float32)
+    x[1, 20] = np.nan
+    assert np.count_nonzero(np.isnan(KERNEL[name](x))) == 1
+
+
+@given(st.integers(1, 40), st.integers(1, 700), st.integers(0, 2**32))
+def test_the_sum_of_a_row_does_not_depend_on_its_neighbours(rows: int, columns: int, seed: int) -> None:
+    x = np.random.default_rng(seed).standard_normal((rows, columns), dtype=np.float32)
+    alone = np.concatenate([KERNEL["row_sum"](x[row : row + 1]) for row in range(rows)])
+    np.testing.assert_array_equal(KERNEL["row_sum"](x), alone)

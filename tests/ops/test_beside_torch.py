@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from ml_dtypes import bfloat16
 
+from npuscope.ops import cube, storage
 from npuscope.ops.dtypes import BF16, FP16, FP32, INT8, INT32
-from npuscope.ops.numeric import cube, storage
-from npuscope.ops.numeric.rounding import cast, round_to
+from npuscope.ops.rounding import cast, round_to
 
-RECORD = Path(__file__).resolve().parents[2] / "data" / "torch_numerics.npz"
+RECORD = Path(__file__).resolve().parents[1] / "data" / "torch_numerics.npz"
 
 
 @cache

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuscope.ops.dtypes import BF16, FP16, DataType
-from npuscope.ops.numeric.arrays import Array, Number
+from npuscope.ops.dtypes import BF16, FP16, Array, DataType, Number
 
 _F32, _U32, _U16, _I16, _I32 = np.float32, np.uint32, np.uint16, np.int16, np.int32
 _HALF = np.uint32(16)
