@@ -9,7 +9,7 @@ from npuscope.table.columns import Table, all_rows
 from npuscope.table.formats import figures, many
 from npuscope.table.parts import Heading, Notes, Part, Rows
 from npuscope.time.estimate_forms import chance_told, estimate_told, interval_told
-from npuscope.time.measured.base import CHANGED, MeasuredBase, MeasuredChange, cost_table, kernel_table, wall_table
+from npuscope.time.measured.base import CHANGED, MeasuredBase, MeasuredChange
 
 Section = tuple[str, Sequence[str], Sequence[Table]]  # of a page: title, sentences, tables
 MOST = 40  # rows of kernels in text
@@ -39,7 +39,7 @@ def prediction(one: Anchored, wide: bool = False) -> Iterator[Part]:
 def anchor(program: str, capture: str, found: MeasuredBase) -> Iterator[Part]:
     """What `npuscope rank --measured` adds: the capture against the program it is of."""
     yield Heading(_title(program, capture, found))
-    for table in _tables(found).values():
+    for table in found.tables().values():
         yield Rows(table, MOST)
     yield Notes(_about(found))
 
@@ -51,7 +51,7 @@ def sections(one: Anchored) -> list[Section]:
 
 
 def anchor_sections(program: str, capture: str, found: MeasuredBase) -> list[Section]:
-    return [(_title(program, capture, found), _about(found), list(_tables(found).values()))]
+    return [(_title(program, capture, found), _about(found), list(found.tables().values()))]
 
 
 def prediction_dict(one: Anchored) -> dict[str, object]:
@@ -70,7 +70,7 @@ def prediction_dict(one: Anchored) -> dict[str, object]:
 
 def anchor_dict(program: str, capture: str, found: MeasuredBase) -> dict[str, object]:
     """The field `anchor` of `npuscope rank --json`."""
-    return {**_dict(program, capture, found), **all_rows(_tables(found))}
+    return {**_dict(program, capture, found), **all_rows(found.tables())}
 
 
 def _dict(program: str, capture: str, found: MeasuredBase) -> dict[str, object]:
@@ -82,10 +82,6 @@ def _dict(program: str, capture: str, found: MeasuredBase) -> dict[str, object]:
         "only_simulated": [one.kernel for one in found.only_simulated],
         "typical": found.factors.typical,
     }
-
-
-def _tables(found: MeasuredBase) -> dict[str, Table]:
-    return {"kernels": kernel_table(found), "costs": cost_table(found), "walls": wall_table(found)}
 
 
 def _title(program: str, capture: str, found: MeasuredBase) -> str:

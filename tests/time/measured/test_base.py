@@ -61,12 +61,12 @@ def test_kernels_and_costs_become_what_was_measured() -> None:
         assert one.anchored is not None
         assert one.anchored.ns == pytest.approx(one.measured.ns, rel=0.01), one.kernel
         assert one.anchored.blocks == one.measured.blocks
-    costs = {one.cost: one for one in found.costs}
+    costs = {row["cost"]: row for row in found.tables()["costs"].rows()}
     assert costs.keys() == {"pickup", "switch", "finish", "dispatch", "submit"}
-    assert costs["pickup"].factor == pytest.approx(2)
-    assert costs["submit"].factor == pytest.approx(1)
-    for held in costs.values():
-        assert held.anchored == pytest.approx(held.measured, rel=0.1), held.cost
+    assert costs["pickup"]["factor"] == pytest.approx(2)
+    assert costs["submit"]["factor"] == pytest.approx(1)
+    for cost, row in costs.items():
+        assert row["anchored_ns"] == pytest.approx(row["measured_ns"], rel=0.1), cost
 
 
 def test_a_capture_of_the_same_chip_changes_nothing() -> None:

@@ -17,71 +17,111 @@ import numpy as np
 
 from npuscope.time.chip.job import (
     AIV,
-    ASLEEP,
-    AT,
     BEGIN,
-    BEHIND,
-    BEHIND_BLOCK,
-    BEHIND_GATED,
-    BLOCK,
     BYTES,
     CLOSES,
-    COMPLETE,
     COMPLETED,
     DISPATCHED,
-    DONE,
-    DUE,
-    EARLY,
-    FAR,
-    FINISHED,
-    GATED,
-    HANDED,
-    HEAD,
+    FOLLOWER,
     HEAP,
-    HELD,
-    IDLE,
-    KIND,
-    LAST,
-    MISSING,
     MIX,
-    NEXT,
     NONE,
-    ORCHESTRATING,
-    OWNER,
-    PERIOD,
     POLLED,
     RELEASED,
     RETIRED,
     RING,
-    ROWS,
-    RUNNING,
     SLOTS,
-    SPAN,
-    STAGED,
-    STATE,
-    SUBMITTED,
-    TAKEN,
-    TASK,
     THREAD,
-    TOGETHER,
-    UNREADY,
-    UNSEEN_COUNT,
-    USED,
-    USED_BYTES,
-    USED_SLOTS,
-    WAITING,
     Floats,
     Ints,
     Job,
     Machine,
     Rings,
-    State,
     Times,
-    new_state,
     new_times,
 )
-from npuscope.time.chip.rings import count_users, has_room, release, take_room
 from npuscope.time.compiled import compiled, compiled_part
+
+FAR = 1e300
+IDLE, GATED, WAITING, RUNNING, HELD = range(5)  # what a core does; HELD: a vector core of a mixed block
+# rows of `core`: the front block and its class, the one behind, blocks nobody has seen, whether it ever ran, its thread
+STATE, TASK, BLOCK, KIND, BEHIND, BEHIND_BLOCK, BEHIND_GATED, UNSEEN_COUNT, USED, OWNER = range(10)
+DUE, SPAN = range(2)  # rows of `clock`: when the front block starts or ends, its length at the present slow-down
+# rows of `todo`: producers not done; those neither done, nor early and handed out; blocks handed out and done; flags
+MISSING, UNREADY, HANDED, DONE, COMPLETE, SUBMITTED, STAGED = range(7)
+AT, LAST, PERIOD, ASLEEP = range(4)  # rows of `thread`: next turn, last turn, length of an idle turn, nothing to do
+FINISHED, NEXT, ORCHESTRATING, TOGETHER, ROWS, TAKEN = range(6)  # places of `number`; TAKEN: entries of rings
+HEAD, USED_SLOTS, USED_BYTES = range(3)  # rows of `ring`: its oldest entry and what is taken
+EARLY = 4  # ready tasks have queues 0 to 3 by shape, those that may be staged early 4 to 7
+
+
+class State(NamedTuple):
+    """`core` and `clock` have a column per core (cube cores first), `todo` per task, `thread` per scheduler thread."""
+
+    core: Ints
+    clock: Floats
+    unseen: Ints
+    todo: Ints
+    seen: Floats  # per task: when the last of its blocks so far was seen done
+    queue: Ints
+    ends: Ints  # of the queues: head and tail
+    thread: Floats
+    rates: Floats  # bytes per nanosecond that running blocks would take at each slow-down
+    number: Ints
+    ring: Ints  # a column per ring
+    kept: Ints  # per entry of the rings: its own task and users that are submitted and not done
+    free: Floats  # per entry: when the last of those was done
+    slow: Floats  # the memory's present slow-down
+    own: Ints  # per scheduler thread its cores, cube cores first, -1 beyond the last
+    orchestrator: Floats  # when it is next at work
+
+
+def new_state(job: Job, machine: Machine) -> State:
+    cores, tasks = 3 * machine.clusters, len(job.shape)
+    core = np.full((10, cores), -1, np.int64)
+    core[[STATE, BEHIND_GATED, UNSEEN_COUNT, USED]] = 0
+    clusters = np.concatenate([np.arange(machine.clusters), np.repeat(np.arange(machine.clusters), 2)])
+    core[OWNER] = clusters % machine.threads
+    todo = np.zeros((7, tasks), np.int64)
+    todo[[MISSING, UNREADY]] = job.producers
+    thread = np.zeros((4, machine.threads))
+    thread[AT], thread[PERIOD], thread[ASLEEP] = FAR, machine.loop, 1.0
+    count = np.zeros(6, np.int64)
+    count[TOGETHER] = -1
+    return State(
+        core,
+        np.full((2, cores), FAR),
+        np.full((3, cores), -1, np.int64),
+        todo,
+        np.zeros(tasks),
+        np.full((8, tasks + 1), -1, np.int64),
+        np.zeros((8, 2), np.int64),
+        thread,
+        np.zeros(job.draws.shape[1]),
+        count,
+        _rings(job),
+        np.zeros(job.rings.entry.shape[1], np.int64),
+        np.zeros(job.rings.entry.shape[1]),
+        np.array([0.0, 0.0, 1.0]),
+        _own(core[OWNER], machine.threads),
+        np.zeros(1),
+    )
+
+
+def _rings(job: Job) -> Ints:
+    rings = np.zeros((3, job.rings.room.shape[1]), np.int64)
+    rings[HEAD] = job.rings.entry.shape[1]
+    np.minimum.at(rings[HEAD], job.rings.entry[RING], np.arange(job.rings.entry.shape[1]))
+    return rings
+
+
+def _own(owner: Ints, threads: int) -> Ints:
+    lists = [np.flatnonzero(owner == thread) for thread in range(threads)]
+    own = np.full((threads, max(len(one) for one in lists)), -1, np.int64)
+    for thread, one in enumerate(lists):
+        own[thread, : len(one)] = one
+    return own
+
 
 ANEW = 512  # turns of blocks after which the memory's rates are added up anew
 
@@ -470,25 +510,14 @@ def place_behind(
 
 
 @compiled_part
-def next_ready(job: Job, s: State, shape: int) -> int:
-    """The first ready task of a shape that still has blocks to hand out; -1 where there is none."""
+def next_task(job: Job, s: State, line: int) -> int:
+    """The first task of a queue that still has blocks to hand out; -1 where there is none. EARLY ones are unready."""
     queue, ends, todo, blocks = s.queue, s.ends, s.todo, job.blocks
-    while ends[shape, 0] < ends[shape, 1]:
-        task = queue[shape, ends[shape, 0]]
-        if todo[HANDED, task] < blocks[task]:
+    while ends[line, 0] < ends[line, 1]:
+        task = queue[line, ends[line, 0]]
+        if todo[HANDED, task] < blocks[task] and (line < EARLY or todo[MISSING, task] > 0):
             return int(task)
-        ends[shape, 0] += 1
-    return -1
-
-
-@compiled_part
-def next_early(job: Job, s: State, shape: int) -> int:
-    queue, ends, todo, blocks = s.queue, s.ends, s.todo, job.blocks
-    while ends[EARLY + shape, 0] < ends[EARLY + shape, 1]:
-        task = queue[EARLY + shape, ends[EARLY + shape, 0]]
-        if todo[MISSING, task] > 0 and todo[HANDED, task] < blocks[task]:
-            return int(task)
-        ends[EARLY + shape, 0] += 1
+        ends[line, 0] += 1
     return -1
 
 
@@ -511,7 +540,7 @@ def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, cl
     for kind in range(3):
         for turn in range(3):
             shape = turn if thread % 2 == 0 or turn == 0 else 3 - turn
-            task = next_early(job, s, shape) if kind == 2 else next_ready(job, s, shape)
+            task = next_task(job, s, EARLY + shape if kind == 2 else shape)
             if task < 0 or (kind == 1 and peer_idle(machine, s, shape, thread)):
                 continue
             for n in range(own.shape[1]):
@@ -537,8 +566,8 @@ def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, cl
                     pickup = machine.pickup if cores[USED, core] == 1 else machine.pickup_first
                     place(job, machine, times, s, task, core, clock, clock + pickup)
                 publish(job, s, task)
-                task = next_early(job, s, shape) if kind == 2 else next_ready(job, s, shape)
-            if kind == 0 and shape == MIX and next_ready(job, s, MIX) >= 0:
+                task = next_task(job, s, EARLY + shape if kind == 2 else shape)
+            if kind == 0 and shape == MIX and next_task(job, s, MIX) >= 0:
                 break  # mixed work remains: single tasks leave idle cores to it
     return clock
 
@@ -574,7 +603,7 @@ def start_together(job: Job, machine: Machine, times: Times, s: State, clock: fl
 def find_together(job: Job, s: State) -> None:
     """The first ready launch whose blocks start together, if no other is waited for."""
     for shape in range(NONE):
-        task = next_ready(job, s, shape)
+        task = next_task(job, s, shape)
         if s.number[TOGETHER] < 0 and task >= 0 and job.together[task] == 1:
             s.number[TOGETHER] = task
 
@@ -620,6 +649,67 @@ def add_up(job: Job, s: State) -> None:
             kind = s.core[KIND, core]
             for n in range(len(s.rates)):
                 s.rates[n] += job.draws[kind, n]
+
+
+@compiled_part
+def has_room(rings: Rings, s: State, task: int) -> bool:
+    """Whether the rings have room for a task and the tensors allocated before it; one slot of a ring stays empty."""
+    if len(rings.first_entry) == 0:
+        return True
+    for ring in range(rings.room.shape[1]):
+        slots, bytes = s.ring[USED_SLOTS, ring], s.ring[USED_BYTES, ring]
+        for entry in range(rings.first_entry[task], rings.first_entry[task + 1]):
+            if rings.entry[RING, entry] == ring:
+                slots += 1
+                bytes += rings.entry[BYTES, entry]
+        taken = slots > s.ring[USED_SLOTS, ring]
+        if taken and (slots >= rings.room[SLOTS, ring] or bytes > rings.room[HEAP, ring]):
+            return False
+    return True
+
+
+@compiled_part
+def take_room(rings: Rings, s: State, task: int) -> None:
+    if len(rings.first_entry) == 0:
+        return
+    for entry in range(rings.first_entry[task], rings.first_entry[task + 1]):
+        s.ring[USED_SLOTS, rings.entry[RING, entry]] += 1
+        s.ring[USED_BYTES, rings.entry[RING, entry]] += rings.entry[BYTES, entry]
+    s.number[TAKEN] = rings.first_entry[task + 1]
+    count_users(rings, s, task, 1, 0.0)
+
+
+@compiled_part
+def count_users(rings: Rings, s: State, task: int, by: int, clock: float) -> None:
+    """A task keeps its own slot and what it uses from its submission to its end at `clock`."""
+    if len(rings.first_entry) == 0:
+        return
+    own = rings.first_entry[task + 1] - 1
+    s.kept[own] += by
+    s.free[own] = max(s.free[own], clock)
+    for n in range(rings.first_use[task], rings.first_use[task + 1]):
+        s.kept[rings.use[n]] += by
+        s.free[rings.use[n]] = max(s.free[rings.use[n]], clock)
+
+
+@compiled_part
+def release(rings: Rings, s: State, now: float) -> int:
+    """Gives back what nobody keeps any longer; how many entries."""
+    released = 0
+    for ring in range(rings.room.shape[1]):
+        entry = s.ring[HEAD, ring]
+        while (
+            entry < s.number[TAKEN]
+            and s.kept[entry] == 0
+            and s.free[entry] <= now
+            and rings.entry[CLOSES, entry] <= s.number[NEXT]
+        ):
+            s.ring[USED_SLOTS, ring] -= 1
+            s.ring[USED_BYTES, ring] -= rings.entry[BYTES, entry]
+            entry = rings.entry[FOLLOWER, entry]
+            released += 1
+        s.ring[HEAD, ring] = entry
+    return released
 
 
 class GrownRing(NamedTuple):

@@ -9,7 +9,7 @@ that meet at barriers are a kind per launch: a phase takes as long as it takes t
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -18,11 +18,11 @@ import numpy as np
 from npuscope.chip.devices import Device
 from npuscope.lower.model import Items, Repeat
 from npuscope.lower.program import PlannedBody, PlannedKey, Program, planned_key
+from npuscope.lower.rings import RingEntry, entries_of, limits_of
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.graph.exact import once
 from npuscope.tile.record.model import Access, BlockGroup, Recording, Task
-from npuscope.time.chip.job import AIC, AIV, MIX, NONE, SLOW, Floats, Ints, Job, Machine
-from npuscope.time.chip.rings import rings_of
+from npuscope.time.chip.job import AIC, AIV, ENDLESS, MIX, NONE, SLOW, Floats, Ints, Job, Machine, Rings, rings_with
 from npuscope.time.core.costs import NS, line_bytes
 from npuscope.time.core.pipes import Timing, time_ways
 from npuscope.time.core.stream import InstructionStream, KeptStreams, fresh_lines, stream_of
@@ -401,3 +401,32 @@ class Cache:
             _, gone = self._entries.popitem(last=False)
             self.held -= gone
         return known is not None
+
+
+def rings_of(program: Program, edges: Iterable[tuple[int, int]]) -> Rings:
+    """A task keeps its own entry, those of its producers and of the allocations that it uses until it is done."""
+    slots, heap = limits_of(program, "task_window"), limits_of(program, "heap")
+    entries = list(entries_of(program)) if slots and heap else []
+    if not entries:
+        return ENDLESS
+    tasks = program.recording.tasks
+    own = {entry.task: n for n, entry in enumerate(entries) if entry.is_task}
+    maker = {buffer: n for n, entry in enumerate(entries) for buffer in entry.buffers}
+    uses: list[set[int]] = [
+        {maker[argument.buffer] for argument in task.arguments if argument.buffer in maker} for task in tasks
+    ]
+    for producer, consumer in edges:
+        uses[consumer].add(own[producer])
+    rows = [[entry.ring for entry in entries], [entry.bytes for entry in entries], _closes(entries)]
+    first = [0, *(own[task.id] + 1 for task in tasks)]
+    return rings_with(first, np.array(rows, np.int64), uses, np.array([slots, heap], np.int64))
+
+
+def _closes(entries: list[RingEntry]) -> Ints:
+    """The first task that is submitted after the scope of each entry has closed; the runtime's own never does."""
+    last: dict[tuple[Hashable, ...], int] = {}
+    for entry in entries:
+        for depth in range(1, len(entry.path) + 1):
+            last[entry.path[:depth]] = entry.task + entry.is_task
+    tasks = sum(entry.is_task for entry in entries)
+    return np.array([last[entry.path] if entry.ring else tasks for entry in entries], np.int64)

@@ -20,7 +20,7 @@ import polars as pl
 from npuscope.base.errors import BadInput
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, MEAN_TIME, RATIO, TEXT
-from npuscope.time.chip.job import Floats, Job, Machine
+from npuscope.time.chip.job import Job
 from npuscope.time.chip.prepare import Prepared
 from npuscope.time.measured.observed import COSTS, KernelPair, KernelTime, Observed, observed_of, paired, walls
 from npuscope.time.run import Simulated, run
@@ -29,242 +29,14 @@ from npuscope.time.uncertainty import Against, Estimate, against, time_after, ti
 ROUNDS = 8  # of making the simulation as long as the capture; blocks that take longer also meet others
 CLOSE = 0.002  # a logarithm of measured over simulated that ends it
 LEAST, MOST = 0.1, 10.0  # of a factor on a cost of the scheduler: its waits also come from what it waits behind
-
-
-@dataclass(frozen=True)
-class KernelFit:
-    """A kernel, measured against simulated; what a side does not have is None. `factor` is what it was anchored by."""
-
-    kernel: str
-    measured: KernelTime | None
-    simulated: KernelTime | None
-    anchored: KernelTime | None = None
-    factor: float | None = None
-
-    @property
-    def ratio(self) -> float | None:
-        """Measured over simulated."""
-        return None if self.measured is None or self.simulated is None else self.measured.ns / self.simulated.ns
-
-
-@dataclass(frozen=True)
-class CostFit:
-    """A cost of the scheduler in nanoseconds (`observed.COSTS`), None where a run does not tell it."""
-
-    cost: str
-    measured: float | None
-    simulated: float | None
-    anchored: float | None
-    factor: float | None
-
-
-@dataclass(frozen=True)
-class MeasuredBase:
-    """A capture and the simulation of its program; walls are from the first hand-out to the last finish, or by starts
-    and ends where the capture has only those."""
-
-    kernels: tuple[KernelFit, ...]
-    costs: tuple[CostFit, ...]
-    factors: Factors
-    measured_ns: float | None  # wall; None where the capture is a table without one
-    simulated_ns: float
-    anchored_ns: float
-    prepared: Prepared  # the program before the change, as it is
-    old: Simulated  # it, anchored
-    measured: Observed
-    simulated: Observed
-
-    @property
-    def matched(self) -> tuple[KernelFit, ...]:
-        return tuple(one for one in self.kernels if one.factor is not None)
-
-    @property
-    def only_measured(self) -> tuple[KernelFit, ...]:
-        return tuple(one for one in self.kernels if one.simulated is None)
-
-    @property
-    def only_simulated(self) -> tuple[KernelFit, ...]:
-        return tuple(one for one in self.kernels if one.measured is None)
-
-    @property
-    def other_blocks(self) -> tuple[KernelFit, ...]:
-        """Kernels with another number of blocks than the capture: it may be of other arguments."""
-        return tuple(
-            one
-            for one in self.matched
-            if one.measured and one.simulated and one.measured.blocks != one.simulated.blocks
-        )
-
-    def wall_of(self, run: Simulated) -> float:
-        """The wall of a simulated run by the clock of the capture's."""
-        found = walls(observed_of(run), self.measured)[0]
-        return run.wall if found is None else found
-
-
-def anchor(prepared: Prepared, measured: Observed, capture: str = "") -> MeasuredBase:
-    """Holds the simulation of a program against what was measured of it, and makes it as long."""
-    plain = run(prepared)
-    first = observed_of(plain)
-    pairs = paired(first.kernels, measured.kernels)
-    both = [pair for pair in pairs if pair.simulated and pair.measured]
-    if not both:
-        raise BadInput(
-            f"none of its kernels is the program's: it has {_some(measured.kernels)}; "
-            f"the program has {_some(first.kernels)}",
-            path=capture or None,
-            remedy="Give the program that the capture is of; names of a swimlane come from name_map*.json beside it.",
-        )
-    factors, seen, last = Factors(), first, plain
-    for done in range(ROUNDS):
-        better, off = _nearer(factors, both, measured, seen)
-        if off < CLOSE and done:
-            break
-        factors = better
-        last = anchored(prepared, factors)
-        seen = observed_of(last)
-    return MeasuredBase(
-        tuple(_held(pair, measured, first, seen, factors) for pair in pairs),
-        tuple(_held_cost(cost, measured, first, seen, factors) for cost in _costs(measured, first)),
-        factors,
-        walls(measured, first)[0],
-        walls(measured, first)[1] or plain.wall,
-        walls(measured, seen)[1] or last.wall,
-        prepared,
-        last,
-        measured,
-        first,
-    )
-
-
-def _nearer(factors: Factors, both: list[KernelPair], measured: Observed, seen: Observed) -> tuple[Factors, float]:
-    """Factors that bring the next run nearer to what was measured, and how far a kernel's blocks were off at most."""
-    kernels, costs, off = dict(factors.kernels), dict(factors.costs), 0.0
-    for pair in both:
-        there, here = measured.kernel(pair.measured), seen.kernel(pair.simulated)
-        if there is None or here is None or not (there.ns > 0 and here.ns > 0):
-            continue
-        off = max(off, abs(math.log(there.ns / here.ns)))
-        for name in pair.simulated:
-            kernels[name] = kernels.get(name, 1.0) * there.ns / here.ns
-    for cost in _costs(measured, seen):
-        if cost in measured.costs and cost in seen.costs:
-            ratio = measured.costs[cost] / seen.costs[cost]
-            costs[cost] = min(max(costs.get(cost, 1.0) * ratio, LEAST), MOST)
-    return Factors(kernels, costs), off
-
-
-def _costs(a: Observed, b: Observed) -> list[str]:
-    return list(dict.fromkeys([*b.costs, *a.costs]))
-
-
-def _held(pair: KernelPair, measured: Observed, first: Observed, seen: Observed, factors: Factors) -> KernelFit:
-    factor = factors.kernels.get(pair.simulated[0]) if pair.simulated else None
-    sides = measured.kernel(pair.measured), first.kernel(pair.simulated), seen.kernel(pair.simulated)
-    return KernelFit(pair.name, *sides, factor)
-
-
-def _held_cost(cost: str, measured: Observed, first: Observed, seen: Observed, factors: Factors) -> CostFit:
-    there, here, again = (one.costs.get(cost) for one in (measured, first, seen))
-    return CostFit(cost, there, here, again, factors.costs.get(cost))
-
-
-def _some(kernels: Mapping[str, KernelTime]) -> str:
-    names = list(kernels)
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-UNCHANGED, CHANGED, NEW = "unchanged", "changed", "new"
-
-
-def states(old: Prepared, new: Prepared) -> dict[str, str]:
-    """Of every kernel of the new program whether its blocks are those of the old one."""
-    before, after = _blocks(old), _blocks(new)
-    found = {}
-    for pair in paired(after, before):
-        alike = sorted(one for name in pair.measured for one in before[name])
-        for name in pair.simulated:
-            found[name] = NEW if not pair.measured else UNCHANGED if _equal(alike, after[name]) else CHANGED
-    return found
-
-
-def _blocks(prepared: Prepared) -> dict[str, list[tuple[float, float]]]:
-    """Of every kernel each block's time alone on the chip and the bytes it takes of HBM, in order."""
-    job = prepared.job
-    names = [task.kernel for task in prepared.program.recording.tasks]
-    found: dict[str, list[tuple[float, float]]] = {}
-    for number, task in zip(job.block_class.tolist(), job.task_of.tolist(), strict=True):
-        run, draws = float(job.run[number, 0]), float(job.draws[number, 0])
-        found.setdefault(names[task], []).append((run, run * draws))
-    return {name: sorted(blocks) for name, blocks in found.items()}
-
-
-def _equal(a: list[tuple[float, float]], b: list[tuple[float, float]]) -> bool:
-    return len(a) == len(b) and bool(np.allclose(np.array(a), np.array(b), rtol=1e-9, atol=1e-6))
-
-
+ENOUGH = 3  # measured kernels whose median speaks for one that nobody measured
 MACHINE = {  # of `observed.COSTS` -> what of the machine grows with it; `submit` is the job's
     "pickup": ("pickup", "pickup_first", "visible"),
     "switch": ("switch",),
     "finish": ("fin", "poll", "complete", "complete_turn", "resolve"),
     "dispatch": ("dispatch", "dispatch_turn", "stage"),
 }
-ENOUGH = 3  # measured kernels whose median speaks for one that nobody measured
-
-
-@dataclass(frozen=True)
-class Factors:
-    """Measured over simulated, by kernel and by cost of the scheduler."""
-
-    kernels: Mapping[str, float] = field(default_factory=dict)
-    costs: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def typical(self) -> float:
-        """Of a kernel that was not measured: the median of the others, 1 where they are few."""
-        return median(self.kernels.values()) if len(self.kernels) >= ENOUGH else 1.0
-
-    def of(self, kernels: Iterable[str]) -> dict[str, float | None]:
-        """By name of a program's kernels; None for those that were not measured."""
-        found: dict[str, float | None] = {}
-        for pair in paired(kernels, self.kernels):
-            known = self.kernels[pair.measured[0]] if pair.measured else None
-            found |= dict.fromkeys(pair.simulated, known)
-        return found
-
-    @property
-    def key(self) -> str:
-        """Equal where they are."""
-        return repr((sorted(self.kernels.items()), sorted(self.costs.items())))
-
-
-def anchored(prepared: Prepared, factors: Factors) -> Simulated:
-    """The program run as measured ones run: blocks and costs of the scheduler take their factors longer."""
-    known = factors.of(task.kernel for task in prepared.program.recording.tasks)
-    each = {kernel: factors.typical if factor is None else factor for kernel, factor in known.items()}
-    return run(prepared, slower(prepared, each, factors.costs.get("submit", 1.0)), _machine(prepared.machine, factors))
-
-
-def slower(prepared: Prepared, kernels: Mapping[str, float], submit: float = 1.0) -> Job:
-    """Blocks of these kernels take so many times as long, at the rate of memory traffic that they have."""
-    job = prepared.job
-    factor: Floats = np.ones((len(job.run), 1))
-    names = [task.kernel for task in prepared.program.recording.tasks]
-    for number, task in zip(job.block_class.tolist(), job.task_of.tolist(), strict=True):
-        factor[number] = kernels.get(names[task], 1.0)  # a class is of one kernel
-    return job._replace(run=job.run * factor, submit=job.submit * submit)
-
-
-def _machine(machine: Machine, factors: Factors) -> Machine:
-    changed = {
-        name: getattr(machine, name) * factors.costs[cost]
-        for cost, names in MACHINE.items()
-        if cost in factors.costs
-        for name in names
-    }
-    return machine._replace(**changed)
-
-
-GONE = "gone"
+UNCHANGED, CHANGED, NEW, GONE = "unchanged", "changed", "new", "gone"
 KERNELS = Columns(
     "simulate.anchor.kernels",
     "A kernel, of the capture, of the simulated program before the change and of the program itself; the one with most "
@@ -286,10 +58,10 @@ KERNELS = Columns(
 )  # fmt: skip
 COST_TABLE = Columns(
     "simulate.anchor.costs",
-    "A wait or a cost of the scheduler that a run tells.",
+    "A wait or a cost of the scheduler that a run shows.",
     (
         Column("cost", TEXT, "which"),
-        Column("what", TEXT, "how it is told from a run"),
+        Column("what", TEXT, "how it is read from a run"),
         Column("measured_ns", MEAN_TIME, "in the capture; none where it does not record that", title="measured"),
         Column("simulated_ns", MEAN_TIME, "simulated, before the change", title="simulated"),
         Column("factor", RATIO, "on the scheduler's constants behind it"),
@@ -310,66 +82,229 @@ WALLS = Columns(
 )
 
 
-def kernel_table(anchor: MeasuredBase) -> Table:
-    """The capture against the simulation of its own program."""
-    rows = [_row(one) for one in _ordered(anchor)]
-    return Table(KERNELS, pl.DataFrame(rows, infer_schema_length=None))
+@dataclass(frozen=True)
+class Factors:
+    """Measured over simulated, by kernel and by cost of the scheduler."""
+
+    kernels: Mapping[str, float] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def typical(self) -> float:
+        """Of a kernel that was not measured: the median of the others, 1 where they are few."""
+        return median(self.kernels.values()) if len(self.kernels) >= ENOUGH else 1.0
+
+    def of(self, kernels: Iterable[str]) -> dict[str, float | None]:
+        """By name of a program's kernels; None for those that were not measured."""
+        pairs = paired(kernels, self.kernels)
+        return {name: self.kernels[p.measured[0]] if p.measured else None for p in pairs for name in p.simulated}
+
+    @property
+    def key(self) -> str:
+        """Equal where they are."""
+        return repr((sorted(self.kernels.items()), sorted(self.costs.items())))
 
 
-def cost_table(anchor: MeasuredBase) -> Table:
-    rows = [
-        {
-            "cost": one.cost,
-            "what": COSTS[one.cost],
-            "measured_ns": one.measured,
-            "simulated_ns": one.simulated,
-            "factor": one.factor,
-            "anchored_ns": one.anchored,
+def anchored(prepared: Prepared, factors: Factors) -> Simulated:
+    """The program run as measured ones run: blocks and costs of the scheduler take their factors longer."""
+    known = factors.of(task.kernel for task in prepared.program.recording.tasks)
+    each = {kernel: factors.typical if factor is None else factor for kernel, factor in known.items()}
+    costs = [(name, factors.costs[cost]) for cost in MACHINE if cost in factors.costs for name in MACHINE[cost]]
+    machine = prepared.machine._replace(**{name: getattr(prepared.machine, name) * factor for name, factor in costs})
+    return run(prepared, slower(prepared, each, factors.costs.get("submit", 1.0)), machine)
+
+
+def slower(prepared: Prepared, kernels: Mapping[str, float], submit: float = 1.0) -> Job:
+    """Blocks of these kernels take so many times as long, at the rate of memory traffic that they have."""
+    job = prepared.job
+    factor = np.ones((len(job.run), 1))
+    of_task = np.array([kernels.get(task.kernel, 1.0) for task in prepared.program.recording.tasks])
+    factor[job.block_class, 0] = of_task[job.task_of]  # a class is of one kernel
+    return job._replace(run=job.run * factor, submit=job.submit * submit)
+
+
+@dataclass(frozen=True)
+class KernelFit:
+    """A kernel, measured against simulated; what a side does not have is None. `factor` is what it was anchored by."""
+
+    kernel: str
+    measured: KernelTime | None = None
+    simulated: KernelTime | None = None
+    anchored: KernelTime | None = None
+    factor: float | None = None
+
+    def row(self) -> dict[str, object]:
+        both = self.measured is not None and self.simulated is not None
+        return {
+            "kernel": self.kernel,
+            "measured_blocks": self.measured and self.measured.blocks,
+            "simulated_blocks": self.simulated and self.simulated.blocks,
+            "measured_ns": self.measured and self.measured.ns,
+            "simulated_ns": self.simulated and self.simulated.ns,
+            "ratio": self.measured.ns / self.simulated.ns if both and self.measured and self.simulated else None,
+            "factor": self.factor,
+            "anchored_ns": self.anchored and self.anchored.ns,
         }
-        for one in anchor.costs
+
+
+@dataclass(frozen=True)
+class MeasuredBase:
+    """A capture and the simulation of its program, as it is (`simulated`) and with the factors (`anchored`).
+
+    Walls are from the first hand-out to the last finish, or by starts and ends where the capture has only those.
+    `kernels`: the one with most core time first.
+    """
+
+    kernels: tuple[KernelFit, ...]
+    factors: Factors
+    prepared: Prepared  # the program before the change, as it is
+    old: Simulated  # it, anchored
+    measured: Observed
+    simulated: Observed
+    anchored: Observed
+
+    @property
+    def measured_ns(self) -> float | None:
+        """None where the capture is a table without a wall."""
+        return walls(self.measured, self.simulated)[0]
+
+    @property
+    def simulated_ns(self) -> float:
+        return self._wall(self.simulated)
+
+    @property
+    def anchored_ns(self) -> float:
+        return self._wall(self.anchored)
+
+    def _wall(self, run: Observed) -> float:
+        return walls(run, self.measured)[0] or 0.0
+
+    def wall_of(self, run: Simulated) -> float:
+        """The wall of a simulated run by the clock of the capture's."""
+        return self._wall(observed_of(run))
+
+    @property
+    def matched(self) -> tuple[KernelFit, ...]:
+        return tuple(one for one in self.kernels if one.factor is not None)
+
+    @property
+    def only_measured(self) -> tuple[KernelFit, ...]:
+        return tuple(one for one in self.kernels if one.simulated is None)
+
+    @property
+    def only_simulated(self) -> tuple[KernelFit, ...]:
+        return tuple(one for one in self.kernels if one.measured is None)
+
+    @property
+    def other_blocks(self) -> tuple[KernelFit, ...]:
+        """Kernels with another number of blocks than the capture: it may be of other arguments."""
+        both = [(one, one.measured, one.simulated) for one in self.matched]
+        return tuple(one for one, a, b in both if a and b and a.blocks != b.blocks)
+
+    def tables(self, after: tuple[float, float] | None = None) -> dict[str, Table]:
+        """The capture against its program. `after`: the wall of the changed program, simulated and anchored."""
+        sides = {"measured_ns": self.measured, "simulated_ns": self.simulated, "anchored_ns": self.anchored}
+        costs = [
+            {"cost": cost, "what": COSTS[cost], "factor": self.factors.costs.get(cost)}
+            | {key: side.costs.get(cost) for key, side in sides.items()}
+            for cost in dict.fromkeys([*self.simulated.costs, *self.measured.costs])
+        ]
+        measured, times = self.measured_ns, (self.simulated_ns, self.anchored_ns)
+        rows = [("before", measured, *times, None if measured is None else self.anchored_ns / measured)]
+        rows += [("after", None, *after, None)] if after is not None else []
+        return {
+            "kernels": Table(KERNELS, pl.DataFrame([one.row() for one in self.kernels], infer_schema_length=None)),
+            "costs": Table(COST_TABLE, pl.DataFrame(costs, schema=_schema(COST_TABLE, 2))),
+            "walls": Table(WALLS, pl.DataFrame(rows, schema=_schema(WALLS, 1), orient="row")),
+        }
+
+
+def _schema(columns: Columns, words: int) -> dict[str, type[pl.DataType]]:
+    """Columns of which the first are words and the others numbers."""
+    return {key: pl.String if n < words else pl.Float64 for n, key in enumerate(columns.keys)}
+
+
+def anchor(prepared: Prepared, measured: Observed, capture: str = "") -> MeasuredBase:
+    """Compares the simulation of a program with what was measured of it, and makes it as long."""
+    last = run(prepared)
+    first = now = observed_of(last)
+    pairs = paired(first.kernels, measured.kernels)
+    both = [pair for pair in pairs if pair.simulated and pair.measured]
+    if not both:
+        raise BadInput(
+            f"none of its kernels is the program's: it has {_some(measured.kernels)}; "
+            f"the program has {_some(first.kernels)}",
+            path=capture or None,
+            remedy="Give the program that the capture is of; names of a swimlane come from name_map*.json beside it.",
+        )
+    factors = Factors()
+    for done in range(ROUNDS):
+        better, off = _nearer(factors, both, measured, now)
+        if off < CLOSE and done:
+            break
+        factors = better
+        last = anchored(prepared, factors)
+        now = observed_of(last)
+    kernels = [
+        KernelFit(
+            pair.name,
+            measured.kernel(pair.measured),
+            first.kernel(pair.simulated),
+            now.kernel(pair.simulated),
+            factors.kernels.get(pair.simulated[0]) if pair.simulated else None,
+        )
+        for pair in pairs
     ]
-    schema = {"cost": pl.String, "what": pl.String, **dict.fromkeys(COST_TABLE.keys[2:], pl.Float64)}
-    return Table(COST_TABLE, pl.DataFrame(rows, schema=schema))
+    kernels.sort(key=lambda one: -max(side.core_ns for side in (one.measured or one.simulated,) if side))
+    return MeasuredBase(tuple(kernels), factors, prepared, last, measured, first, now)
 
 
-def wall_table(anchor: MeasuredBase, after: tuple[float, float] | None = None) -> Table:
-    """`after`: the wall of the changed program, simulated and anchored."""
-    measured = anchor.measured_ns
-    off = None if measured is None else anchor.anchored_ns / measured
-    rows: list[tuple[str, float | None, float, float, float | None]] = [
-        ("before", measured, anchor.simulated_ns, anchor.anchored_ns, off)
-    ]
-    if after is not None:
-        rows.append(("after", None, *after, None))
-    schema = {"run": pl.String, **dict.fromkeys(WALLS.keys[1:], pl.Float64)}
-    return Table(WALLS, pl.DataFrame(rows, schema=schema, orient="row"))
+def _nearer(factors: Factors, both: list[KernelPair], measured: Observed, now: Observed) -> tuple[Factors, float]:
+    """Factors that bring the next run nearer to what was measured, and how far a kernel's blocks were off at most."""
+    kernels, costs, off = dict(factors.kernels), dict(factors.costs), 0.0
+    for pair in both:
+        there, here = measured.kernel(pair.measured), now.kernel(pair.simulated)
+        if there is None or here is None or not (there.ns > 0 and here.ns > 0):
+            continue
+        off = max(off, abs(math.log(there.ns / here.ns)))
+        kernels |= {name: kernels.get(name, 1.0) * there.ns / here.ns for name in pair.simulated}
+    for cost in now.costs.keys() & measured.costs.keys():
+        ratio = measured.costs[cost] / now.costs[cost]
+        costs[cost] = min(max(costs.get(cost, 1.0) * ratio, LEAST), MOST)
+    return Factors(kernels, costs), off
 
 
-def _ordered(anchor: MeasuredBase) -> list[KernelFit]:
-    return sorted(anchor.kernels, key=lambda one: -_core_time(one))
+def _some(kernels: Mapping[str, KernelTime]) -> str:
+    names = list(kernels)
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _core_time(one: KernelFit) -> float:
-    found = one.measured or one.simulated
-    return found.core_ns if found else 0.0
+def states(old: Prepared, new: Prepared) -> dict[str, str]:
+    """Of every kernel of the new program whether its blocks are those of the old one."""
+    before, after = _blocks(old), _blocks(new)
+    found = {}
+    for pair in paired(after, before):
+        alike = sorted(one for name in pair.measured for one in before[name])
+        for name in pair.simulated:
+            same = len(alike) == len(after[name]) and np.allclose(alike, after[name], rtol=1e-9, atol=1e-6)
+            found[name] = NEW if not pair.measured else UNCHANGED if same else CHANGED
+    return found
 
 
-def _row(one: KernelFit) -> dict[str, object]:
-    return {
-        "kernel": one.kernel,
-        "measured_blocks": one.measured and one.measured.blocks,
-        "simulated_blocks": one.simulated and one.simulated.blocks,
-        "measured_ns": one.measured and one.measured.ns,
-        "simulated_ns": one.simulated and one.simulated.ns,
-        "ratio": one.ratio,
-        "factor": one.factor,
-        "anchored_ns": one.anchored and one.anchored.ns,
-    }
+def _blocks(prepared: Prepared) -> dict[str, list[tuple[float, float]]]:
+    """Of every kernel each block's time alone on the chip and the bytes it takes of HBM, in order."""
+    job = prepared.job
+    names = [task.kernel for task in prepared.program.recording.tasks]
+    found: dict[str, list[tuple[float, float]]] = {}
+    for number, task in zip(job.block_class.tolist(), job.task_of.tolist(), strict=True):
+        run, draws = float(job.run[number, 0]), float(job.draws[number, 0])
+        found.setdefault(names[task], []).append((run, run * draws))
+    return {name: sorted(blocks) for name, blocks in found.items()}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MeasuredChange(Tabular):
-    """A program simulated by itself (`plain`) and with the factors of a capture (`run`)."""
+    """A changed program, simulated by itself (`plain`) and with the factors of a capture of the one before (`run`)."""
 
     anchor: MeasuredBase
     plain: Simulated
@@ -399,8 +334,7 @@ class MeasuredChange(Tabular):
     @property
     def unmeasured(self) -> list[str]:
         """Kernels of the program that the capture says nothing of."""
-        known = self.anchor.factors.of(self._after[1].kernels)
-        return [kernel for kernel, factor in known.items() if factor is None]
+        return [kernel for kernel, factor in self.anchor.factors.of(self._after[1].kernels).items() if factor is None]
 
     @cached_property
     def _after(self) -> tuple[Observed, Observed]:
@@ -417,44 +351,32 @@ class MeasuredChange(Tabular):
         for pair in paired(self._after[1].kernels, known):
             now = self._after[1].kernel(pair.simulated)
             there = known[pair.measured[0]] if pair.measured else None
-            if now is None:
-                continue
-            if there is None or not (there.ns > 0 and now.ns > 0):
-                likely = time_estimate(1.0, "kernel", bounds[1])
-            else:
+            if there is not None and now is not None and there.ns > 0 and now.ns > 0:
                 likely = time_after(1.0, against(there.ns, now.ns, *bounds, quantity="kernel"))
+            else:
+                likely = time_estimate(1.0, "kernel", bounds[1])
             found |= dict.fromkeys(pair.simulated, (likely.low, likely.high))
         return found
 
     def tables(self) -> dict[str, Table]:
-        after = self.anchor.wall_of(self.plain), self.anchor.wall_of(self.run)
-        return {
-            "kernels": Table(KERNELS, pl.DataFrame(self._rows(), infer_schema_length=None)),
-            "costs": cost_table(self.anchor),
-            "walls": wall_table(self.anchor, after),
-        }
-
-    def _rows(self) -> list[dict[str, object]]:
-        plain, run = self._after
-        held = {one.kernel: one for one in _ordered(self.anchor)}
+        base, (plain, run) = self.anchor, self._after
+        before = {one.kernel: one for one in base.kernels}
         rows = []
-        for pair in paired(run.kernels, held):
-            now, alone = run.kernel(pair.simulated), plain.kernel(pair.simulated)
-            known = {self.states[name] for name in pair.simulated}
-            state = GONE if now is None else next(iter(known)) if len(known) == 1 else "changed"
+        for pair in paired(run.kernels, before):
+            now, unaided = run.kernel(pair.simulated), plain.kernel(pair.simulated)
+            known = {self.states[name] for name in pair.simulated} or {GONE}
             after = {
-                "state": state,
+                "state": NEW if not pair.measured else known.pop() if len(known) == 1 else CHANGED,
                 "new_blocks": now and now.blocks,
-                "new_simulated_ns": alone and alone.ns,
+                "new_simulated_ns": unaided and unaided.ns,
                 "new_ns": now and now.ns,
             }
-            before = [held[name] for name in pair.measured]
-            rows += [{**_row(one), **after} for one in before]
-            if not before:
-                unknown = KernelFit(pair.name, None, None, factor=self.anchor.factors.typical)
-                rows.append({**_row(unknown), **after, "state": NEW})
-        order = {name: n for n, name in enumerate(held)}
-        return sorted(rows, key=lambda row: order.get(str(row["kernel"]), len(order)))
+            nobody = KernelFit(pair.name, factor=base.factors.typical)
+            rows += [one.row() | after for one in [before[name] for name in pair.measured] or [nobody]]
+        order = {name: n for n, name in enumerate(before)}
+        rows.sort(key=lambda row: order.get(str(row["kernel"]), len(order)))
+        kernels = Table(KERNELS, pl.DataFrame(rows, infer_schema_length=None))
+        return base.tables((base.wall_of(self.plain), base.wall_of(self.run))) | {"kernels": kernels}
 
 
 def predict(anchor: MeasuredBase, plain: Simulated) -> MeasuredChange:
