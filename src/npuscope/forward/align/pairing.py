@@ -79,25 +79,24 @@ def pair_calls(predicted: PassSide, measured: PassSide, pairs: Mapping[str, str]
 
 def _calls(a: pl.DataFrame, families_a: list[str], b: pl.DataFrame, families_b: list[str]) -> tuple[Calls, Calls]:
     """Families and shapes as numbers, equal where they are, and in an order that no side decides."""
-    texts_a, texts_b = (level_texts(side["shapes"], side["formats"]) for side in (a, b))
-    symbols = _numbered(families_a, families_b)
-    levels = [
+    sides = [(families_a, level_texts(a["shapes"], a["formats"])), (families_b, level_texts(b["shapes"], b["formats"]))]
+    found: list[list[Ints]] = [[], []]
+    for level in range(-1, len(LEVELS)):
         # one text of shapes means the same only within a family
-        _numbered(*(_within(family, level) for family, level in ((families_a, one), (families_b, other))))
-        for one, other in zip(texts_a, texts_b, strict=True)
-    ]
-    first, second = ((symbols[n], tuple(level[n] for level in levels)) for n in (0, 1))
-    return Calls(*first), Calls(*second)
-
-
-def _within(families: list[str], texts: list[str | None]) -> list[str | None]:
-    return [None if text is None else f"{family} {text}" for family, text in zip(families, texts, strict=True)]
-
-
-def _numbered(a: list[str | None] | list[str], b: list[str | None] | list[str]) -> tuple[Ints, Ints]:
-    numbers = {text: number for number, text in enumerate(sorted({t for t in (*a, *b) if t is not None}))}
-    one, other = (np.array([NOT_GIVEN if t is None else numbers[t] for t in side], dtype=np.int64) for side in (a, b))
-    return one, other
+        texts = [
+            [
+                f"{family} {text}" if text is not None else None
+                for family, text in zip(families, levels[level], strict=True)
+            ]
+            if level >= 0
+            else families
+            for families, levels in sides
+        ]
+        numbers = {text: n for n, text in enumerate(sorted({t for side in texts for t in side if t is not None}))}
+        for side, row in zip(found, texts, strict=True):
+            side.append(np.array([NOT_GIVEN if t is None else numbers[t] for t in row], dtype=np.int64))
+    first, second = (Calls(side[0], tuple(side[1:])) for side in found)
+    return first, second
 
 
 def _moved(a: Calls, b: Calls, found: AlignedPairs, reach: int) -> Ints:
@@ -120,10 +119,8 @@ def _meet(keys: list[Ints], left_a: Ints, left_b: Ints, found: AlignedPairs, rea
     waiting: dict[tuple[int, ...], list[int]] = {}
     for place in left_b.tolist():
         waiting.setdefault(tuple(keys[1][:, place].tolist()), []).append(place)
-    rank_a, rank_b = (
-        np.searchsorted(found.a, left_a),
-        dict(zip(left_b.tolist(), np.searchsorted(found.b, left_b).tolist(), strict=True)),
-    )
+    rank_a = np.searchsorted(found.a, left_a)
+    rank_b = dict(zip(left_b.tolist(), np.searchsorted(found.b, left_b).tolist(), strict=True))
     pairs = []
     for place, rank in zip(left_a.tolist(), rank_a.tolist(), strict=True):
         queue = waiting.get(tuple(keys[0][:, place].tolist()), [])
@@ -140,34 +137,34 @@ def perhaps_renamed(pairing: Pairing) -> list[tuple[str, str, int]]:
     if 2 * len(pairing.measured) < len(pairing.measured_families):
         return []  # two unlike models: what stands where says nothing
     extra, missing = pairing.extra, pairing.missing
-    gap_a = np.searchsorted(np.sort(pairing.predicted[in_order]), extra)
-    gap_b = np.searchsorted(pairing.measured[in_order], missing)
-    left: dict[int, Counter[str]] = {}
-    for gap, place in zip(gap_b.tolist(), missing.tolist(), strict=True):
-        left.setdefault(gap, Counter())[pairing.measured_families[place]] += 1
-    here: dict[int, Counter[str]] = {}
-    for gap, place in zip(gap_a.tolist(), extra.tolist(), strict=True):
-        here.setdefault(gap, Counter())[pairing.predicted_families[place]] += 1
-    together: Counter[tuple[str, str]] = Counter()
-    for gap, ours in here.items():
-        for family, count in ours.items():
-            for other, more in left.get(gap, {}).items():
-                together[family, other] += min(count, more)
-    total_a = Counter(pairing.predicted_families[place] for place in extra.tolist())
-    total_b = Counter(pairing.measured_families[place] for place in missing.tolist())
+    here, there = (
+        pl.DataFrame({"gap": np.searchsorted(np.sort(matched), left), "family": [families[n] for n in left.tolist()]})
+        for matched, left, families in (
+            (pairing.predicted[in_order], extra, pairing.predicted_families),
+            (pairing.measured[in_order], missing, pairing.measured_families),
+        )
+    )
+    total_a, total_b = Counter(here["family"]), Counter(there["family"])
+    here, there = (side.group_by("gap", "family").len() for side in (here, there))
+    pairs = (
+        here.join(there, on="gap")
+        .group_by("family", "family_right")
+        .agg(count=pl.min_horizontal("len", "len_right").sum())
+    )
     return [
         (family, other, count)
-        for (family, other), count in together.most_common()
+        for family, other, count in pairs.sort(
+            "count", "family", "family_right", descending=[True, False, False]
+        ).rows()
         if family != other and count >= 2 and count >= RENAMED * max(total_a[family], total_b[other])
     ]
 
 
 MATCH = 4  # more than all levels of a pair together: two matches outweigh one of equal shapes
-CELLS = 2_000_000_000  # of one band: some ten seconds
+CELLS = 400_000_000  # of one band: some seconds, and 16 bytes for each that is a match
 NARROWEST = 64
 NOT_GIVEN = -1
 _NEVER = -(2**62)
-_NO_COLUMNS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -197,7 +194,7 @@ class AlignedPairs:
 
 
 def align_calls(a: Calls, b: Calls, cells: int = CELLS) -> AlignedPairs:
-    """The best alignment of two sequences; `cells` bounds the work (time grows with it, memory with its root)."""
+    """The best alignment of two sequences; `cells` bounds the work."""
     if _goes_second(a, b):
         turned = align_calls(b, a, cells)
         return AlignedPairs(turned.b, turned.a, turned.of_best)
@@ -271,45 +268,36 @@ class _Band:
         slack = len(y) - len(x)
         self.low, self.high = min(slack, 0) - half, max(slack, 0) + half  # of column - row
         self.scale = len(x) + len(y) + 2  # all breaks together are worth less than one level
-        self.block = 2 * int(len(x) ** 0.5) + 1
-        order = np.argsort(y.symbol, kind="stable")
-        symbols, first = np.unique(y.symbol[order], return_index=True)
-        self.columns = dict(zip(symbols.tolist(), np.split(order, first[1:]), strict=True))
-        self.saved: list[tuple[int, Ints, Ints, Ints]] = []  # the state before every block of rows
-        self.kept: tuple[int, list[tuple[Ints, Ints]]] = (-1, [])  # the rows of one block
+        self.rows: list[tuple[Ints, Ints]] = []  # columns and scores of every row's matches
 
     def run(self) -> int:
-        """The best score; what is needed to walk the path back is kept at intervals."""
-        state = _State(len(self.y))
+        """The best score."""
+        order = np.argsort(self.y.symbol, kind="stable")
+        symbols, first = np.unique(self.y.symbol[order], return_index=True)
+        places = dict(zip(symbols.tolist(), np.split(order, first[1:]), strict=True))
+        # best[j]: of all matches so far in columns before j; ends[j]: of the row above in j - 1
+        best = np.zeros(len(self.y) + 1, dtype=np.int64)
+        ends = np.full(len(self.y) + 1, _NEVER, dtype=np.int64)
+        ends[0] = 0
+        before = np.empty(0, dtype=np.int64)
         for row in range(len(self.x)):
-            if row % self.block == 0:
-                low, high = self._reach(row)
-                at = slice(low, high + 2)
-                self.saved.append((low, state.best[at].copy(), state.at.copy(), state.score.copy()))
-            self._advance(row, state)
-        self.end = int(state.ends[-1]), int(state.best[-1])
+            low, high = max(row + self.low, 0), min(row + self.high, len(self.y) - 1)
+            columns = places.get(int(self.x.symbol[row]), before[:0])
+            at = columns[np.searchsorted(columns, low) : np.searchsorted(columns, high, side="right")]
+            score = np.maximum(ends[at], best[at] - 1) + self._weight(row, at) * self.scale
+            ends[before + 1] = _NEVER
+            ends[0] = _NEVER
+            ends[at + 1] = score
+            before = at
+            self.rows.append((at, score))
+            if len(at):
+                rise = np.full(high + 1 - int(at[0]), _NEVER, dtype=np.int64)
+                rise[at - at[0]] = score
+                here = best[at[0] + 1 : high + 2]
+                np.maximum(here, np.maximum.accumulate(rise), out=here)
+            best[high + 1] = max(best[high + 1], best[high])  # a column the band has just reached
+        self.end = int(ends[-1]), int(best[-1])
         return max(self.end[0], self.end[1] - 1)
-
-    def _reach(self, row: int) -> tuple[int, int]:
-        """First and last column of the band."""
-        return max(row + self.low, 0), min(row + self.high, len(self.y) - 1)
-
-    def _advance(self, row: int, state: _State) -> None:
-        low, high = self._reach(row)
-        columns = self.columns.get(int(self.x.symbol[row]), _NO_COLUMNS)
-        at = columns[np.searchsorted(columns, low) : np.searchsorted(columns, high, side="right")]
-        score = np.maximum(state.ends[at], state.best[at] - 1) + self._weight(row, at) * self.scale
-        state.ends[state.at + 1] = _NEVER
-        state.ends[0] = _NEVER
-        state.ends[at + 1] = score
-        state.at, state.score = at, score
-        best = state.best
-        if len(at):
-            rise = np.full(high + 1 - int(at[0]), _NEVER, dtype=np.int64)
-            rise[at - at[0]] = score
-            here = best[at[0] + 1 : high + 2]
-            np.maximum(here, np.maximum.accumulate(rise), out=here)
-        best[high + 1] = max(best[high + 1], best[high])  # a column the band has just reached
 
     def _weight(self, row: int, at: Ints) -> Ints:
         weight = np.full(len(at), MATCH, dtype=np.int64)
@@ -331,7 +319,7 @@ class _Band:
             if row < 0 or column < 0:
                 break
             pairs.append((row, column))
-            at, score = self._rows(row)
+            at, score = self.rows[row]
             place = int(np.searchsorted(at, column))
             before = int(score[place]) - int(self._weight(row, at[place : place + 1])[0]) * self.scale
             adjacent = before if self._ends_with(row - 1, column - 1, before) else _NEVER
@@ -341,7 +329,7 @@ class _Band:
     def _ends_with(self, row: int, column: int, score: int) -> bool:
         if row < 0 or column < 0:
             return row == column and score == 0
-        at, scores = self._rows(row)
+        at, scores = self.rows[row]
         place = int(np.searchsorted(at, column))
         return place < len(at) and int(at[place]) == column and int(scores[place]) == score
 
@@ -349,39 +337,11 @@ class _Band:
         """The latest match before a row and a column that has the score; the imagined first one for a score of 0."""
         while score and row > 0:
             row -= 1
-            at, scores = self._rows(row)
+            at, scores = self.rows[row]
             found = np.flatnonzero(scores[: np.searchsorted(at, column)] == score)
             if len(found):
                 return row, int(at[found[-1]])
         return -1, -1
-
-    def _rows(self, row: int) -> tuple[Ints, Ints]:
-        """Columns and scores of a row's matches, computed again block by block."""
-        number, rows = self.kept
-        if number != row // self.block:
-            number, rows = row // self.block, []
-            low, best, at, score = self.saved[number]
-            state = _State(len(self.y))
-            state.best[low : low + len(best)] = best
-            if number:
-                state.ends[0] = _NEVER
-            state.at, state.score = at, score
-            state.ends[at + 1] = score
-            for again in range(number * self.block, min((number + 1) * self.block, len(self.x))):
-                self._advance(again, state)
-                rows.append((state.at, state.score))
-            self.kept = (number, rows)
-        return rows[row % self.block]
-
-
-class _State:
-    """Between two rows. `best[j]`: of all matches so far in columns before j; `ends[j]`: of the row above in j - 1."""
-
-    def __init__(self, columns: int) -> None:
-        self.best = np.zeros(columns + 1, dtype=np.int64)
-        self.ends = np.full(columns + 1, _NEVER, dtype=np.int64)
-        self.ends[0] = 0
-        self.at = self.score = np.empty(0, dtype=np.int64)  # what `ends` holds
 
 
 def _most(x: Calls, y: Calls) -> Ints:

@@ -7,11 +7,11 @@ says what its configs leave out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.trace.source import read_json
@@ -19,6 +19,7 @@ from npuscope.trace.source import read_json
 LARGEST = 10**9  # no size of a model is beyond this
 DEEPEST = 10_000  # layers; each becomes a dozen kernels
 Scoring = Literal["softmax", "sigmoid"]
+SCORING = ("softmax", "sigmoid")
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,12 @@ def model_of(config: Mapping[str, object], path: str | Path | None = None) -> Mo
     hidden, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
     layers = fields.size("num_hidden_layers", most=DEEPEST)
     kv_heads = fields.size("num_key_value_heads", heads)
-    latent = _latent(fields, usual)
+    latent = indexer = None
+    if usual.latent or fields.has("kv_lora_rank"):
+        names = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+        latent = Latent(*map(fields.size, names))
+    if usual.indexed or fields.has("index_topk"):
+        indexer = Indexer(*map(fields.size, ("index_n_heads", "index_head_dim", "index_topk")))
     qkv_bias = fields.flag("attention_bias")
     if latent is None and heads % kv_heads:
         raise BadInput(f"num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}", path=path)
@@ -169,7 +175,7 @@ def model_of(config: Mapping[str, object], path: str | Path | None = None) -> Mo
         qk_norm=fields.flag("use_qk_norm", usual.qk_norm),
         qkv_bias=qkv_bias,
         latent=latent,
-        indexer=_indexer(fields, usual),
+        indexer=indexer,
         experts=_experts(fields, usual, layers),
         next_n=fields.size("num_nextn_predict_layers", 0, least=0),
         quantisation=_quantisation(config, path),
@@ -177,41 +183,23 @@ def model_of(config: Mapping[str, object], path: str | Path | None = None) -> Mo
 
 
 def _family(config: Mapping[str, object], path: str | Path | None) -> str:
-    listed = config.get("architectures")
+    listed, kind = config.get("architectures"), config.get("model_type")
     names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
-    for name in names:
-        if name in ARCHITECTURES:
-            return ARCHITECTURES[name]
-    kind = config.get("model_type")
+    if known := [ARCHITECTURES[name] for name in names if name in ARCHITECTURES]:
+        return known[0]
     if not names and isinstance(kind, str) and kind in FAMILIES:
         return kind
-    told = names[0] if names else kind if isinstance(kind, str) else None
-    what = f"architecture '{told}' is not known" if told else "no architectures and no model_type"
+    name = names[0] if names else kind if isinstance(kind, str) else None
+    what = f"architecture '{name}' is not known" if name else "no architectures and no model_type"
     raise BadInput(what, path=path, remedy=f"Known are {', '.join(ARCHITECTURES)}.")
-
-
-def _latent(fields: _Fields, usual: Architecture) -> Latent | None:
-    if not (usual.latent or fields.has("kv_lora_rank")):
-        return None
-    return Latent(
-        fields.size("q_lora_rank"),
-        fields.size("kv_lora_rank"),
-        fields.size("qk_nope_head_dim"),
-        fields.size("qk_rope_head_dim"),
-        fields.size("v_head_dim"),
-    )
-
-
-def _indexer(fields: _Fields, usual: Architecture) -> Indexer | None:
-    if not (usual.indexed or fields.has("index_topk")):
-        return None
-    return Indexer(fields.size("index_n_heads"), fields.size("index_head_dim"), fields.size("index_topk"))
 
 
 def _experts(fields: _Fields, usual: Architecture, layers: int) -> Experts | None:
     count = "num_experts" if fields.has("num_experts") else "n_routed_experts"
     if not (usual.experts or fields.has(count)):
         return None
+    router = fields.get("topk_method", lambda v: isinstance(v, str), "not a word", "")
+    dense = fields.get("mlp_only_layers", _are_layers, "not a list of layers", [])
     experts = Experts(
         fields.size(count),
         fields.size("num_experts_per_tok"),
@@ -219,10 +207,10 @@ def _experts(fields: _Fields, usual: Architecture, layers: int) -> Experts | Non
         fields.size("moe_intermediate_size"),
         first_layer=fields.size("first_k_dense_replace", 0, least=0),
         every=fields.size("decoder_sparse_step", 1),
-        dense=fields.layers("mlp_only_layers"),
-        scoring=fields.scoring("scoring_func", usual.scoring),
-        router_bias=fields.word("topk_method") == "noaux_tc" if fields.has("topk_method") else usual.router_bias,
-        scale=fields.number("routed_scaling_factor", usual.scale),
+        dense=frozenset(dense),
+        scoring=fields.get("scoring_func", SCORING.__contains__, "neither softmax nor sigmoid", usual.scoring),
+        router_bias=router == "noaux_tc" if router else usual.router_bias,
+        scale=float(fields.get("routed_scaling_factor", _is_positive, "not a number above 0", usual.scale)),
         fused=usual.fused_experts,
     )
     if experts.per_token > experts.count:
@@ -232,12 +220,20 @@ def _experts(fields: _Fields, usual: Architecture, layers: int) -> Experts | Non
     return experts
 
 
+def _are_layers(value: object) -> bool:
+    return isinstance(value, list) and all(type(n) is int for n in value)
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and type(value) is not bool and 0 < value < LARGEST
+
+
 def _quantisation(config: Mapping[str, object], path: str | Path | None) -> str | None:
     """What the config says of itself; `npuscope predict --quant` decides what is predicted."""
-    told = config.get("quantization_config")
-    if told is None:
+    section = config.get("quantization_config")
+    if section is None:
         return None
-    method = told.get("quant_method") if isinstance(told, Mapping) else None
+    method = section.get("quant_method") if isinstance(section, Mapping) else None
     if not isinstance(method, str):
         raise BadInput("quantization_config has no quant_method", path=path)
     return method
@@ -245,59 +241,30 @@ def _quantisation(config: Mapping[str, object], path: str | Path | None) -> str 
 
 @dataclass(frozen=True)
 class _Fields:
-    """Fields of a config, each checked when it is asked for."""
+    """Fields of a config, each checked when it is asked for; a null is as good as none."""
 
     config: Mapping[str, object]
     path: str | Path | None
 
     def has(self, name: str) -> bool:
-        """True for a field that is there and not null."""
         return self.config.get(name) is not None
 
-    def size(self, name: str, otherwise: int | None = None, least: int = 1, most: int = LARGEST) -> int:
+    def get(self, name: str, is_good: Callable[[Any], bool], what: str, otherwise: Any = None) -> Any:
         value = self.config.get(name)
-        if value is None:
-            if otherwise is None:
-                raise BadInput(f"the config has no {name}", path=self.path)
-            return otherwise
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise BadInput(f"{name} is {value!r}, not a whole number from {least} to {most:,}", path=self.path)
-        return value
+        if value is None and otherwise is None:
+            raise BadInput(f"the config has no {name}", path=self.path)
+        if value is not None and not is_good(value):
+            raise BadInput(f"{name} is {value!r}, {what}", path=self.path)
+        return otherwise if value is None else value
+
+    def size(self, name: str, otherwise: int | None = None, least: int = 1, most: int = LARGEST) -> int:
+        what = f"not a whole number from {least} to {most:,}"
+        found: int = self.get(name, lambda v: type(v) is int and least <= v <= most, what, otherwise)
+        return found
 
     def flag(self, name: str, otherwise: bool = False) -> bool:
-        value = self.config.get(name, otherwise)
-        if not isinstance(value, bool):
-            raise BadInput(f"{name} is {value!r}, not true or false", path=self.path)
-        return value
-
-    def number(self, name: str, otherwise: float) -> float:
-        value = self.config.get(name)
-        if value is None:
-            return otherwise
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < LARGEST:
-            raise BadInput(f"{name} is {value!r}, not a number above 0", path=self.path)
-        return float(value)
-
-    def word(self, name: str) -> str:
-        value = self.config.get(name)
-        if not isinstance(value, str):
-            raise BadInput(f"{name} is {value!r}, not a word", path=self.path)
-        return value
-
-    def scoring(self, name: str, otherwise: Scoring) -> Scoring:
-        match self.config.get(name):
-            case None:
-                return otherwise
-            case "softmax" | "sigmoid" as told:
-                return told
-            case other:
-                raise BadInput(f"{name} is {other!r}, neither softmax nor sigmoid", path=self.path)
-
-    def layers(self, name: str) -> frozenset[int]:
-        value = self.config.get(name) or []
-        if not isinstance(value, list) or not all(isinstance(n, int) and not isinstance(n, bool) for n in value):
-            raise BadInput(f"{name} is {value!r}, not a list of layers", path=self.path)
-        return frozenset(value)
+        found: bool = self.get(name, lambda v: type(v) is bool, "not true or false", otherwise)
+        return found
 
 
 Phase = Literal["decode", "prefill"]
@@ -355,51 +322,39 @@ def pass_settings(
         raise NpuscopeError(f"no phase '{phase}'", remedy="Phases are decode and prefill.")
     if quant not in ("none", "w8a8"):
         raise NpuscopeError(f"no quantisation '{quant}'", remedy="Known are w8a8 and none.")
-    for name, value, least in (("batch", batch, 1), ("context", context, 0), ("tp", tp, 1), ("dp", dp, 1)):
-        _check(name, value, least)
+    at_least = {
+        "batch": (batch, 1),
+        "context": (context, 0),
+        "tp": (tp, 1),
+        "dp": (dp, 1),
+        "ep": (1 if ep is None else ep, 1),
+    }
     if phase == "decode":
         if tokens is not None and tokens != batch:
             raise NpuscopeError("decode computes one token per sequence", remedy="Give --batch, not --tokens.")
         tokens = batch
     if tokens is None:
         raise NpuscopeError("prefill needs the number of tokens", remedy="Give --tokens, of all sequences together.")
-    _check("tokens", tokens, 1)
-    if tokens % batch:
-        raise NpuscopeError(f"{tokens} tokens do not spread evenly over {batch} sequences")
-    ep = _experts_over(model, tp, dp, ep)
-    _check_tensor_parallel(model, tp, ep)
-    return PassSettings(phase, batch, tokens, context, tp, dp, ep, quant)  # type: ignore[arg-type]  # checked above
-
-
-def _check(name: str, value: int, least: int) -> None:
-    if not least <= value <= MOST:
-        raise NpuscopeError(f"--{name} is {value}, not a number from {least} to {MOST:,}")
-
-
-def _experts_over(model: ModelConfig, tp: int, dp: int, ep: int | None) -> int:
-    if ep is not None:
-        _check("ep", ep, 1)
-    if model.experts is None:
-        if ep is not None and ep > 1:
-            raise NpuscopeError(f"--ep {ep} for a model without experts")
-        return 1
-    ep = tp * dp if ep is None else ep
-    if ep not in (1, tp * dp):
-        raise NpuscopeError(
-            f"--ep {ep} is neither 1 nor tp·dp = {tp * dp}", remedy="Experts go over all ranks or none."
-        )
-    if model.experts.count % ep:
-        raise NpuscopeError(f"{model.experts.count} experts cannot be spread over {ep} ranks")
-    return ep
-
-
-def _check_tensor_parallel(model: ModelConfig, tp: int, ep: int) -> None:
-    if model.heads % tp:
-        raise NpuscopeError(f"tp {tp} does not divide the {model.heads} attention heads")
-    if model.latent is None and max(model.kv_heads, tp) % min(model.kv_heads, tp):
-        raise NpuscopeError(f"tp {tp} neither divides nor is a multiple of the {model.kv_heads} key-value heads")
+    for name, (value, least) in {**at_least, "tokens": (tokens, 1)}.items():
+        if not least <= value <= MOST:
+            raise NpuscopeError(f"--{name} is {value}, not a number from {least} to {MOST:,}")
+    experts = model.experts
+    spread = (tp * dp if ep is None else ep) if experts else 1
     has_dense = any(not model.has_experts(layer) for layer in range(model.layers))
-    if has_dense and model.intermediate % tp:
-        raise NpuscopeError(f"tp {tp} does not divide the intermediate size {model.intermediate}")
-    if model.experts is not None and ep == 1 and model.experts.intermediate % tp:
-        raise NpuscopeError(f"tp {tp} does not divide the experts' intermediate size {model.experts.intermediate}")
+    shared_kv = model.latent is None and max(model.kv_heads, tp) % min(model.kv_heads, tp)
+    wrong = {
+        f"{tokens} tokens do not spread evenly over {batch} sequences": tokens % batch,
+        f"--ep {ep} for a model without experts": experts is None and ep not in (None, 1),
+        f"--ep {ep} is neither 1 nor tp·dp = {tp * dp}: experts go over all ranks or none": spread not in (1, tp * dp),
+        f"tp {tp} does not divide the {model.heads} attention heads": model.heads % tp,
+        f"tp {tp} neither divides nor is a multiple of the {model.kv_heads} key-value heads": shared_kv,
+        f"tp {tp} does not divide the intermediate size {model.intermediate}": has_dense and model.intermediate % tp,
+    }
+    if experts is not None:
+        wrong[f"{experts.count} experts cannot be spread over {spread} ranks"] = experts.count % spread
+        split = spread == 1 and experts.intermediate % tp
+        wrong[f"tp {tp} does not divide the experts' intermediate size {experts.intermediate}"] = split
+    for problem, holds in wrong.items():
+        if holds:
+            raise NpuscopeError(problem)
+    return PassSettings(phase, batch, tokens, context, tp, dp, spread, quant)  # type: ignore[arg-type]  # checked above
