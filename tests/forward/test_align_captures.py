@@ -41,7 +41,7 @@ def test_longcat_predicted_by_itself(longcat: Trace, step: int, denominator: int
     assert found.metrics.m6_denominator_ns == denominator
     assert found.measured.union_ns == found.measured.window_ns == device
     # a perfect prediction scores 0.54 to 0.65: integer microseconds of 697 calls move it by less than 0.2 %
-    assert found.metrics.m6 == pytest.approx(device / denominator, rel=2e-3)
+    assert found.metrics.values["m6"] == pytest.approx(device / denominator, rel=2e-3)
     assert found.pairs.height == 697
     assert found.pairs["error_ns"].abs().sum() == 0
     assert found.layers.height == 29  # 28 attentions, and what comes before the first

@@ -1,4 +1,4 @@
-"""The runtime's rings in plain Python: what `src/npuscope/time/chip/rings.py` must agree with."""
+"""The runtime's rings in plain Python: what `src/npuscope/time/chip/engine.py` must agree with."""
 
 from __future__ import annotations
 

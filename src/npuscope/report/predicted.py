@@ -80,7 +80,7 @@ def align(names: tuple[str, str], a: Alignment, wide: bool = False) -> Iterator[
         if found.height:
             yield Heading(f"{what} the prediction: {many(found.height, 'call')}")
             yield Rows(tables[f"{name}_by_shape"], GROUPS, 4 * GROUPS)
-    yield Heading("SideScope and notes", where=In.POSTED)
+    yield Heading("Scope and notes", where=In.POSTED)
     yield Notes(_notes(a), "note: ")
 
 
@@ -91,11 +91,12 @@ def _metrics(a: Alignment) -> list[str]:
     lines = [
         f"predicted over measured, nothing counted twice: {times(a.m6_honest)} ({duration(a.predicted.window_ns)} over "
         f"{duration(a.measured.window_ns)} with the device busy; {window})",
-        f"M6, as the tool that defines it counts: {times(m.m6)} "
+        f"M6, as the tool that defines it counts: {times(m.values['m6'])} "
         f"({duration(m.m6_numerator_ns)} over {duration(m.m6_denominator_ns)})",
     ]
-    told = [f"{name.upper()} {percent(getattr(m, name))}" for name in ("m1", "m2", "m3", "m4", "m5")
-            if getattr(m, name) is not None]  # fmt: skip
+    told = [
+        f"{name.upper()} {percent(share)}" for name, share in m.values.items() if share is not None and name != "m6"
+    ]
     return [*lines, f"{', '.join(told)} (docs/howto/align.md says what M1 to M6 are)"] if told else lines
 
 

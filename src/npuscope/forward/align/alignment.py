@@ -14,7 +14,7 @@ rows once per (whole microsecond of start, type).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -23,7 +23,7 @@ from npuscope.chip.kernels import kernel_table
 from npuscope.forward.align import errors
 from npuscope.forward.align import errors as columns
 from npuscope.forward.align.errors import Cancelling
-from npuscope.forward.align.pairing import Pairing, pair_calls, perhaps_renamed
+from npuscope.forward.align.pairing import pair_calls, perhaps_renamed
 from npuscope.forward.align.sides import PassSide, side_of, without_free
 from npuscope.table.columns import Table, Tabular, all_rows
 from npuscope.table.formats import duration
@@ -114,7 +114,6 @@ class Alignment(Tabular):
 
     def as_dict(self) -> dict[str, object]:
         """The contract of `npuscope align --json` (docs/reference/json.md)."""
-        names = ("m1", "m2", "m3", "m4", "m5", "m6")
         scopes = {"predicted": self.predicted.as_dict(), "measured": self.measured.as_dict()}
         return {
             "verdict": self.verdict(),
@@ -124,7 +123,7 @@ class Alignment(Tabular):
             "families": dict(self.families.filter(pl.col("error").is_not_null()).select("family", "error").rows()),
             "layers_from": self.layer_source,
             "cancelling": self.cancelling.as_dict(),
-            **{name: getattr(self.metrics, name) for name in names},
+            **self.metrics.values,
             "m6_numerator_ns": self.metrics.m6_numerator_ns,
             "m6_denominator_ns": self.metrics.m6_denominator_ns,
             "m6_honest": self.m6_honest,
@@ -158,7 +157,9 @@ def align_sides(ours: PassSide, theirs: PassSide, pairs: Mapping[str, str] | Non
     comm = errors.communication(theirs, found.measured_families)
     families = _with_stable(errors.by("family", table, missing, extra), comm)
     by_layer = errors.by("layer", table, missing, extra).drop("comm").sort("layer", nulls_last=True)
-    scopes = _scopes(ours, theirs, found)
+    # without an order there is no window: all of both sides counts
+    shared = [place[~found.moved] if found.ordered else None for place in (found.predicted, found.measured)]
+    scopes = _scope(ours, shared[0]), _scope(theirs, shared[1])
     whole = scopes[1].window_ns
     return Alignment(
         pairs=table,
@@ -193,12 +194,6 @@ def _with_stable(families: pl.DataFrame, comm: pl.DataFrame) -> pl.DataFrame:
     return table.sort(pl.col("error_ns").abs(), "family", descending=[True, False])
 
 
-def _scopes(ours: PassSide, theirs: PassSide, found: Pairing) -> tuple[SideScope, SideScope]:
-    """Without an order there is no window: all of both sides counts."""
-    shared = [place[~found.moved] if found.ordered else None for place in (found.predicted, found.measured)]
-    return _scope(ours, shared[0]), _scope(theirs, shared[1])
-
-
 def _scope(side: PassSide, matched: Ints | None) -> SideScope:
     start, dur = side.calls["start"].to_numpy(), side.calls["dur"].to_numpy()
     end = start + dur
@@ -224,43 +219,37 @@ def _scope(side: PassSide, matched: Ints | None) -> SideScope:
 
 HITS = ["MEASURED", "INTERPOLATED"]
 NO_SOURCES = "the prediction does not tell the source of each time"
+SHARES = ("m1", "m2", "m3", "m4", "m5")
 
 
 @dataclass(frozen=True)
 class ModelMetrics:
     """Shares (m1 to m5) and a ratio (m6); None with the reason in `reasons`, which also holds remarks."""
 
-    m1: float | None
-    m2: float | None
-    m3: float | None
-    m4: float | None
-    m5: float | None
-    m6: float | None
+    values: Mapping[str, float | None]
     m6_numerator_ns: int
     m6_denominator_ns: int
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str]
 
 
 def model_metrics(predicted: PassSide, measured: PassSide) -> ModelMetrics:
     """The six of them."""
     events = predicted.events.with_columns(pl.col("source").is_in(HITS).fill_null(False).alias("hit"))
     reasons: dict[str, str] = {}
-    told = predicted.tells("source")
-    if not told:
-        reasons |= dict.fromkeys(("m1", "m2", "m3", "m4", "m5"), NO_SOURCES)
-        reasons["m6"] = f"{NO_SOURCES}: every call counts"
-    counted = events.filter(pl.col("hit")) if told else events
-    if told and events["type"].null_count() < events.height:
-        counted = counted.filter(pl.col("type").is_not_null())  # as the tool does with events that name no kernel
+    values: dict[str, float | None] = dict.fromkeys(SHARES)
+    counted = events
+    if predicted.tells("source"):
+        values = _shares(events, reasons)
+        counted = events.filter("hit")
+        if events["type"].null_count() < events.height:
+            counted = counted.filter(pl.col("type").is_not_null())  # as the tool does with events that name no kernel
+    else:
+        reasons = dict.fromkeys(SHARES, NO_SOURCES) | {"m6": f"{NO_SOURCES}: every call counts"}
     above = int((counted["dur"].cast(pl.Float64) / 1000).round(0, mode="half_to_even").sum()) * 1000
     below = m6_denominator(measured.rows)
-    shares: dict[str, float | None] = dict.fromkeys(("m1", "m2", "m3", "m4", "m5"))
-    if told:
-        shares = _shares(events, reasons)
     if not below:
         reasons["m6"] = "the measured pass has no rows that M6 counts"
-    return ModelMetrics(**shares, m6=above / below if below else None, m6_numerator_ns=above,
-                        m6_denominator_ns=below, reasons=reasons)  # fmt: skip
+    return ModelMetrics(values | {"m6": above / below if below else None}, above, below, reasons)
 
 
 def m6_denominator(rows: pl.DataFrame) -> int:
@@ -273,48 +262,40 @@ def m6_denominator(rows: pl.DataFrame) -> int:
 
 
 def _shares(events: pl.DataFrame, reasons: dict[str, str]) -> dict[str, float | None]:
-    hit = events["hit"]
-    functions = _functions(events)
-    costs = events.filter(~_zero_cost(events))
-    marks_zero_cost = events["zero_cost"].null_count() < events.height or (events["type"] == "accepted_miss").any()
-    shares: dict[str, float | None] = {
-        "m1": float(hit.sum()) / events.height,
-        "m2": functions,
-        "m3": _functions(costs),
-        "m4": None,
-        "m5": None,
-    }
-    if not marks_zero_cost and int((events["dur"] == 0).sum()):
-        shares["m3"] = None
-        reasons["m3"] = "the prediction has calls of no length and does not mark which of them cost nothing"
-    if costs["shapes"].null_count() == costs.height:
-        reasons["m4"] = "the prediction does not tell shapes"
-    else:
-        variants = costs.group_by("function", "shapes").agg(pl.col("hit").any())
-        shares["m4"] = float(variants["hit"].mean() or 0.0)  # type: ignore[arg-type]
+    accepted = pl.col("type") == "accepted_miss"
+    costs = events.filter(~((pl.col("zero_cost").str.to_lowercase() == "true") | accepted).fill_null(False))
+    marks_zero_cost = events["zero_cost"].null_count() < events.height or events.select(accepted.any()).item()
+    variants = costs.filter(costs["shapes"].is_not_null().any()).group_by("function", "shapes").agg(pl.col("hit").any())
     limits = events.filter(pl.col("limit_ns").is_not_null())
     total = int(limits["limit_ns"].sum())
+    shares = {
+        "m1": _mean(events["hit"]),
+        "m2": _functions(events),
+        "m3": _functions(costs),
+        "m4": _mean(variants["hit"]),
+        "m5": int(limits.filter("hit")["limit_ns"].sum()) / total if total else None,
+    }
+    if not marks_zero_cost and (events["dur"] == 0).any():
+        shares["m3"] = None
+        reasons["m3"] = "the prediction has calls of no length and does not mark which of them cost nothing"
+    if variants.is_empty():
+        reasons["m4"] = "the prediction does not tell shapes"
     if not total:
         reasons["m5"] = "the prediction does not tell an analytic time (limit_ns) beside each"
-    else:
-        shares["m5"] = int(limits.filter(pl.col("hit"))["limit_ns"].sum()) / total
-        if limits.height < events.height:
-            reasons["m5"] = f"{events.height - limits.height:,} calls without limit_ns are not in it"
+    elif limits.height < events.height:
+        reasons["m5"] = f"{events.height - limits.height:,} calls without limit_ns are not in it"
     return shares
-
-
-def _zero_cost(events: pl.DataFrame) -> pl.Series:
-    free = (pl.col("zero_cost").str.to_lowercase() == "true") | (pl.col("type") == "accepted_miss")
-    return events.select(free.fill_null(False).alias("free"))["free"]
 
 
 def _functions(events: pl.DataFrame) -> float | None:
     """The share of functions all of whose calls hit; those of a group count as one."""
-    if events.is_empty():
-        return None
     begins = [(prefix, group.name) for group in kernel_table().group for prefix in group.begins]
     names = events["function"].unique().to_list()
-    grouped = {name: next((g for p, g in begins if name.removeprefix("torch.ops.").startswith(p)), name)
-               for name in names}  # fmt: skip
-    functions = events.with_columns(pl.col("function").replace(grouped)).group_by("function").agg(pl.col("hit").all())
-    return float(functions["hit"].mean() or 0.0)  # type: ignore[arg-type]
+    group = {
+        name: next((g for p, g in begins if name.removeprefix("torch.ops.").startswith(p)), name) for name in names
+    }
+    return _mean(events.group_by(pl.col("function").replace(group)).agg(pl.col("hit").all())["hit"])
+
+
+def _mean(hits: pl.Series) -> float | None:
+    return float(hits.sum()) / len(hits) if len(hits) else None

@@ -256,7 +256,7 @@ def _per_layer(
 
 @dataclass(frozen=True)
 class DecodeStep:
-    """A simulated step at one length of its rows. A record_step is a block on a core: a mixed block has three."""
+    """A simulated step at one length of its rows. A record is a block on a core: a mixed block has three."""
 
     length: int  # tokens of every row, the new one included
     ms: float
