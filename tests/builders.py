@@ -8,6 +8,9 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+import npuscope
 from npuscope.trace import Trace
 
 
@@ -16,6 +19,13 @@ def balanced(trace: Trace) -> bool:
     meta = trace.meta
     accounted = sum(meta.merged.values()) + sum(meta.dropped.values())
     return meta.records == trace.slices.height + trace.counters.height + accounted
+
+
+def refused(path: Path, message: str) -> str:
+    """What reading the path says, which matches the message."""
+    with pytest.raises(npuscope.NpuscopeError, match=message) as error:
+        npuscope.read(path)
+    return str(error.value)
 
 
 KERNEL_HEADER = [

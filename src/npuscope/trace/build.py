@@ -1,4 +1,7 @@
-"""From a table of events to a Trace: what every JSON dialect does after it has decided what things are."""
+"""From a table of events to a Trace: what every JSON dialect does after it has decided what things are.
+
+Flow ends become edges between the slices they fall into; what a reader has no meaning for is counted.
+"""
 
 from __future__ import annotations
 

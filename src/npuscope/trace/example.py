@@ -1,6 +1,9 @@
-"""A small capture of our own making: three decode steps of a four-layer model as Ascend's profiler lists them.
+"""Two small captures of our own making, for the demo and for tests; every run writes the same bytes.
 
-It has the traps of real files: collectives listed twice, tiling on the AI CPU, two streams, a slow first step.
+`write_decode_steps`: three decode steps of a four-layer model as Ascend's profiler lists them, with the traps of real
+files: collectives listed twice, tiling on the AI CPU, two streams, a slow first step. `write_decode_run`: two layers of
+a decode step for two half batches, as the simpler runtime records one. A plain greedy scheduler hands tasks to 24 cube
+and 48 vector cores, one at a time, and sees ends a little late; one half's attention hides behind the other's matmuls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Arithmetic on intervals that share lanes: nesting, crossing, self time, who encloses a moment.
+"""Arithmetic on intervals: nesting, crossing and self time on lanes, who encloses a moment; sets of intervals by group.
 
-All functions take NumPy arrays of equal length, one entry per slice. They are vectorised; only lanes on which
-slices overlap are walked one by one, and only `crossing` and `sublanes` walk them slice by slice.
+Functions on lanes take NumPy arrays of equal length, one entry per slice. They are vectorised; only lanes on which
+slices overlap are walked one by one, and only `crossing` and `sublanes` walk them slice by slice. A set is three int64
+arrays (group, start, end), half open; one made by `union` is sorted by group, then start, and its intervals neither
+overlap nor touch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The columns every Trace has, whatever it was read from. Times are integer nanoseconds."""
+"""The columns every Trace has, whatever it was read from, and its times: integer nanoseconds.
+
+Text of decimal microseconds is converted exactly. A float64 is no way there: at Ascend's epoch timestamps one unit in
+the last place is a quarter of a microsecond.
+"""
 
 from __future__ import annotations
 

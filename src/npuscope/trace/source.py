@@ -1,6 +1,7 @@
-"""Bytes of a capture: plain, gzip or zstd, recognised by their first bytes, unpacked as a stream.
+"""Bytes of a capture: plain, gzip or zstd, recognised by their first bytes, unpacked as a stream; and small JSON in it.
 
-A few kilobytes can unpack to terabytes, so unpacking stops at a ratio no real trace reaches.
+A few kilobytes can unpack to terabytes, so unpacking stops at a ratio no real trace reaches. An event's `args` stay
+JSON text until somebody asks for a field.
 """
 
 from __future__ import annotations

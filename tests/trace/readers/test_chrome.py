@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from builders import balanced, named, write_events, x
+from builders import balanced, named, refused, write_events, x
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,8 +71,7 @@ def test_a_list_that_never_ends_is_legal_but_an_object_is_not(tmp_path: Path) ->
     trace = npuscope.read(tmp_path / "list.json")
     assert (trace.slices.height, trace.meta.notes["unclosed_list"]) == (1, True)
     (tmp_path / "object.json").write_text('{"traceEvents":[{"ph":"X","name":"k","ts":1,"dur":1}')
-    with pytest.raises(npuscope.NpuscopeError, match="truncated"):
-        npuscope.read(tmp_path / "object.json")
+    refused(tmp_path / "object.json", "truncated")
 
 
 @pytest.mark.parametrize(
@@ -89,9 +88,8 @@ def test_a_list_that_never_ends_is_legal_but_an_object_is_not(tmp_path: Path) ->
 )
 def test_broken_json_is_refused_with_its_record(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "bad.json").write_text(text)
-    with pytest.raises(npuscope.NpuscopeError, match=message) as error:
-        npuscope.read(tmp_path / "bad.json")
-    assert "bad.json" in str(error.value)
+    message = refused(tmp_path / "bad.json", message)
+    assert "bad.json" in message
 
 
 @pytest.mark.parametrize("value", [None, "soon", 1e300, -1e300, [1], {"a": 1}, True, 10**40, ""])

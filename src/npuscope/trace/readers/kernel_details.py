@@ -46,6 +46,9 @@ KNOWN = {name for names in ALIASES.values() for name in names} | {
 PREDICTED = ("part", "layer", "position", "role", "Source", "limit_ns")
 PMU = re.compile(r"^(ai[cv]|aicore|cube|vector|ub|l2|main_mem|mac|vec|scalar|mte[123]|fixpipe|icache|r\d)[_ (]")
 FORMATS = {"op_summary": "Op Name", "task_time": "kernel_name"}  # what the table is called, by a column only it has
+AI_CPUS = ["AI_CPU", "KERNEL_AICPU"]  # task types of AI CPU work, older and newer
+SAME_NAME = "AI_CPU row with the name of its kernel"
+COMPUTE_CORES = ["AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV"]
 REQUIRED = ("name", "start", "dur")
 
 
@@ -180,14 +183,17 @@ def _with_lanes(facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return facts, lanes
 
 
-AIV = "AivKernel"
-AI_CPUS = ["AI_CPU", "KERNEL_AICPU"]  # task types of AI CPU work, older and newer
-SAME_NAME = "AI_CPU row with the name of its kernel"
-COMPUTE_CORES = ["AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV"]
-
-
 def mark_duplicates(facts: pl.DataFrame, ledger: Ledger) -> pl.DataFrame:
-    """The rows with `duplicate_of` set on every duplicate, counted in the ledger.
+    """The rows with `duplicate_of` set on every row that lists a piece of work again; none is dropped. Six kinds:
+
+    * a collective listed logically (no stream) and physically (`AivKernel` on a stream) with equal start, duration and
+      type: the logical row is the duplicate, and the physical row takes its name;
+    * where `AivKernel` is the type of the physical row too, that row is the duplicate;
+    * an `...AicpuKernel` row beside the collective it carries out, whose time includes waiting;
+    * an AI_CPU row without shapes, of a type that also ran on a compute core: the tiling of that kernel;
+    * simpler's AI_CPU launch row around its AICore kernel;
+    * AI CPU rows with the name of the kernel that they schedule: PyPTO's launches have two of them, in msprof's tables
+      without type and core, where only the kernel's row has counters.
 
     `facts` has task (the row's number), start, dur, kernel, kind, type, core, stream, has_shapes and has_counters;
     words are null where the table says nothing.
@@ -217,25 +223,22 @@ def mark_duplicates(facts: pl.DataFrame, ledger: Ledger) -> pl.DataFrame:
 
 def _logical_collectives(facts: pl.DataFrame) -> pl.DataFrame:
     comm = facts.filter(pl.col("kind") == "comm")
-    # several collectives may share start, duration and type: the nth logical row meets the nth physical one
-    key = ["start", "dur", "type", "nth"]
-    nth = pl.int_range(pl.len()).over("start", "dur", "type").alias("nth")
-    logical = comm.filter(pl.col("stream").is_null()).with_columns(nth)
-    physical = comm.filter(pl.col("stream").is_not_null()).with_columns(nth)
-    pairs = logical.join(physical.select(*key, pl.col("task").alias("duplicate_of")), on=key)
-    return pairs.select("task", "duplicate_of")
+    on_stream = pl.col("stream").is_not_null()
+    return _paired(comm.filter(~on_stream), comm.filter(on_stream), "start", "dur", "type")
 
 
 def _aiv_collectives(facts: pl.DataFrame) -> pl.DataFrame:
     """Where the kernel's type is AivKernel as well, the logical row says more and counts."""
-    key = ["start", "dur", "nth"]
-    nth = pl.int_range(pl.len()).over("start", "dur").alias("nth")
-    kernels = facts.filter((pl.col("type") == AIV) & pl.col("stream").is_not_null()).with_columns(nth)
-    if kernels.is_empty():
-        return _NO_PAIRS
-    logical = facts.filter((pl.col("kind") == "comm") & pl.col("stream").is_null()).with_columns(nth)
-    pairs = kernels.join(logical.select(*key, pl.col("task").alias("duplicate_of")), on=key)
-    return pairs.select("task", "duplicate_of")
+    on_stream = pl.col("stream").is_not_null()
+    kernels = facts.filter((pl.col("type") == "AivKernel") & on_stream)
+    return _paired(kernels, facts.filter((pl.col("kind") == "comm") & ~on_stream), "start", "dur")
+
+
+def _paired(again: pl.DataFrame, real: pl.DataFrame, *key: str) -> pl.DataFrame:
+    """Rows that repeat others meet those of the same key, the nth the nth: several may share it."""
+    nth = pl.int_range(pl.len()).over(key).alias("nth")
+    real = real.with_columns(nth).select(*key, "nth", pl.col("task").alias("duplicate_of"))
+    return again.with_columns(nth).join(real, on=[*key, "nth"]).select("task", "duplicate_of")
 
 
 def _aicpu_collectives(facts: pl.DataFrame) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 All stamps are raw counter cycles. Level 1 has each task's start and end on its core; level 2 adds the
 scheduler's dispatch and finish; levels 3 and 4 add what the schedulers and orchestrators did in between.
-`swimlane_file` knows the layouts, `swimlane_control` what steered the run.
+`swimlane_file` knows the layouts; `Control` reads what steered the run.
 """
 
 from __future__ import annotations

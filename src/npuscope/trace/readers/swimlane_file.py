@@ -1,8 +1,9 @@
-"""The file chip_swimlane_records.json in all its layouts, in one form.
+"""What a run of the simpler runtime leaves: chip_swimlane_records.json in all layouts, its clocks, deps.json, names.
 
 Until August 2026 the scheduler's stamps were rows of `aicpu_tasks` and its phases lists by thread. Since September they
-are `scheduler_tasks` and the streams of `scheduler_records`, with what was counted in `metrics`; later in that
-month every row and record got the `run_epoch` it belongs to. No layout says which it is: keys and row widths do.
+are `scheduler_tasks` and the streams of `scheduler_records`, with what was counted in `metrics`; later in that month
+every row and record got the `run_epoch` it belongs to. No layout says which it is: keys and row widths do. deps.json
+usually comes from another run of the program, so only ids are joined, and only when it knows every task.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Slices that cross on one lane would be cut or dropped by Perfetto without a word, so they go to further
 tracks of the same name. Field numbers are those of perfetto/protos/perfetto/trace/*.proto.
+
+Messages come by the million, so they are rows of optional pieces of fixed width, assembled in NumPy: protobuf lets a
+varint be longer than it need be. Every number gets a fixed width, what a row lacks is masked out.
 """
 
 from __future__ import annotations

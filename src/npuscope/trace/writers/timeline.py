@@ -1,4 +1,4 @@
-"""What a slice says beside its place and time: the columns a timeline shows as arguments."""
+"""What timelines show beside slices: their arguments, groups of lanes, and where an edge is drawn."""
 
 from __future__ import annotations
 
