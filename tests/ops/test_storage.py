@@ -74,7 +74,7 @@ def test_poison_is_what_no_program_writes_by_accident() -> None:
     assert storage.poison(INT32) == -(2**31)
     for dtype in HELD:
         poison = storage.poison(dtype)
-        gm = storage.storage_full((2, 3), dtype, poison)
+        gm = np.full((2, 3), poison, dtype.storage)
         tile = storage.new((2, 3), dtype, poison)
         assert gm.dtype == dtype.storage
         assert tile.dtype == dtype.compute

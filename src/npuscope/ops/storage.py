@@ -42,11 +42,6 @@ def new(shape: tuple[int, ...], dtype: DataType, fill: Number) -> Array:
     return np.full(shape, fill, dtype.compute)
 
 
-def storage_full(shape: tuple[int, ...], dtype: DataType, value: Number) -> Array:
-    """A GM array filled with one value."""
-    return np.full(shape, value, dtype.storage)
-
-
 def poison(dtype: DataType) -> float | int:
     """What memory never written holds: NaN, or the lowest value of an integer type, which has no NaN."""
     if dtype.is_float:

@@ -125,11 +125,11 @@ def test_an_order_drawn_by_chance_is_legal_and_always_the_same(plan: Any, seed: 
 
 def in_phases(finished: Finished, *phases: set[int]) -> dict[str, Any]:
     """The parameters after these phases, by name."""
-    assert finished.again is not None
-    contents = finished.again.initial
+    assert finished.rerun is not None
+    contents = finished.rerun.initial
     for tasks in phases:
-        contents, _ = finished.again.run(OrderPhase(finished.again.initial, contents, frozenset(tasks)))
-    named = {finished.recording.buffers[number].name: number for number in finished.again.initial}
+        contents, _ = finished.rerun.run(OrderPhase(finished.rerun.initial, contents, frozenset(tasks)))
+    named = {finished.recording.buffers[number].name: number for number in finished.rerun.initial}
     return {name: contents[number] for name, number in named.items()}
 
 
@@ -228,7 +228,7 @@ def test_the_callers_arrays_are_left_alone() -> None:
 
 
 def test_without_being_asked_nothing_is_kept() -> None:
-    assert record(value_that_leaves, np.ones((4, 8), np.float32), np.zeros((4, 8), np.float32)).again is None
+    assert record(value_that_leaves, np.ones((4, 8), np.float32), np.zeros((4, 8), np.float32)).rerun is None
 
 
 def test_inputs_that_changed_in_between_are_noticed() -> None:
@@ -289,13 +289,13 @@ def test_a_script_that_does_something_else_with_values_is_not_replayed(tmp_path:
 
 def test_blocks_in_another_order_still_meet_at_their_barrier() -> None:
     finished = computed(missing_barrier(True), *planted_arguments())
-    assert finished.again is not None
-    (number,) = finished.again.final
+    assert finished.rerun is not None
+    (number,) = finished.rerun.final
     for order in ((3, 2, 1, 0), (1, 3, 0, 2)):
-        contents, _ = finished.again.run(OrderPhase(finished.again.initial, blocks={0: order}))
-        assert np.array_equal(contents[number], finished.again.final[number])
+        contents, _ = finished.rerun.run(OrderPhase(finished.rerun.initial, blocks={0: order}))
+        assert np.array_equal(contents[number], finished.rerun.final[number])
     # without the barrier a block that runs first finds zeros where its neighbour will write
     torn = computed(missing_barrier(False), *planted_arguments())
-    assert torn.again is not None
-    contents, _ = torn.again.run(OrderPhase(torn.again.initial, blocks={0: (3, 2, 1, 0)}))
+    assert torn.rerun is not None
+    contents, _ = torn.rerun.run(OrderPhase(torn.rerun.initial, blocks={0: (3, 2, 1, 0)}))
     assert np.count_nonzero(contents[number] == 0) == 3 * 8 * 64

@@ -20,7 +20,7 @@ from npuscope.check.races.conflicts import Order, closure, conflicts_of, ones, o
 from npuscope.check.races.detect import ChangedOutput, Race
 from npuscope.chip.devices import Device
 from npuscope.lower.program import Program
-from npuscope.tile.run.execute import Finished, RunAgain, repeatable
+from npuscope.tile.run.execute import Finished, Rerun, repeatable
 from npuscope.tile.run.memory import Contents, OrderPhase
 from npuscope.tile.script.run import run_script
 
@@ -80,9 +80,9 @@ def _check(finished: Finished, races: Sequence[Race]) -> None:
     for side in (side for race in races for side in race.sides if side.task >= 0):
         if side.task >= len(tasks) or tasks[side.task].kernel != side.kernel:
             raise Unplayable("with values the program submits other tasks: what steers it is not the same each time")
-    if finished.again is None:
+    if finished.rerun is None:
         raise Unplayable("a program of several ranks has no one order")
-    if changes := _compared(finished, finished.again.final, _run(finished, OrderPhase(finished.again.initial))):
+    if changes := _compared(finished, finished.rerun.final, _run(finished, OrderPhase(finished.rerun.initial))):
         name = changes[0].output
         raise Unplayable(f"run again in the same order {name} differs: the script's inputs changed in between")
 
@@ -113,7 +113,7 @@ def _changes(
     finished: Finished, phases: Phases, blocks: dict[int, tuple[int, ...]] | None = None
 ) -> tuple[ChangedOutput, ...]:
     """The outputs that this order leaves different."""
-    again = _again(finished)
+    again = _rerun(finished)
     contents: Contents = again.initial
     for tasks in phases or (None,):
         contents = _run(finished, OrderPhase(again.initial, contents, tasks, blocks or {}))
@@ -122,7 +122,7 @@ def _changes(
 
 def _run(finished: Finished, phase: OrderPhase) -> Contents:
     try:
-        contents, tasks = _again(finished).run(phase)
+        contents, tasks = _rerun(finished).run(phase)
     except NpuscopeError as error:
         raise Unplayable(f"in another order the program fails: {error}") from error
     if tasks != len(finished.recording.tasks):
@@ -131,9 +131,9 @@ def _run(finished: Finished, phase: OrderPhase) -> Contents:
     return contents
 
 
-def _again(finished: Finished) -> RunAgain:
-    assert finished.again is not None
-    return finished.again
+def _rerun(finished: Finished) -> Rerun:
+    assert finished.rerun is not None
+    return finished.rerun
 
 
 def _compared(finished: Finished, wanted: Contents, got: Contents) -> tuple[ChangedOutput, ...]:

@@ -133,7 +133,7 @@ def _alias(run: Run, target: Tensor, source: object, offset: Sequence[Whole]) ->
     else:
         data = storage.load(strided(source.buffer, source.offset, box, source.strides, source.dtype), source.dtype)
         write_box(run, target, start, box, data, source.dtype)
-        if run.gm.has_order and source.buffer is not target.buffer:
+        if run.gm.phase is not None and source.buffer is not target.buffer:
             _join(target, start, source, box)
     return target
 

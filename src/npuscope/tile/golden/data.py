@@ -27,7 +27,7 @@ from npuscope.tile.golden.spec import (
     tensor_of,
     zeros,
 )
-from npuscope.tile.run.arguments import BFLOAT16, is_torch_tensor, the_torch, torch_module
+from npuscope.tile.run.arguments import BFLOAT16, is_torch_tensor, torch_module
 
 DTYPES = "dtypes.json"
 
@@ -62,7 +62,7 @@ def _write(folder: Path, tensors: Mapping[str, UserTensor]) -> None:
         array = array_of(tensor)
         dtypes[name] = array.dtype.name
         if is_torch_tensor(tensor):
-            the_torch().save(tensor, folder / f"{name}.pt")
+            torch_module().save(tensor, folder / f"{name}.pt")
             continue
         np.save(folder / f"{name}.npy", array.view(np.uint16) if array.dtype == BFLOAT16 else array, allow_pickle=False)
     if dtypes:

@@ -35,7 +35,6 @@ from npuscope.tile.run.arguments import (
     TorchTensor,
     is_torch_dtype,
     is_torch_tensor,
-    the_torch,
     to_numpy,
     to_torch,
     torch_module,
@@ -54,7 +53,7 @@ OURS = 1 << 40  # added to our seeds of torch, which looks at the low 32 bits: t
 def storage_of(dtype: object) -> Dtype:
     """The NumPy dtype of a torch dtype, a tile type (`pl.BF16`) or what NumPy takes; TypeError where there is none."""
     if is_torch_dtype(dtype):
-        torch = the_torch()
+        torch = torch_module()
         return BFLOAT16 if dtype is torch.bfloat16 else torch.empty(0, dtype=dtype).numpy().dtype
     if isinstance(dtype, DataType):
         if dtype.storage is None:
@@ -80,7 +79,7 @@ def tensor_of(array: Array, dtype: object) -> UserTensor:
 def zeros(shape: Sequence[int], dtype: object) -> UserTensor:
     """Zeros of a user's dtype; memory is taken only where it is written."""
     if is_torch_dtype(dtype):
-        return the_torch().zeros(list(shape), dtype=dtype)
+        return torch_module().zeros(list(shape), dtype=dtype)
     return np.zeros(tuple(shape), storage_of(dtype))
 
 
@@ -327,7 +326,7 @@ class TensorSpec(_Named):
         if not is_torch_dtype(self.dtype):
             return array_of(value).astype(self.storage, order="C", copy=self.is_output)
         given = value if is_torch_tensor(value) else array_of(value)
-        made = the_torch().as_tensor(given).to(self.dtype).contiguous()
+        made = torch_module().as_tensor(given).to(self.dtype).contiguous()
         return copy_of(made) if self.is_output else made
 
 

@@ -189,7 +189,7 @@ class AutoScope:
                 yield part[0]
             else:
                 inner = TileLoop("range", (part.start, part.stop, part.step))
-                inner.tell_like(loop)
+                inner.note_names_of(loop)
                 yield from inner
             leave(run)
 
@@ -236,7 +236,10 @@ def at(
     if split is not None:
         current().recorder.notes.append(note("pl.at(split=)"))
         optimizations = [*entries, Split(split)]
-    return At(level, role, optimizations=optimizations, name_hint=name_hint, **options)
+    try:
+        return At(level, role, optimizations=optimizations, name_hint=name_hint, **options)
+    except TypeError as error:  # an option that it has not
+        raise fault(str(error)) from None
 
 
 def range_(*bounds: object, unroll: int | None = None, **options: Any) -> TileLoop:

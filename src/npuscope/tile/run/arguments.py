@@ -1,4 +1,7 @@
-"""The door between the user's arrays and GM: NumPy arrays, torch tensors, placeholders."""
+"""How the user's arrays get into GM: NumPy arrays, torch tensors, placeholders, numbers.
+
+torch is never imported here; it is taken where the user's script has imported it.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,10 @@ import inspect
 import sys
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from types import FunctionType
-from typing import Protocol, TypeGuard, cast
+from types import CellType, FunctionType
+from typing import Any, TypeAlias, TypeGuard
 
 import ml_dtypes
 import numpy as np
@@ -23,7 +25,10 @@ from npuscope.tile.values import signature as types
 from npuscope.tile.values.checks import Scalar, dtype_of, fitting, is_number, shape_of, shown
 from npuscope.tile.values.tensors import Tensor, contiguous
 
+TorchTensor: TypeAlias = Any
+Extents = dict[types.DynVar, int]
 _NO_TENSORS = (str, bytes, list, tuple, dict, set, complex, np.generic)
+_NO_DEFAULT = inspect.Parameter.empty
 
 
 @dataclass(frozen=True)
@@ -43,23 +48,22 @@ class Parameter:
     name: str
     annotation: object
     direction: Direction | None
-    default: object = inspect.Parameter.empty
+    default: object = _NO_DEFAULT
 
-    def room(self) -> Array | None:
+    def new_array(self) -> Array | None:
         """An array of the declared shape, where it is declared in full."""
         wanted = self.annotation
         if not isinstance(wanted, types.TensorType) or wanted.shape is None or wanted.dtype is None:
             return None
         extents = [int(n) for n in wanted.shape if not isinstance(n, types.DynVar)]
-        if wanted.dtype.storage is None or len(extents) < len(wanted.shape):
-            return None
-        return np.zeros(extents, wanted.dtype.storage)
+        complete = wanted.dtype.storage is not None and len(extents) == len(wanted.shape)
+        return np.zeros(extents, wanted.dtype.storage) if complete else None
 
     @property
     def rows_at_run_time(self) -> bool:
         """Whether the outermost extent is a run-time dimension."""
         shape = self.annotation.shape if isinstance(self.annotation, types.TensorType) else None
-        return shape is not None and len(shape) > 0 and isinstance(shape[0], types.DynVar)
+        return isinstance(next(iter(shape or ()), None), types.DynVar)
 
 
 class Elsewhere(ABC):
@@ -74,38 +78,32 @@ class Elsewhere(ABC):
 
 def parameters(function: FunctionType) -> tuple[Parameter, ...]:
     """The parameters of a tile function with their annotations evaluated where that is possible."""
-    closure = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    local = {}
-    for name, cell in closure.items():
-        try:
-            local[name] = cell.cell_contents
-        except ValueError:
-            continue
+    closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    local = {name: cell.cell_contents for name, cell in closure if cell != CellType()}  # those that are bound by now
     try:
         hints = typing.get_type_hints(function, localns=local)
     except TileError:  # a shape or type that is none
         raise
     except Exception:  # an annotation that cannot be evaluated says nothing; Python itself would not have asked
         hints = {k: v for k, v in function.__annotations__.items() if not isinstance(v, str)}
-    found = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        annotation = hints.get(name)
-        found.append(Parameter(name, types.bare(annotation), types.direction(annotation), parameter.default))
-    return tuple(found)
+    return tuple(
+        Parameter(name, types.bare(hints.get(name)), types.direction(hints.get(name)), one.default)
+        for name, one in inspect.signature(function).parameters.items()
+    )
 
 
 def with_outputs(
     function: str, wanted: tuple[Parameter, ...], args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> dict[str, object]:
     """The arguments of a call from outside; its outputs may be left out, all of them: they are made and returned."""
-    outputs = [p for p in wanted if p.direction == "Out"]
-    required = [p for p in wanted if p.default is inspect.Parameter.empty]
+    outputs = {p.name: p for p in wanted if p.direction == "Out"}
+    required = [p for p in wanted if p.default is _NO_DEFAULT]
     if not outputs or len(args) != len(required) - len(outputs) or kwargs:
         return by_name(function, wanted, args, kwargs)
-    made = {p.name: p.room() for p in outputs}
-    missing = [name for name, room in made.items() if room is None]
-    if missing:
-        raise fault(f"{function}() needs the argument {missing[0]}: its shape is not declared")
+    made = {name: parameter.new_array() for name, parameter in outputs.items()}
+    for name, array in made.items():
+        if array is None:
+            raise fault(f"{function}() needs the argument {name}: its shape is not declared")
     return {**by_name(function, tuple(p for p in wanted if p.name not in made), args, kwargs), **made}
 
 
@@ -114,7 +112,6 @@ def by_name(
 ) -> dict[str, object]:
     """The arguments of a call by parameter; each must be there, once, and no others."""
     names = [p.name for p in wanted]
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
     if len(args) > len(names):
         raise fault(f"{function}() takes {len(names)} arguments ({', '.join(names)}), not {len(args)}")
     for name in kwargs:
@@ -122,11 +119,11 @@ def by_name(
             raise fault(f"{function}() has no parameter {name}", f"It has {', '.join(names)}.")
         if name in names[: len(args)]:
             raise fault(f"{function}() is given {name} twice, by place and by name")
-    given = {**{p.name: p.default for p in wanted if p.default is not inspect.Parameter.empty}, **given}
-    for name in names:
-        if name not in given:
-            raise fault(f"{function}() needs the argument {name}")
+    defaults = {p.name: p.default for p in wanted if p.default is not _NO_DEFAULT}
+    given = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
     for parameter in wanted:
+        if parameter.name not in given:
+            raise fault(f"{function}() needs the argument {parameter.name}")
         value = given[parameter.name]
         if not isinstance(parameter.annotation, types.TensorType) or value is parameter.default:
             continue
@@ -135,78 +132,57 @@ def by_name(
     return given
 
 
-def _shared(tensor: TorchTensor) -> Array:
-    try:
-        return to_numpy(tensor)
-    except (TypeError, RuntimeError):  # sparse, quantised, lazily negated, on another device, of a type NumPy has not
-        what = f"{tensor.layout} {tensor.dtype} on {tensor.device}"
-        raise fault(f"a torch tensor {what} shares no memory with NumPy", "Pass a dense tensor on the CPU.") from None
-
-
-@dataclass(frozen=True)
-class BoundArgument:
-    """An argument in GM, and how to hand its values back where GM had to hold a copy."""
-
-    value: object
-    give_back: Callable[[], None] | None = None
-
-
-def bind(run: Run, parameter: Parameter, value: object, dynamic: dict[types.DynVar, int], where: str) -> BoundArgument:
-    """An argument of an entry function as the program sees it."""
-    annotation = parameter.annotation
-    if isinstance(value, Tensor):
-        return BoundArgument(value)
+def bind(
+    run: Run, parameter: Parameter, value: object, dynamic: Extents, where: str
+) -> tuple[object, Callable[[], None] | None]:
+    """An argument of an entry function as the program sees it, and what hands its values back where GM has a copy."""
+    name, annotation = parameter.name, parameter.annotation
     if isinstance(value, Elsewhere):
         _check(parameter, value.shape, value.dtype, dynamic, where)
-        return BoundArgument(value.enter(run, parameter))
-    if is_torch_tensor(value):
-        array = _shared(value)
-    elif isinstance(value, np.ndarray):
-        if isinstance(value, np.ma.MaskedArray):
-            raise fault(f"{where}: {parameter.name} is a masked array", "Fill it first: x.filled(0).")
-        array = value
-    elif isinstance(value, Placeholder):
-        return BoundArgument(_placeholder(run, parameter, value, dynamic, where))
-    elif is_number(value):
-        return BoundArgument(_number(value, parameter, where))
-    elif isinstance(annotation, types.ScalarType):
-        raise fault(f"{where}: {parameter.name} is declared a scalar, the argument is {shown(value)}")
-    else:
-        return BoundArgument(value)
+        return value.enter(run, parameter), None
+    if isinstance(value, Placeholder):
+        if run.computes:
+            raise fault(f"{where}: the argument {name} is a placeholder", "Record it in shapes mode.")
+        _check(parameter, value.shape, value.dtype, dynamic, where)
+        return _in_gm(run, parameter, value.shape, value.dtype, None, written=True), None
+    if is_number(value):
+        return _number(value, parameter, where), None
+    array = _as_array(value, name, where)
+    if array is None:
+        if isinstance(annotation, types.ScalarType) and not isinstance(value, Tensor):
+            raise fault(f"{where}: {name} is declared a scalar, the argument is {shown(value)}")
+        return value, None
     if array.ndim == 0 or isinstance(annotation, types.ScalarType):
-        if array.size != 1 or isinstance(annotation, types.TensorType):
-            what = "a scalar" if isinstance(annotation, types.ScalarType) else "a tensor"
-            raise fault(f"{where}: {parameter.name} is declared {what}, the argument has shape {list(array.shape)}")
-        item = float(array.astype(np.float32).item()) if array.dtype == BFLOAT16 else array.item()
-        if not is_number(item):
-            raise fault(f"{where}: the argument {parameter.name} has the type {array.dtype}, which the chip has not")
-        return BoundArgument(_number(item, parameter, where))
+        return _one_element(array, parameter, where), None
     dtype = of_storage(array.dtype)
     if dtype is None:
-        raise fault(f"{where}: the argument {parameter.name} has the type {array.dtype}, which the chip has not")
+        raise fault(f"{where}: the argument {name} has the type {array.dtype}, which the chip has not")
     _check(parameter, array.shape, dtype, dynamic, where)
     if parameter.direction is not None and not array.flags.writeable:
-        raise fault(f"{where}: {parameter.name} is declared pl.{parameter.direction}, the array is read-only")
+        raise fault(f"{where}: {name} is declared pl.{parameter.direction}, the array is read-only")
     flat = (array if array.flags.c_contiguous else np.ascontiguousarray(array)).reshape(-1)
     copied = not np.shares_memory(flat, array) and array.size > 0
-    keeps = run.computes or dtype.steers
     # Shapes mode may write to the whole numbers it keeps: into a copy, for nothing real is computed.
-    data = flat if run.computes else flat.copy() if keeps else None
+    data = flat if run.computes else flat.copy() if dtype.steers else None
     tensor = _in_gm(run, parameter, array.shape, dtype, data, written=parameter.direction != "Out" or not run.computes)
 
     def give_back() -> None:
         array[...] = flat.reshape(array.shape)
 
-    return BoundArgument(tensor, give_back if copied and run.computes and parameter.direction else None)
+    return tensor, give_back if copied and run.computes and parameter.direction else None
 
 
-def _placeholder(
-    run: Run, parameter: Parameter, value: Placeholder, dynamic: dict[types.DynVar, int], where: str
-) -> Tensor:
-    if run.computes:
-        raise fault(f"{where}: the argument {parameter.name} is a placeholder", "Record it in shapes mode.")
-    _check(parameter, value.shape, value.dtype, dynamic, where)
-    return _in_gm(run, parameter, value.shape, value.dtype, None, written=True)
+def _as_array(value: object, name: str, where: str) -> Array | None:
+    """The array of an argument that is one."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise fault(f"{where}: {name} is a masked array", "Fill it first: x.filled(0).")
+    if not is_torch_tensor(value):
+        return value if isinstance(value, np.ndarray) else None
+    try:
+        return to_numpy(value)
+    except (TypeError, RuntimeError):  # sparse, quantised, lazily negated, on another device, of a type NumPy has not
+        what = f"{value.layout} {value.dtype} on {value.device}"
+        raise fault(f"a torch tensor {what} shares no memory with NumPy", "Pass a dense tensor on the CPU.") from None
 
 
 def _in_gm(
@@ -218,102 +194,56 @@ def _in_gm(
     return Tensor(buffer, 0, shape, contiguous(shape))
 
 
+def _one_element(array: Array, parameter: Parameter, where: str) -> Scalar:
+    """An array of one element where a number is expected."""
+    name, annotation = parameter.name, parameter.annotation
+    if array.size != 1 or isinstance(annotation, types.TensorType):
+        what = "a scalar" if isinstance(annotation, types.ScalarType) else "a tensor"
+        raise fault(f"{where}: {name} is declared {what}, the argument has shape {list(array.shape)}")
+    item = float(array.astype(np.float32).item()) if array.dtype == BFLOAT16 else array.item()
+    if not is_number(item):
+        raise fault(f"{where}: the argument {name} has the type {array.dtype}, which the chip has not")
+    return _number(item, parameter, where)
+
+
 def _number(value: Scalar, parameter: Parameter, where: str) -> Scalar:
     annotation = parameter.annotation
     dtype = annotation.dtype if isinstance(annotation, types.ScalarType) else None
-    if dtype is not None:
-        if not dtype.is_float and isinstance(value, float | np.floating):
-            raise fault(f"{where}: {parameter.name} is declared {dtype}, the argument is {shown(value)}")
-        number = fitting(value, dtype, f"{where}: {parameter.name}")
-        return np.float32(number) if dtype.is_float else number
-    if isinstance(value, bool | np.bool_):
-        return int(value)
-    if isinstance(value, float | np.floating):
-        return np.float32(value)
-    return int(value)
+    fraction = isinstance(value, float | np.floating)
+    if dtype is None:
+        return np.float32(value) if fraction else int(value)
+    if fraction and not dtype.is_float:
+        raise fault(f"{where}: {parameter.name} is declared {dtype}, the argument is {shown(value)}")
+    number = fitting(value, dtype, f"{where}: {parameter.name}")
+    return np.float32(number) if dtype.is_float else number
 
 
-def _check(
-    parameter: Parameter, shape: tuple[int, ...], dtype: DataType, dynamic: dict[types.DynVar, int], where: str
-) -> None:
+def _check(parameter: Parameter, shape: tuple[int, ...], dtype: DataType, dynamic: Extents, where: str) -> None:
     """The annotation against the argument; a dynamic dimension takes the first extent it meets."""
-    wanted = parameter.annotation
+    wanted, about = parameter.annotation, f"{parameter.name} is declared"
     if not isinstance(wanted, types.TensorType):
         return
     if wanted.dtype is not None and wanted.dtype is not dtype:
-        raise fault(f"{where}: {parameter.name} is declared {wanted.dtype}, the argument is {dtype}")
+        raise fault(f"{where}: {about} {wanted.dtype}, the argument is {dtype}")
     if wanted.shape is None:
         return
     if len(wanted.shape) != len(shape):
         declared = [getattr(n, "name", n) for n in wanted.shape]
-        raise fault(f"{where}: {parameter.name} is declared {declared}, the argument has shape {list(shape)}")
+        raise fault(f"{where}: {about} {declared}, the argument has shape {list(shape)}")
     for axis, (want, have) in enumerate(zip(wanted.shape, shape, strict=True)):
-        if isinstance(want, types.DynVar):
-            want = dynamic.setdefault(want, have)
-        if isinstance(want, int | np.integer) and int(want) != have:
-            raise fault(
-                f"{where}: axis {axis} of {parameter.name} is declared {int(want)}, "
-                f"the argument has shape {list(shape)}"
-            )
+        extent = dynamic.setdefault(want, have) if isinstance(want, types.DynVar) else int(want)
+        if extent != have:
+            raise fault(f"{where}: axis {axis} of {about} {extent}, the argument has shape {list(shape)}")
 
+
+# --- torch
 
 BFLOAT16: np.dtype[Element] = np.dtype(ml_dtypes.bfloat16)
 
 
-class TorchTensor(Protocol):
-    """What is used of a torch tensor."""
-
-    @property
-    def dtype(self) -> object: ...
-    @property
-    def shape(self) -> Sequence[int]: ...
-    @property
-    def ndim(self) -> int: ...
-    @property
-    def layout(self) -> object: ...
-    @property
-    def device(self) -> object: ...
-    def detach(self) -> TorchTensor: ...
-    def cpu(self) -> TorchTensor: ...
-    def contiguous(self) -> TorchTensor: ...
-    def clone(self) -> TorchTensor: ...
-    def numpy(self) -> Array: ...
-    def view(self, dtype: object, /) -> TorchTensor: ...
-    def to(self, dtype: object, /) -> TorchTensor: ...
-    def is_complex(self) -> bool: ...
-
-
-class Torch(Protocol):
-    """What is used of torch."""
-
-    dtype: type
-    Tensor: type
-    bfloat16: object
-    int16: object
-
-    def from_numpy(self, array: Array, /) -> TorchTensor: ...
-    def as_tensor(self, value: Array | TorchTensor, /) -> TorchTensor: ...
-    def empty(self, size: int, /, *, dtype: object) -> TorchTensor: ...
-    def zeros(self, shape: Sequence[int], /, *, dtype: object) -> TorchTensor: ...
-    def ones(self, shape: Sequence[int], /, *, dtype: object) -> TorchTensor: ...
-    def rand(self, shape: Sequence[int], /, *, dtype: object) -> TorchTensor: ...
-    def randn(self, shape: Sequence[int], /, *, dtype: object) -> TorchTensor: ...
-    def save(self, value: TorchTensor, path: Path, /) -> None: ...
-    def load(self, path: Path, /, *, weights_only: bool) -> object: ...
-    def manual_seed(self, seed: int, /) -> object: ...
-    def initial_seed(self) -> int: ...
-
-
-def torch_module() -> Torch | None:
+def torch_module() -> Any:
     """torch if the script imported it, else None."""
-    return cast("Torch | None", sys.modules.get("torch"))
-
-
-def the_torch() -> Torch:
-    """torch, where something of it is at hand."""
-    torch = torch_module()
-    assert torch is not None
-    return torch
+    return sys.modules.get("torch")
 
 
 def is_torch_dtype(dtype: object) -> bool:
@@ -328,7 +258,7 @@ def is_torch_tensor(value: object) -> TypeGuard[TorchTensor]:
 
 def to_torch(array: Array) -> TorchTensor:
     """An array as a tensor of the same memory, where that lies side by side."""
-    torch = the_torch()
+    torch = torch_module()
     array = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray alone makes a 0-d array 1-d
     if array.dtype == BFLOAT16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
@@ -337,7 +267,7 @@ def to_torch(array: Array) -> TorchTensor:
 
 def to_numpy(tensor: TorchTensor) -> Array:
     """A dense tensor on the CPU as an array of the same memory; TypeError or RuntimeError for others."""
-    torch, tensor = the_torch(), tensor.detach()
+    torch, tensor = torch_module(), tensor.detach()
     if tensor.dtype is torch.bfloat16:
         return np.asarray(tensor.view(torch.int16).numpy()).view(BFLOAT16)
     return np.asarray(tensor.numpy())

@@ -8,7 +8,8 @@ not depend on timing.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 
@@ -66,16 +67,19 @@ class Block(BlockDraft):
         self._whole: dict[int, tuple[Tensor, Version, Tile]] = {}
         self._stores: dict[int, int] = {}  # buffer -> how often this block stored to it
 
-    def open_loop(self, kind: RegionLoopKind, stage: int) -> Frame:
-        """A loop that the block enters."""
+    def loop(self, recorder: Recorder, kind: RegionLoopKind, stage: int) -> AbstractContextManager[Frame]:
+        """A loop that the block enters; it ends after its last turn or by `break`."""
         self.frame = Frame(self.frame, (kind, stage, sites.here()))
-        return self.frame
+        return self._until_closed(recorder, self.frame)
 
-    def close_loop(self, recorder: Recorder, frame: Frame) -> None:
-        """Ends a loop, after its last turn or by `break`."""
-        if frame.items:  # left by break
-            frame.turn(1)
-        recorder.close_loop(frame, self)
+    @contextmanager
+    def _until_closed(self, recorder: Recorder, frame: Frame) -> Iterator[Frame]:
+        try:
+            yield frame
+        finally:
+            if frame.items:  # left by break
+                frame.turn(1)
+            recorder.close_loop(frame, self)
 
     def _version(self, buffer: LiveBuffer) -> Version:
         """Changes whenever a load of the buffer may give something else: by own stores, others', past a barrier."""

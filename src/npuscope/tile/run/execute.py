@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +24,17 @@ from npuscope.tile.record import sites
 from npuscope.tile.record.model import Mode, Recording, unique_names
 from npuscope.tile.record.recorder import recording_of
 from npuscope.tile.record.walk import Write, last_writer
-from npuscope.tile.run import arguments as door
 from npuscope.tile.run import state
-from npuscope.tile.run.arguments import is_torch_tensor, to_torch
-from npuscope.tile.run.memory import Contents, OrderPhase, left
+from npuscope.tile.run.arguments import Extents, Parameter, bind, is_torch_tensor, to_torch, with_outputs
+from npuscope.tile.run.memory import Contents, OrderPhase
 from npuscope.tile.run.orchestration import OneRank
 from npuscope.tile.run.state import Run
 from npuscope.tile.shapes import RestartWithoutLanes
-from npuscope.tile.values.signature import DynVar
 from npuscope.tile.values.tensors import LiveBuffer, Tensor, Tile
 
 
 @dataclass(frozen=True)
-class RunAgain:
+class Rerun:
     """How to run the same once more in other orders: `run(phase)` gives the order's memory after the phase, and how
     many tasks were submitted. `initial` and `final`: parameters with a direction, before the run and after it.
     """
@@ -54,7 +52,7 @@ class Finished:
     result: Any  # whatever the program returns
     seconds: float
     buffers: tuple[LiveBuffer, ...] = field(default=(), repr=False)
-    again: RunAgain | None = field(default=None, repr=False)  # inside `repeatable`
+    rerun: Rerun | None = field(default=None, repr=False)  # inside `repeatable`
 
     @property
     def named(self) -> dict[str, Array]:
@@ -68,11 +66,11 @@ class Finished:
         return None if number is None else last_writer(self.recording, number, flat_index)
 
 
-# --- what is asked of runs to come
+# --- how runs to come are made
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Settings:
     mode: Mode = "values"
     listeners: tuple[Callable[[Finished], None], ...] = ()
     repeatable: bool = False
@@ -81,44 +79,44 @@ class _Asked:
 
 
 class _Runs:
-    asked = _Asked()
+    settings = _Settings()
 
 
 @contextmanager
-def _asking(**more: Any) -> Iterator[None]:
-    before, _Runs.asked = _Runs.asked, replace(_Runs.asked, **more)
+def _runs_with(**more: Any) -> Iterator[None]:
+    before, _Runs.settings = _Runs.settings, replace(_Runs.settings, **more)
     try:
         yield
     finally:
-        _Runs.asked = before
+        _Runs.settings = before
 
 
 @contextmanager
 def collecting() -> Iterator[list[Finished]]:
     """Gathers every run of an entry function that happens inside."""
-    found: list[Finished] = []
-    with _asking(listeners=(*_Runs.asked.listeners, found.append)):
-        yield found
+    runs: list[Finished] = []
+    with _runs_with(listeners=(*_Runs.settings.listeners, runs.append)):
+        yield runs
 
 
 def mode_of_runs(mode: Mode) -> AbstractContextManager[None]:
     """Entry functions called inside run in this mode."""
-    return _asking(mode=mode)
+    return _runs_with(mode=mode)
 
 
 def repeatable() -> AbstractContextManager[None]:
-    """Runs that happen inside can be run again: `Finished.again`. Keeps a copy of every parameter they may write."""
-    return _asking(repeatable=True)
+    """Runs that happen inside can be run again: `Finished.rerun`. Keeps a copy of every parameter they may write."""
+    return _runs_with(repeatable=True)
 
 
 def every_task_in_its_turn() -> AbstractContextManager[None]:
     """Inside, `shapes` mode runs also tasks that could take the record of one like them. What is recorded is equal."""
-    return _asking(reuses=False)
+    return _runs_with(reuses=False)
 
 
 def every_loop_turn_by_turn() -> AbstractContextManager[None]:
     """Inside, `shapes` mode runs also turns and blocks that count as one with others. What is recorded is equal."""
-    return _asking(lanes=False)
+    return _runs_with(lanes=False)
 
 
 # --- runs
@@ -133,11 +131,11 @@ def record(function: object, /, *args: object, mode: Mode = "values", **options:
         raise fault(f"no mode {mode!r}", "Use values or shapes.")
     if not callable(function):
         raise fault(f"{function!r} is no function", "Give an entry: a function under @pl.jit.")
-    with mode_of_runs(mode), collecting() as found:
+    with mode_of_runs(mode), collecting() as runs:
         function(*args, **options)
-    if not found:
+    if not runs:
         raise fault(f"{getattr(function, '__name__', function)} ran no tile program", "Is @pl.jit missing?")
-    return found[-1]
+    return runs[-1]
 
 
 @dataclass(frozen=True)
@@ -146,7 +144,7 @@ class EntryCall:
 
     name: str
     body: Callable[..., object]
-    parameters: tuple[door.Parameter, ...]
+    parameters: tuple[Parameter, ...]
     args: tuple[object, ...]
     kwargs: dict[str, object]
     rank: OneRank | None = None
@@ -158,19 +156,19 @@ def run_entry(call: EntryCall) -> object:
     started = time.perf_counter()
     with collected_rarely():
         try:
-            run, result = _run(call, lanes=call.rank is None and _Runs.asked.lanes)
+            run, result = _run(call, lanes=call.rank is None and _Runs.settings.lanes)
         except RestartWithoutLanes:
             run, result = _run(call, lanes=False)
         run.recorder.auto_scope = call.auto_scope
         recording = recording_of(run.recorder)
     seconds = time.perf_counter() - started
-    finished = Finished(recording, result, seconds, tuple(run.gm.buffers), _again(call, run))
-    for listener in _Runs.asked.listeners:
+    finished = Finished(recording, result, seconds, tuple(run.gm.buffers), _rerun(call, run))
+    for listener in _Runs.settings.listeners:
         listener(finished)
     return result
 
 
-def _again(call: EntryCall, run: Run) -> RunAgain | None:
+def _rerun(call: EntryCall, run: Run) -> Rerun | None:
     initial = run.gm.initial
     if initial is None or run.orchestration.ranks is not None or call.rank is not None:
         return None
@@ -178,30 +176,41 @@ def _again(call: EntryCall, run: Run) -> RunAgain | None:
     def once_more(phase: OrderPhase) -> tuple[Contents, int]:
         with state.turn(), mode_of_runs("values"):
             run, _ = _run(call, lanes=False, phase=phase)
-        return left(run.gm.buffers), len(run.recorder.tasks)
+        return run.gm.order_contents(), len(run.recorder.tasks)
 
-    return RunAgain(initial, {id: np.array(run.gm.buffers[id].data) for id in initial}, once_more)
+    return Rerun(initial, {id: np.array(run.gm.buffers[id].data) for id in initial}, once_more)
 
 
 def _run(call: EntryCall, lanes: bool, phase: OrderPhase | None = None) -> tuple[Run, object]:
-    asked, where = _Runs.asked, f"{call.name}()"
+    settings, where = _Runs.settings, f"{call.name}()"
     run = Run(
-        call.name, asked.mode, lanes=lanes, reuses=asked.reuses, keeps=asked.repeatable, rank=call.rank, phase=phase
+        call.name,
+        settings.mode,
+        lanes=lanes,
+        reuses=settings.reuses,
+        keeps=settings.repeatable,
+        rank=call.rank,
+        phase=phase,
     )
-    given = door.with_outputs(call.name, call.parameters, call.args, call.kwargs)
-    dynamic: dict[DynVar, int] = {}
+    given = with_outputs(call.name, call.parameters, call.args, call.kwargs)
+    dynamic: Extents = {}
     keep_freed_memory()
     with state.running(run):
-        bound = {p.name: door.bind(run, p, given[p.name], dynamic, where) for p in call.parameters}
-        _note_shared(run, call.name, bound)
-        quiet = _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore")
-        with quiet[0], quiet[1], explained(), run.shapes.computing_what_is_needed():
-            result = _out(run, call.body(**{key: entry.value for key, entry in bound.items()}))
+        bound = {p.name: bind(run, p, given[p.name], dynamic, where) for p in call.parameters}
+        values = {name: value for name, (value, _) in bound.items()}
+        _note_shared(run, where, values)
+        with (
+            _threads().limit(limits=1, user_api="blas"),
+            np.errstate(all="ignore"),
+            explained(),
+            run.shapes.computing_what_is_needed(),
+        ):
+            result = _out(run, call.body(**values))
         if phase is None and run.orchestration.ranks is None:  # a host function writes nothing itself
-            _note_forgotten(run, call.name, call.parameters, bound)
-        for entry in bound.values():
-            if phase is None and entry.give_back is not None:
-                entry.give_back()
+            _note_unwritten(run, where, call.parameters, values)
+        for _, give_back in bound.values():
+            if phase is None and give_back is not None:
+                give_back()
     if any(is_torch_tensor(value) for value in given.values()):
         result = _as_torch(result)
     return run, result
@@ -212,27 +221,23 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _note_shared(run: Run, name: str, bound: dict[str, door.BoundArgument]) -> None:
+def _note_shared(run: Run, where: str, values: Mapping[str, object]) -> None:
     """One memory under two names: the graph knows tensors by buffer and would miss what one does to the other."""
-    tensors = [(key, entry.value) for key, entry in bound.items() if isinstance(entry.value, Tensor)]
-    for k, (key, one) in enumerate(tensors):
-        for other_key, other in tensors[:k]:
-            data, before = one.buffer.data, other.buffer.data
-            if data is not None and before is not None and np.may_share_memory(data, before):
-                about = f"{name}(): {other_key} and {key} share memory"
-                run.recorder.notice("shared", f"{about}: what one writes is no dependency of the other here")
+    arrays = [(key, value.buffer.data) for key, value in values.items() if isinstance(value, Tensor)]
+    for (other, before), (key, data) in combinations(arrays, 2):
+        if data is not None and before is not None and np.may_share_memory(data, before):
+            about = f"{where}: {other} and {key} share memory"
+            run.recorder.notice("shared", f"{about}: what one writes is no dependency of the other here")
 
 
-def _note_forgotten(
-    run: Run, name: str, parameters: tuple[door.Parameter, ...], bound: dict[str, door.BoundArgument]
-) -> None:
+def _note_unwritten(run: Run, where: str, parameters: tuple[Parameter, ...], values: Mapping[str, object]) -> None:
     written = {a.key[0] for task in run.recorder.tasks for a in task.arguments if a.writes}
     written |= {alias.whole for alias in run.recorder.aliases}
     for parameter in parameters:
-        value = bound[parameter.name].value
+        value = values[parameter.name]
         if parameter.direction == "Out" and isinstance(value, Tensor) and value.buffer.id not in written:
             about = f"{parameter.name} {list(value.shape)}, which is declared pl.Out"
-            run.recorder.notice("direction", f"{name}() never writes to {about}")
+            run.recorder.notice("direction", f"{where} never writes to {about}")
 
 
 def _out(run: Run, value: object) -> object:
@@ -251,34 +256,36 @@ def _as_torch(value: object) -> object:
     return to_torch(value) if isinstance(value, np.ndarray) else value
 
 
+# --- Python's complaints about a tile program, as mistakes in the user's source
+
 _MISTAKES = (TypeError, NameError, ValueError, ZeroDivisionError, OverflowError)
-
-
-def _is_library(file: str) -> bool:
-    return sites.is_ours(file) or file.startswith(sites.LIBRARY)
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turns an error that Python raised in the user's own line into a TileError; npuscope's own faults pass."""
+    """Turns an error that Python raised in a line of the user into a TileError; npuscope's own faults pass.
+
+    An op called with an argument it has not, a name that this block or branch never bound, two values for three names:
+    Python notices these in the user's line, so the line is known and one sentence is enough.
+    """
     try:
         yield
-    except MemoryError as error:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_library(f.filename)]
-        what, remedy = "this machine has not the memory for it", "Record it in shapes mode, or make it smaller."
-        raise TileError(what, path=frames[-1].filename, line=frames[-1].lineno, remedy=remedy) from error
-    except _MISTAKES as error:
+    except (MemoryError, *_MISTAKES) as error:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(sites.LIBRARY)]
-        if not frames or sites.is_ours(frames[-1].filename):
-            raise
-        frame = frames[-1]
         what, remedy = str(error), ""
-        if isinstance(error, NameError):
+        if isinstance(error, MemoryError):
+            frames = [frame for frame in frames if not sites.is_ours(frame.filename)]
+            what, remedy = "this machine has not the memory for it", "Record it in shapes mode, or make it smaller."
+        elif isinstance(error, NameError):
             named = re.search("'([^']+)'", what)
             what = f"the name {named.group(1) if named else '?'} is not bound here"
             remedy = "A block sees the names bound before its task, not another block's; a branch not taken binds none."
-        raise TileError(what, path=frame.filename, line=frame.lineno, remedy=remedy) from error
+        if not frames or sites.is_ours(frames[-1].filename):
+            raise
+        raise TileError(what, path=frames[-1].filename, line=frames[-1].lineno, remedy=remedy) from error
 
+
+# --- what `compile` and `lower` return
 
 _TYPES = {"AIC": FunctionType.AIC, "AIV": FunctionType.AIV, "MIX": FunctionType.Group}
 
@@ -293,7 +300,7 @@ class KernelFunction:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program ready to run. `lower` records it without values, when somebody first asks."""
+    """A program ready to run. Nothing is compiled: `lower` records it without values, when somebody first asks."""
 
     name: str
     run: Callable[..., object] = field(repr=False)
@@ -302,18 +309,18 @@ class Compiled:
     def __call__(self, *args: object, **kwargs: object) -> object:
         return self.run(*args, **kwargs)
 
-    @functools.cached_property
+    @cached_property
     def recording(self) -> Recording:
         return self.lower().recording
 
     @property
     def functions(self) -> dict[str, KernelFunction]:
         """The orchestration and every kernel."""
-        found = {self.name: KernelFunction(self.name, FunctionType.Orchestration)}
+        types = {self.name: FunctionType.Orchestration}
         for task in self.recording.tasks:
             if task.form != "dummy":
-                found.setdefault(task.kernel, KernelFunction(task.kernel, _TYPES.get(task.core, FunctionType.InCore)))
-        return found
+                types.setdefault(task.kernel, _TYPES.get(task.core, FunctionType.InCore))
+        return {name: KernelFunction(name, kind) for name, kind in types.items()}
 
     @property
     def program(self) -> Compiled:

@@ -1,12 +1,10 @@
-"""Loops: `range`, `parallel`, `pipeline`, `unroll`, `while_`, and values carried from turn to turn."""
+"""Loops: `range`, `parallel`, `pipeline`, `unroll`, `while_`, `split_aiv`, and values carried from turn to turn."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
 from typing import Literal, TypeVar
-
-import numpy as np
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.tile.enums import SplitMode
@@ -17,11 +15,13 @@ from npuscope.tile.run.orchestration import Carry
 from npuscope.tile.run.regions import half_of
 from npuscope.tile.run.state import Run, current
 from npuscope.tile.shapes.mode import TurnState, bound, lists_of, user_frame
-from npuscope.tile.values.checks import flag, index, is_number, shown
-from npuscope.tile.values.lanes import Lane, Number, plain
+from npuscope.tile.values.checks import flag, index, is_number, member, shown
+from npuscope.tile.values.lanes import Number, Whole, plain
 from npuscope.tile.values.tensors import Tile
 
 LONGEST_LOOP = 1 << 27
+VARIABLE = "NPUSCOPE_MOST_TURNS"
+MOST_TURNS = 100_000  # of a loop that says itself when it ends: no public program has one of more than a few hundred
 Kind = Literal["range", "parallel", "pipeline", "unroll"]
 Value = TypeVar("Value")
 
@@ -40,15 +40,15 @@ class TileLoop:
         if not 1 <= len(bounds) <= 3:
             raise fault(f"pl.{kind} takes (stop), (start, stop) or (start, stop, step)")
         numbers = [b if type(b) is int else index(b, f"pl.{kind}", "a bound") for b in bounds]
+        start, stop, *step = numbers if len(numbers) > 1 else (0, *numbers)
         self.kind, self.stage, self.chunk = kind, stage, chunk
-        self.start: int | Lane = numbers[0] if len(numbers) > 1 else 0
-        self.stop: int | Lane = numbers[0] if len(numbers) == 1 else numbers[1]
-        self.step: int | Lane = numbers[2] if len(numbers) == 3 else 1
+        self.start, self.stop, self.step = start, stop, step[0] if step else 1
         self.init_values = None if init_values is None else _initial(kind, init_values)
         self.carry: Carry | None = None
         self.holds_tasks = False
         self.known_bounds = False  # whether the compiler knows how many turns there are
-        self._told = False  # whether the rewritten program said what turns hand to each other:
+        # What turns hand to each other; known once the rewritten program said it.
+        self._names_known = False
         self._names: tuple[str, ...] = ()  # names that the body may read before it sets them
         self._lists: list[object] = []  # lists in reach, which it may change
         self._seeded = False  # whether some of the names hold a tile or number from before the loop
@@ -83,35 +83,30 @@ class TileLoop:
         self.trips()
         return range(int(self.start), int(self.stop), int(self.step))
 
-    def value(self, turn: int) -> Number:
-        """The loop variable in one turn."""
+    def value(self, turn: Whole) -> Number:
+        """The loop variable in one turn, or in several as lanes."""
         return self.start + turn * self.step
-
-    def values(self, run: Run, first: int, last: int, depth: int) -> Number:
-        """The loop variable in several turns, as lanes."""
-        turns = Lane(np.arange(first, last, dtype=np.int64).reshape(-1, *(1,) * depth), run.shapes.axes)
-        return self.start + turns * self.step
 
     # --- what turns hand to each other
 
-    def tell(self, names: tuple[str, ...], used: tuple[str, ...], values: Mapping[str, object]) -> None:
+    def note_names(self, names: tuple[str, ...], used: tuple[str, ...], values: Mapping[str, object]) -> None:
         """The names that the body may read before it sets them, all it uses, and what they hold before the loop."""
-        if self._told:
+        if self._names_known:
             return
-        self._told, self._names = True, names
+        self._names_known, self._names = True, names
         self._lists = lists_of(values.get(name) for name in used)
         held = [values.get(name) for name in names]
         self._seeded = self.init_values is not None or any(is_number(x) or type(x) is Tile for x in held)
 
-    def tell_like(self, other: TileLoop) -> None:
+    def note_names_of(self, other: TileLoop) -> None:
         """The same as of a loop that this one is a part of."""
-        self._told, self._names, self._lists = other._told, other._names, other._lists
+        self._names_known, self._names, self._lists = other._names_known, other._names, other._lists
 
-    def may_go_together(self, done: int, alone: int) -> bool:
+    def may_go_together(self, done: int, single: int) -> bool:
         """Whether turns may be run as one. The first finds what came before the loop, the others what a turn left.
         Turns that never start alike are run one by one, with plain numbers; now and then more are tried.
         """
-        return self._told and (done > 0 or not self._seeded) and (alone < 2 or done & (done - 1) == 0)
+        return self._names_known and (done > 0 or not self._seeded) and (single < 2 or done & (done - 1) == 0)
 
     def state(self, block: Block, frame: Frame, turn: int) -> TurnState:
         """What a turn finds, or leaves."""
@@ -136,7 +131,7 @@ def _carrying(run: Run, turns: Iterator[object], carry: Carry) -> Iterator[tuple
 
 def yield_(*values: object) -> object:
     """The values carried into the next turn; after the loop the names on its left hold the last ones."""
-    current().orchestration.tell(values)
+    current().orchestration.carry_on(values)
     return values if len(values) != 1 else values[0]
 
 
@@ -152,43 +147,39 @@ def in_orchestration(run: Run, loop: TileLoop) -> Iterator[object]:
 def in_region(run: Run, block: Block, loop: TileLoop) -> Iterator[object]:
     if loop.kind == "parallel" and run.orchestration.draws is None:
         run.recorder.notice("parallel", "pl.parallel inside a task runs in order, as pl.range does")
-    kind = "range" if loop.kind == "parallel" else loop.kind
-    frame = block.open_loop(kind, loop.stage)
-    try:
-        if not run.shapes.on:
-            for i in loop.turns():
-                yield i
-                frame.turn(1)
-        else:
+    with block.loop(run.recorder, "range" if loop.kind == "parallel" else loop.kind, loop.stage) as frame:
+        if run.shapes.on:
             yield from _by_lanes(run, block, frame, loop)
-    finally:
-        block.close_loop(run.recorder, frame)
+            return
+        for i in loop.turns():
+            yield i
+            frame.turn(1)
 
 
 def _by_lanes(run: Run, block: Block, frame: Frame, loop: TileLoop) -> Iterator[object]:
     """Runs the body once for each run of iterations that behave alike (see values/lanes.py)."""
     shapes = run.shapes
     trips = loop.trips()
-    done = alone = 0
+    done = single = 0
     while done < trips:
-        width = trips - done if loop.may_go_together(done, alone) else 1
+        width = trips - done if loop.may_go_together(done, single) else 1
         shapes.axes.open(width)
         before = loop.state(block, frame, frame.iteration) if width > 1 else None
         left = True
         try:
-            yield loop.value(done) if width == 1 else loop.values(run, done, trips, frame.depth)
+            yield loop.value(shapes.lane_numbers(done, width, frame.depth))
             left = False
             if before is not None and shapes.axes.sizes[-1] > 1:
                 same = before.same_turns(loop.state(block, frame, frame.iteration + 1), shapes.axes)
                 shapes.axes.keep(same)
-                alone = alone + 1 if same == 1 else 0
+                single = single + 1 if same == 1 else 0
         finally:
             if left:  # by break: no turn comes after this one
                 shapes.axes.keep(1)
             frame.offsets = shapes.trimmed(frame.offsets)
-            kept = shapes.end_pass()
-        frame.turn(kept)
-        done += kept
+            count = shapes.end_pass()
+        frame.turn(count)
+        done += count
 
 
 class While:
@@ -203,25 +194,28 @@ class While:
         run = current()
         carry = Carry(self.init_values, run.block is not None)
         with run.orchestration.carrying(carry):
-            if run.block is not None:
-                yield from _in_task(run, run.block, carry)
+            if run.block is None:
+                for _ in run.orchestration.turns("while", counted()):
+                    yield carry.values
                 return
-            for _ in run.orchestration.turns("while", counted()):
-                yield carry.values
+            with run.block.loop(run.recorder, "while", 1) as frame:
+                for _ in counted():
+                    with run.shapes.one_lane():
+                        yield carry.values
+                    frame.turn(1)
 
 
-def _in_task(run: Run, block: Block, carry: Carry) -> Iterator[tuple[object, ...]]:
-    frame = block.open_loop("while", 1)
-    try:
-        for _ in counted():
-            run.shapes.axes.open(1)
-            try:
-                yield carry.values
-            finally:
-                run.shapes.axes.close()
-            frame.turn(1)
-    finally:
-        block.close_loop(run.recorder, frame)
+def counted() -> Iterator[int]:
+    """The turns of one `while` loop, from 0, as many as it may have; NPUSCOPE_MOST_TURNS raises that."""
+    given = os.environ.get(VARIABLE, "") or str(MOST_TURNS)
+    if not given.isdecimal() or int(given) < 1:
+        raise NpuscopeError(f"{VARIABLE} is '{given}': it must be a whole number from 1")
+    most = int(given)
+    yield from range(most)
+    raise fault(
+        f"this loop has gone on for {most:,} turns and does not seem to end",
+        f"Mend its condition, or let it go on: {VARIABLE}={10 * most} npuscope …",
+    )
 
 
 class SplitAiv:
@@ -230,9 +224,7 @@ class SplitAiv:
     def __init__(self, n: object, mode: object) -> None:
         if index(n, "pl.split_aiv", "the number of lanes") != 2:
             raise fault(f"pl.split_aiv({n}): a core group has 2 vector cores")
-        if not isinstance(mode, SplitMode):
-            raise fault(f"pl.split_aiv needs mode=pl.SplitMode.…, not {shown(mode)}")
-        self.mode = mode
+        self.mode = member(mode, SplitMode, "split_aiv", "mode")
 
     def __iter__(self) -> Iterator[int]:
         run = current()
@@ -241,24 +233,19 @@ class SplitAiv:
             raise fault("pl.split_aiv inside a pl.split_aiv region")
         if block.task.form == "call":
             raise fault("pl.split_aiv inside an incore function", "Open it in a pl.at region.")
-        frame = block.open_loop("split_aiv", 1)
-        half = half_of(self.mode)
-        try:
-            for core in range(2):
-                block.vector.enter(core, half)
-                run.shapes.axes.open(1)
-                try:
-                    yield core
-                finally:
-                    run.shapes.axes.close()
-                frame.turn(1)
-        finally:
-            block.vector.leave()
-            block.close_loop(run.recorder, frame)
+        with block.loop(run.recorder, "split_aiv", 1) as frame:
+            try:
+                for core in range(2):
+                    block.vector.enter(core, half_of(self.mode))
+                    with run.shapes.one_lane():
+                        yield core
+                    frame.turn(1)
+            finally:
+                block.vector.leave()
 
 
 def _chunk(kind: str, chunk: object, policy: object) -> int | None:
-    """The size of chunks, of which only some scopes of old programs make anything (language/auto_scope.py)."""
+    """The size of chunks, of which only some scopes of old programs make anything (language/runtime.py)."""
     if policy not in (None, "guarded", "leading_full"):
         raise fault(f"pl.{kind}: chunk_policy= is 'guarded' or 'leading_full', not {shown(policy)}")
     chunk = plain(chunk)
@@ -314,13 +301,13 @@ def split_aiv(n: object, *, mode: object) -> SplitAiv:
     return SplitAiv(n, mode)
 
 
-# --- told by the rewritten program
+# --- said by the rewritten program
 
 
 def carried(loop: Value, names: tuple[str, ...], used: tuple[str, ...], values: Mapping[str, object]) -> Value:
     """The names that a loop's body may read before it sets them, and all it uses."""
     if isinstance(loop, TileLoop):
-        loop.tell(names, used, values)
+        loop.note_names(names, used, values)
     return loop
 
 
@@ -336,26 +323,3 @@ def known_bounds(loop: Value) -> Value:
     if isinstance(loop, TileLoop):
         loop.known_bounds = True
     return loop
-
-
-VARIABLE = "NPUSCOPE_MOST_TURNS"
-MOST_TURNS = 100_000  # no public program has such a loop of more than a few hundred
-
-
-def counted() -> Iterator[int]:
-    """The turns of one `while` loop, from 0, as many as it may have."""
-    most = most_turns()
-    yield from range(most)
-    raise fault(
-        f"this loop has gone on for {most:,} turns and does not seem to end",
-        f"Mend its condition, or let it go on: {VARIABLE}={10 * most} npuscope …",
-    )
-
-
-def most_turns() -> int:
-    told = os.environ.get(VARIABLE, "")
-    if not told:
-        return MOST_TURNS
-    if not told.isdecimal() or int(told) < 1:
-        raise NpuscopeError(f"{VARIABLE} is '{told}': it must be a whole number from 1")
-    return int(told)

@@ -21,7 +21,7 @@ class Carry:
     def __init__(self, values: tuple[object, ...], in_task: bool) -> None:
         self.values, self._in_task = values, in_task
 
-    def tell(self, values: tuple[object, ...]) -> None:
+    def carry_on(self, values: tuple[object, ...]) -> None:
         """A loop of the orchestration knows plain numbers only, not those of a task that is watched."""
         self.values = values if self._in_task else tuple([plain(value) for value in values])
 
@@ -132,10 +132,10 @@ class Orchestration:
         finally:
             del self.carries[depth:]
 
-    def tell(self, values: tuple[object, ...]) -> None:
+    def carry_on(self, values: tuple[object, ...]) -> None:
         """`pl.yield_`: what the innermost loop carries on."""
         if self.carries:
-            self.carries[-1].tell(values)
+            self.carries[-1].carry_on(values)
 
     # --- calls and tasks
 
@@ -190,5 +190,5 @@ class Orchestration:
         """Counts of all that a task can leave behind here."""
         recorder = self._recorder
         counted = (recorder.notes, recorder.host_reads, recorder.aliases)
-        carried = [id(carry.values) for carry in self.carries]  # what pl.yield_ told the loops around
+        carried = [id(carry.values) for carry in self.carries]  # what pl.yield_ gave the loops around
         return (self.barriers, self._opt_outs, recorder.notice_count, *(len(held) for held in counted), *carried)

@@ -88,6 +88,15 @@ class Shapes:
             return first
         return Lane(np.arange(first, first + count, dtype=np.int64).reshape(-1, *(1,) * depth), self.axes)
 
+    @contextmanager
+    def one_lane(self) -> Iterator[None]:
+        """A turn that is run by itself."""
+        self.axes.open(1)
+        try:
+            yield
+        finally:
+            self.axes.close()
+
     def only_first(self) -> None:
         """Goes on with the first lane only, where the next would find something else."""
         self.axes.only_first()
@@ -191,7 +200,6 @@ class Shapes:
 
 _MUTABLE = {list, dict, set, bytearray, ValueArray}
 _UNBOUND = object()
-Contents = list[object]  # of a list or the like
 
 
 def user_frame() -> FrameType | None:
@@ -202,14 +210,14 @@ def user_frame() -> FrameType | None:
     return frame
 
 
-def contents(value: object) -> Contents:
+def contents(value: object) -> list[object]:
     """What a list (or the like) holds now."""
     if isinstance(value, dict):
         return [*value.keys(), *value.values()]
     return list(value) if isinstance(value, Iterable) else [value]
 
 
-def unchanged(one: Contents, other: Contents) -> bool:
+def unchanged(one: list[object], other: list[object]) -> bool:
     return len(one) == len(other) and all(map(is_, one, other))
 
 
@@ -272,7 +280,7 @@ class _Objects(NamedTuple):
     """Something that is only ever itself, or what something holds that code may change in place."""
 
     mutable: bool
-    items: Contents
+    items: list[object]
 
 
 class _Tile(NamedTuple):
