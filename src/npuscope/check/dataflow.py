@@ -58,6 +58,16 @@ class Flow:
 
         return self._reached(self.users[step.number], beyond)
 
+    def behind(self, start: Iterable[int]) -> list[int]:
+        """These steps and all that went into them, each once."""
+        found = list(start)
+        known = set(found)
+        for number in found:  # grows as it goes
+            new = {maker for operand in self.steps[number].operands for maker in operand.makers} - known
+            found += new
+            known |= new
+        return found
+
     def _reached(self, start: Iterable[int], on: Callable[[Step], tuple[int, ...]]) -> tuple[Step, ...]:
         ends: list[Step] = []
         seen = set(start)

@@ -84,6 +84,11 @@ class Traffic:
         columns = self.moved[self.launch[task]].columns
         return [Use(task, n, roots[arguments[n].buffer], read, written) for n, read, written in columns]
 
+    def uses_of(self, buffer: int, tasks: Iterable[int] | None = None) -> list[Use]:
+        """The arguments by which tasks touch a buffer, in the order of submission; of all tasks or of these."""
+        chosen = self.touching[buffer] if tasks is None else tasks
+        return [use for task in chosen for use in self.uses(task) if use.buffer == buffer]
+
     @cached_property
     def touching(self) -> dict[int, list[int]]:
         """Per buffer the tasks that read or write it, in the order of submission, each once."""

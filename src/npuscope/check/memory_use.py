@@ -198,11 +198,13 @@ def _name(node: ast.expr) -> str | None:
 Problem = tuple[int, str, str]  # line as the body numbers them, message, fix
 
 
-def problems(rule: Rule, program: Program, found: Callable[[PlannedBody], Iterator[Problem]]) -> Iterator[Finding]:
-    """A finding for every problem of every body; equal ones of several bodies once."""
+def problems(
+    rule: Rule, program: Program, look: Callable[[PlannedBody, Program], Iterator[Problem]]
+) -> Iterator[Finding]:
+    """A finding for every problem of every lowered body; equal ones of several bodies once."""
     seen = set()
     for body in program.planned.values():
-        for line, message, fix in found(body):
+        for line, message, fix in look(body, program):
             site = program.site_in(body.lowered, line)
             if (site, message) not in seen:
                 seen.add((site, message))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.check.rules.safety import ERROR, TOLD
+from npuscope.check.rules.safety import ERROR, EXCEEDED
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import NO_EFFECT, PAST_THE_END, Notice
 from npuscope.time.bound import Bound, bound_of
@@ -85,6 +85,6 @@ def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = No
 def _too_small(site: int, one: GrownRing) -> Notice:
     """In the words of the rule ring-deadlock, with what was done about it."""
     name = "task_window" if one.what == SLOTS else "heap"
-    told = TOLD[name].format(total=one.needs - (one.what == SLOTS), limit=one.had)
+    told = EXCEEDED[name].format(total=one.needs - (one.what == SLOTS), limit=one.had)
     done = f"simulated as if ring {one.ring} had room for {one.needs:,}"
     return Notice(RING, site, f"{told}: by its rules the runtime stops there ({ERROR[name]}); {done}")

@@ -20,23 +20,18 @@ from npuscope.tile.record.model import Op, Site
 from npuscope.tile.record.walk import Step
 
 
-def _find_illegal_cast(program: Program) -> Iterator[Finding]:
-    rules = program.device.rules
-    assert rules is not None
-
-    def found(body: PlannedBody) -> Iterator[Problem]:
-        values = body.lowered.values
-        for one in body.lowered.instructions:
-            if not one.spec.is_a(Role.CAST) or one.plane != "vector" or one.result is None or not one.reads:
-                continue
-            source, target = values[one.reads[0]], values[one.result]
-            if source.dtype != target.dtype and not cast_chain(source.dtype.lower(), target.dtype.lower(), rules.casts):
-                told = (
-                    f"{source.name}: the chip has no cast from {source.dtype} to {target.dtype}, and no chain of casts"
-                )
-                yield one.site, told, _cast_fix(source.dtype, target.dtype, rules.casts)
-
-    yield from problems(ILLEGAL_CAST, program, found)
+def _casts(body: PlannedBody, program: Program) -> Iterator[Problem]:
+    lowered = body.lowered
+    assert program.device.rules is not None
+    casts = program.device.rules.casts
+    for one in lowered.instructions:
+        if not one.spec.is_a(Role.CAST) or one.plane != "vector" or one.result is None or not one.reads:
+            continue
+        name, source = lowered.values[one.reads[0]].name, lowered.values[one.reads[0]].dtype
+        target = lowered.values[one.result].dtype
+        if source != target and not cast_chain(source.lower(), target.lower(), casts):
+            message = f"{name}: the chip has no cast from {source} to {target}, and no chain of casts"
+            yield one.site, message, _cast_fix(source, target, casts)
 
 
 def _cast_fix(source: str, target: str, casts: Mapping[str, frozenset[str]]) -> str:
@@ -49,11 +44,9 @@ def _cast_fix(source: str, target: str, casts: Mapping[str, frozenset[str]]) -> 
             read = f"Read its bits as {name} with pl.reinterpret_view(x, pl.{name}){cast}"
             return f"{read}: right for values below 2^{8 * size - 1}."
     ways = sorted(name.upper() for name in casts if cast_chain(name, target.lower(), casts))
-    return (
-        f"Make it of another type: {', '.join(ways)} can be cast to {target}."
-        if ways
-        else f"Nothing can be cast to {target}."
-    )
+    if not ways:
+        return f"Nothing can be cast to {target}."
+    return f"Make it of another type: {', '.join(ways)} can be cast to {target}."
 
 
 ILLEGAL_CAST = Rule(
@@ -62,7 +55,7 @@ ILLEGAL_CAST = Rule(
     "a cast between types that the chip does not have",
     "The vector unit casts between few pairs of types; the compiler joins them to chains, and where there is none it "
     "refuses the kernel. Unsigned 32-bit numbers, as sorting takes them, cannot be cast at all.",
-    _find_illegal_cast,
+    lambda program: problems(ILLEGAL_CAST, program, _casts),
     Example(
         "x = pl.cast(index, pl.FP32)  # index is UINT32",
         "x = pl.cast(pl.reinterpret_view(index, pl.INT32), pl.FP32)",
@@ -81,28 +74,22 @@ def _find_cast_chain(program: Program) -> Iterator[Finding]:
         for source in {maker.result.dtype for maker in place.flow.makers(place.step, 0)}:
             hops = cast_chain(source.lower(), place.step.result.dtype.lower(), rules.casts)
             if len(hops) > 1 and source != place.step.result.dtype:
-                yield _cast_chain_finding(place, (source, *(hop.upper() for hop in hops)))
-
-
-def _cast_chain_finding(place: Place, way: tuple[str, ...]) -> Finding:
-    elements = prod(place.step.result.shape)
-    return CAST_CHAIN.at(
-        place.site,
-        f"casts {way[0]} to {shown(place.step.result)}, which takes {len(way) - 1} passes: {' -> '.join(way)}",
-        f"Cast once from what the value was before, or stay in {way[1]}.",
-        kernel=place.kernel,
-        waste=Waste(flops=(len(way) - 2) * elements * place.runs),
-        count=place.runs,
-    )
+                way = " -> ".join((source, *hops)).upper()
+                yield CAST_CHAIN.at(
+                    place.site,
+                    f"casts {source} to {shown(place.step.result)}, which takes {len(hops)} passes: {way}",
+                    f"Cast once from what the value was before, or stay in {hops[0].upper()}.",
+                    kernel=place.kernel,
+                    waste=Waste(flops=(len(hops) - 1) * prod(place.step.result.shape) * place.runs),
+                    count=place.runs,
+                )
 
 
 def _drains(place: Place) -> bool:
     """Whether the cast is done on the way from the accumulator to GM, at no cost."""
-    made = place.flow.makers(place.step, 0)
-    used = place.flow.uses(place.step)
-    return (
-        bool(used) and all(maker.op.plane == "cube" for maker in made) and all(use.op.plane == "store" for use in used)
-    )
+    made = {maker.op.plane for maker in place.flow.makers(place.step, 0)}
+    used = {use.op.plane for use in place.flow.uses(place.step)}
+    return made <= {"cube"} and used == {"store"}
 
 
 CAST_CHAIN = Rule(
@@ -142,13 +129,8 @@ def _find_rounding_mode(program: Program) -> Iterator[Finding]:
 
 def _rounding(flow: Flow) -> Iterator[tuple[Op, str, str]]:
     """Casts in the default mode that drop bits, with the types from and to."""
-    for step in flow.steps:
-        if (
-            not step.op.spec.is_a(Role.CAST)
-            or ("mode", "round") not in step.op.attributes
-            or not _from_data(flow, step)
-        ):
-            continue
+    rounded = [s for s in flow.steps if s.op.spec.is_a(Role.CAST) and ("mode", "round") in s.op.attributes]
+    for step in (step for step in rounded if _from_data(flow, step)):
         for maker in flow.makers(step, 0):
             if maker.op.result is not None and _loses(maker.op.result.dtype, step.result.dtype):
                 yield step.op, maker.op.result.dtype, step.result.dtype
@@ -156,16 +138,8 @@ def _rounding(flow: Flow) -> Iterator[tuple[Op, str, str]]:
 
 def _from_data(flow: Flow, step: Step) -> bool:
     """Whether floating-point numbers out of global memory go into a value."""
-    seen = {step.number}
-    waiting = [step.number]
-    for number in waiting:  # grows as it goes
-        one = flow.steps[number]
-        if one.op.accesses and one.op.result is not None and BY_NAME[one.op.result.dtype].is_float:
-            return True
-        new = {maker for operand in one.operands for maker in operand.makers} - seen
-        seen |= new
-        waiting += new
-    return False
+    reached = (flow.steps[number].op for number in flow.behind([step.number]))
+    return any(op.accesses and op.result is not None and BY_NAME[op.result.dtype].is_float for op in reached)
 
 
 def _loses(source: str, target: str) -> bool:

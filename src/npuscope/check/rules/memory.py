@@ -7,24 +7,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
 
 from npuscope.check.dataflow import SAME, Flow, Place, places, tile_bytes
 from npuscope.check.findings import Finding, Waste
-from npuscope.check.gm_traffic import Use, severity, traffic_of
-from npuscope.check.memory_use import Problem, Usage, advice, problems, usages
+from npuscope.check.gm_traffic import severity, traffic_of
+from npuscope.check.memory_use import Problem, advice, problems, usages
 from npuscope.check.phrases import access_site, size, tensor_name
 from npuscope.check.rule import Example, Rule
 from npuscope.check.source_text import pipelined
-from npuscope.chip.devices import Device
 from npuscope.lower.build import build
 from npuscope.lower.chip import matrix
 from npuscope.lower.lowering import passed
-from npuscope.lower.memory_plan import Slot, SpacePlan, plan_memory
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat
+from npuscope.lower.memory_plan import SpacePlan, plan_memory
+from npuscope.lower.model import Items, Repeat
 from npuscope.lower.products import product_of
 from npuscope.lower.program import KernelLaunch, PlannedBody, Program
 from npuscope.ops.dtypes import BY_NAME
+from npuscope.table.formats import many
 from npuscope.tile.record.model import Loop, short_name
 from npuscope.tile.record.walk import Step, accesses_of
 
@@ -32,39 +31,29 @@ MOST_TILES = 6  # that a message names
 
 
 def _find_buffer_overflow(program: Program) -> Iterator[Finding]:
-    return (
-        _buffer_overflow_finding(program, usage) for usage in usages(program.planned.values()) if not usage.space.fits
-    )
-
-
-def _buffer_overflow_finding(program: Program, usage: Usage) -> Finding:
-    space = usage.space
-    largest = sorted(space.slots, key=lambda slot: -slot.bytes)
-    lowered = usage.body.lowered
-    tiles = "; ".join(_slot_text(slot, lowered, program) for slot in largest[:MOST_TILES])
-    if space.reserved:
-        tiles = f"the ring between cube and vector cores takes {space.reserved} B; {tiles}"
-    if len(largest) > MOST_TILES:
-        tiles += f"; and {len(largest) - MOST_TILES} more"
-    if largest:
-        site = program.site_in(lowered, largest[0].tenants[0].value.site)
-    else:
+    for usage in usages(program.planned.values()):
+        space = usage.space
+        if space.fits:
+            continue
         site = program.site(program.recording.tasks[usage.body.task].site)
-    shallower = ", or a shallower ring: optimizations=[pl.cross_core_slot(slot_num=2)]"
-    otherwise = f"Use smaller tiles{shallower if space.reserved else ', or fewer of them at once'}."
-    return BUFFER_OVERFLOW.at(
-        site,
-        f"{usage.function} {space.space} buffer usage {space.used} > {space.limit}: {tiles}",
-        advice(program, usage) or otherwise,
-        usage.body.kernel,
-    )
-
-
-def _slot_text(slot: Slot, lowered: Lowered, program: Program) -> str:
-    """`wq [512, 512] INT8 262144 B (layer.py:12)`."""
-    value = slot.tenants[0].value
-    site = program.site_in(lowered, value.site)
-    return f"{value.name} {list(value.shape)} {value.dtype} {slot.bytes} B ({Path(site.file).name}:{site.line})"
+        tiles = [f"the ring between cube and vector cores takes {space.reserved} B"] if space.reserved else []
+        largest = sorted(space.slots, key=lambda slot: -slot.bytes)
+        for slot in reversed(largest[:MOST_TILES]):
+            value = slot.tenants[0].value
+            site = program.site_in(usage.body.lowered, value.site)  # of the largest in the end
+            place = f"{Path(site.file).name}:{site.line}"
+            tiles.insert(
+                bool(space.reserved), f"{value.name} {list(value.shape)} {value.dtype} {slot.bytes} B ({place})"
+            )
+        tiles += [f"and {len(largest) - MOST_TILES} more"] if len(largest) > MOST_TILES else []
+        shallower = ", or a shallower ring: optimizations=[pl.cross_core_slot(slot_num=2)]"
+        otherwise = f"Use smaller tiles{shallower if space.reserved else ', or fewer of them at once'}."
+        yield BUFFER_OVERFLOW.at(
+            site,
+            f"{usage.function} {space.space} buffer usage {space.used} > {space.limit}: {'; '.join(tiles)}",
+            advice(program, usage) or otherwise,
+            usage.body.kernel,
+        )
 
 
 BUFFER_OVERFLOW = Rule(
@@ -81,42 +70,25 @@ BUFFER_OVERFLOW = Rule(
 )
 
 
-def _find_misaligned_tile(program: Program) -> Iterator[Finding]:
-    def found(body: PlannedBody) -> Iterator[Problem]:
-        yield from _products(body.lowered, program.device)
-        yield from _columns(body.lowered, program.device)
-
-    yield from problems(MISALIGNED_TILE, program, found)
-
-
-def _products(lowered: Lowered, device: Device) -> Iterator[Problem]:
-    step = int(device.core["fractal"].value)
+def _misaligned(body: PlannedBody, program: Program) -> Iterator[Problem]:
+    lowered = body.lowered
+    step, least = (int(program.device.core[name].value) for name in ("fractal", "vec_least"))
     for one in lowered.instructions:
-        if one.plane != "cube" or one.operands[1] is None or one.operands[2] is None or one.result is None:
-            continue
-        product = product_of(one, lowered.values, device)
-        name = lowered.values[one.result].name
-        for axis, extent in (("K", product.k), ("N", product.n)):
-            if extent % step:
-                message = f"{name}: {axis} of the product is {extent}, not a multiple of {step}"
-                yield one.site, message, f"Pad {axis} to {-(-extent // step) * step} (valid_shape= says what is data)."
-
-
-def _columns(lowered: Lowered, device: Device) -> Iterator[Problem]:
-    least = int(device.core["vec_least"].value)
+        if one.plane == "cube" and None not in one.operands[1:3] and one.result is not None:
+            product = product_of(one, lowered.values, program.device)
+            for axis, extent in (("K", product.k), ("N", product.n)):
+                if extent % step:
+                    name, whole = lowered.values[one.result].name, -(-extent // step) * step
+                    message = f"{name}: {axis} of the product is {extent}, not a multiple of {step}"
+                    yield one.site, message, f"Pad {axis} to {whole} (valid_shape= says what is data)."
     for one in lowered.instructions:
-        if one.result is None or one.plane not in ("load", "vector"):
-            continue
-        tile = lowered.values[one.result]
-        rows, columns = matrix(tile.shape)
-        size = BY_NAME[tile.dtype].bytes
-        if tile.space == "Vec" and columns == 1 and rows > 1 and rows * size % least:
-            yield (
-                one.site,
-                f"{tile.name} {list(tile.shape)} {tile.dtype}: a column takes {rows * size} bytes, "
-                f"not a multiple of {least}",
-                f"Give it a multiple of {least // size} rows.",
-            )
+        if one.plane in ("load", "vector") and one.result is not None:
+            tile = lowered.values[one.result]
+            rows, columns = matrix(tile.shape)
+            width = BY_NAME[tile.dtype].bytes
+            if tile.space == "Vec" and columns == 1 and rows > 1 and rows * width % least:
+                what = f"{tile.name} {list(tile.shape)} {tile.dtype}: a column takes {rows * width} bytes"
+                yield one.site, f"{what}, not a multiple of {least}", f"Give it a multiple of {least // width} rows."
 
 
 MISALIGNED_TILE = Rule(
@@ -124,7 +96,7 @@ MISALIGNED_TILE = Rule(
     "error",
     "a tile that does not fall on the chip's steps",
     "The cube multiplies blocks of 16, and a column on a vector core is a multiple of 32 bytes.",
-    _find_misaligned_tile,
+    lambda program: problems(MISALIGNED_TILE, program, _misaligned),
     Example(
         "scores = pl.matmul(q, pl.slice(k, [120, 128], [row, 0]), b_trans=True)  # N is 120",
         "scores = pl.matmul(q, pl.slice(k, [128, 128], [row, 0], valid_shape=[120, 128]), b_trans=True)",
@@ -135,30 +107,25 @@ MISALIGNED_TILE = Rule(
 
 def _find_pipeline_depth(program: Program) -> Iterator[Finding]:
     """One finding per function and space, about the largest tile that had to give up depth."""
-    if not program.device.space:
-        return
     for usage in usages(program.planned.values()):
         space = usage.space
         # Left, Right and Acc are filled as the compiler sees fit; what does not fit at all is an error of its own
         if space.space not in ("Mat", "Vec") or not space.shallow or not space.fits:
             continue
         worst = max(space.shallow, key=lambda one: one.value.bytes)
-        lowered = usage.body.lowered
-        site = program.site_in(lowered, worst.value.site)
+        sites = {one: program.site_in(usage.body.lowered, one.value.site) for one in space.shallow}
         others = len(space.shallow) - 1
-        beside = f", and {others} more tile{'s' if others > 1 else ''} likewise" if others else ""
+        beside = f", and {many(others, 'more tile')} likewise" if others else ""
         tile = f"{worst.value.name} {list(worst.value.shape)} {worst.value.dtype}"
         room = (space.limit - space.reserved) // worst.wanted
         yield PIPELINE_DEPTH.at(
-            site,
-            f"{tile} has {worst.got} buffer{'s' if worst.got > 1 else ''} in {space.space} for {worst.wanted} turns in "
-            f"flight{beside}: turns wait for each other",
+            sites[worst],
+            f"{tile} has {many(worst.got, 'buffer')} in {space.space} for {worst.wanted} turns in flight{beside}: "
+            "turns wait for each other",
             f"Make the tiles of a turn smaller (together at most {room:,} bytes of {space.space}), or ask for fewer "
             "stages.",
             kernel=usage.body.kernel,
-            also=[
-                program.site_in(lowered, one.value.site) for one in space.shallow if one.value.site != worst.value.site
-            ],
+            also=[site for one, site in sites.items() if one.value.site != worst.value.site],
         )
 
 
@@ -175,7 +142,7 @@ PIPELINE_DEPTH = Rule(
 )
 
 
-LEAST_TURNS = 3  # iterations
+LEAST_TURNS = 3
 
 
 def _find_unpipelined_k(program: Program) -> Iterator[Finding]:
@@ -188,40 +155,37 @@ def _find_unpipelined_k(program: Program) -> Iterator[Finding]:
             loops[id(place.launch), place.body, step.loops].append(place)
     planned: dict[tuple[str, int], SpacePlan | None] = {}  # by kernel and loop: its bodies are much alike
     for steps in loops.values():
-        found = _loop(steps, planned)
-        if found is not None:
-            yield found
-
-
-def _loop(steps: list[Place], planned: dict[tuple[str, int], SpacePlan | None]) -> Finding | None:
-    program, launch, flow = steps[0].program, steps[0].launch, steps[0].flow
-    loop = steps[0].step.around[-1].loop
-    loads = _loop_loads(flow, [place.step for place in steps])
-    turns = loop.turns
-    if turns < LEAST_TURNS or not loads or _has_a_better_one(flow, steps[0].step) or _writes_what_it_loads(flow, loads):
-        return None
-    if (launch.kernel, loop.site) not in planned:
-        planned[launch.kernel, loop.site] = _mat_when_pipelined(program, launch, steps[0].body, loop)
-    mat = planned[launch.kernel, loop.site]
-    if mat is None:
-        return None
-    blocks = steps[0].runs // steps[0].step.times
-    loaded = blocks * sum(tile_bytes(load.result) * load.times for load in loads)
-    flops = sum(place.step.op.flops * place.runs for place in steps)
-    peak = program.device.peak("cube", "bf16")
-    load_bound = peak is not None and loaded / program.device.bandwidth > flops / peak
-    first = steps[0].step
-    entries = blocks * first.times // first.around[-1].count
-    site = program.site(loop.site)
-    return UNPIPELINED_K.at(
-        site,
-        f"{turns} turns of matmul each wait for their own loads ({loaded // (entries * turns):,} bytes a turn)",
-        f"Let it load one turn ahead: Mat holds two turns' tiles ({mat.used:,} of {mat.limit:,} bytes).",
-        kernel=launch.kernel,
-        change=pipelined(site),
-        waste=Waste(flops=flops) if load_bound else Waste(bytes=loaded),
-        count=entries,
-    )
+        launch, flow, first = steps[0].launch, steps[0].flow, steps[0].step
+        loop = first.around[-1].loop
+        loads = _loop_loads(flow, [place.step for place in steps])
+        if (
+            loop.turns < LEAST_TURNS
+            or not loads
+            or _has_a_better_one(flow, first)
+            or _stores_what_it_loads(flow, loads)
+        ):
+            continue
+        if (launch.kernel, loop.site) not in planned:
+            planned[launch.kernel, loop.site] = _mat_when_pipelined(program, launch, steps[0].body, loop)
+        if (mat := planned[launch.kernel, loop.site]) is None:
+            continue
+        blocks = steps[0].runs // first.times
+        loaded = blocks * sum(tile_bytes(load.result) * load.times for load in loads)
+        flops = sum(place.step.op.flops * place.runs for place in steps)
+        peak = program.device.peak("cube", "bf16")
+        load_bound = peak is not None and loaded / program.device.bandwidth > flops / peak
+        entries = blocks * first.times // first.around[-1].count
+        each = f"{loaded // (entries * loop.turns):,} bytes a turn"
+        site = program.site(loop.site)
+        yield UNPIPELINED_K.at(
+            site,
+            f"{loop.turns} turns of matmul each wait for their own loads ({each})",
+            f"Let it load one turn ahead: Mat holds two turns' tiles ({mat.used:,} of {mat.limit:,} bytes).",
+            kernel=launch.kernel,
+            change=pipelined(site),
+            waste=Waste(flops=flops) if load_bound else Waste(bytes=loaded),
+            count=entries,
+        )
 
 
 def _mat_when_pipelined(program: Program, launch: KernelLaunch, body: int, loop: Loop) -> SpacePlan | None:
@@ -234,14 +198,11 @@ def _mat_when_pipelined(program: Program, launch: KernelLaunch, body: int, loop:
 
 
 def _two_stages(items: Items, site: int) -> Items:
-    made: list[Instruction | Repeat] = []
-    for item in items:
-        if isinstance(item, Repeat):
-            item = replace(item, items=_two_stages(item.items, site))
-            if item.site == site:
-                item = replace(item, kind="pipeline", stage=2)
-        made.append(item)
-    return tuple(made)
+    def changed(loop: Repeat) -> Repeat:
+        loop = replace(loop, items=_two_stages(loop.items, site))
+        return replace(loop, kind="pipeline", stage=2) if loop.site == site else loop
+
+    return tuple(changed(item) if isinstance(item, Repeat) else item for item in items)
 
 
 def _loop_loads(flow: Flow, cubes: list[Step]) -> list[Step]:
@@ -268,7 +229,7 @@ def _has_a_better_one(flow: Flow, cube: Step) -> bool:
     )
 
 
-def _writes_what_it_loads(flow: Flow, loads: list[Step]) -> bool:
+def _stores_what_it_loads(flow: Flow, loads: list[Step]) -> bool:
     """Whether an iteration may load what the one before has stored."""
     arguments = {access.argument for load in loads for access in load.op.accesses}
     return any(
@@ -283,8 +244,8 @@ UNPIPELINED_K = Rule(
     "unpipelined-k",
     "warning",
     "a loop of matmuls without a pipeline",
-    "With one buffer per operand the cube idles while the next tiles are loaded, and the loads wait for the cube. Told "
-    "from three turns on, where the memory plan has room for two turns' tiles.",
+    "With one buffer per operand the cube idles while the next tiles are loaded, and the loads wait for the cube. "
+    "Reported from three turns on, where the memory plan has room for two turns' tiles.",
     _find_unpipelined_k,
     Example(
         "for k0 in pl.range(128, K, 128):\n    acc = pl.matmul_acc(acc, x[:, k0 : k0 + 128], w[k0 : k0 + 128, :])",
@@ -295,27 +256,33 @@ UNPIPELINED_K = Rule(
 )
 
 
-class ReadAgain(NamedTuple):
-    """A read of a block's tiles, and the next of the same: task and block of both."""
-
-    first: tuple[int, int]
-    second: tuple[int, int]
+Block = tuple[int, int]  # task, block
 
 
 def _find_l2_overflow(program: Program) -> Iterator[Finding]:
     l2 = program.device.memory.l2
     if l2 is None:
         return
-    read: dict[int, int] = defaultdict(int)
-    for task in range(len(program.recording.tasks)):
-        for use in traffic_of(program).uses(task):
-            read[use.buffer] += use.read
-    for buffer, total in read.items():
+    traffic = traffic_of(program)
+    for buffer in traffic.touching:
+        uses = traffic.uses_of(buffer)
+        total = sum(use.read for use in uses)
         again = total - _buffer_bytes(program, buffer)
-        if again >= l2.value and (found := _next_reader(program, buffer)) is not None:
-            passed = _passed(program, found)
-            if passed > l2.value:
-                yield _l2_finding(program, buffer, total, again, passed)
+        if again < l2.value or (reads := _read_twice(program, buffer)) is None:
+            continue
+        between = _moved_between(program, *reads)
+        if between > l2.value:
+            use = max(uses, key=lambda use: use.read)
+            kernel, name = program.launches[traffic.launch[use.task]].kernel, tensor_name(program, buffer)
+            yield L2_OVERFLOW.at(
+                access_site(program, use, "read"),
+                f"{short_name(kernel)} reads {size(total)} of {name}, which has {size(total - again)}; about "
+                f"{size(between)} pass before the same tiles are read again, more than L2 ({size(l2.value)}) can keep",
+                f"Order the loops so that all that needs a tile of {name} comes together, or take more rows per tile.",
+                kernel=kernel,
+                severity=severity(program, Waste(bytes=again)),
+                waste=Waste(bytes=again),
+            )
 
 
 def _buffer_bytes(program: Program, buffer: int) -> int:
@@ -323,57 +290,34 @@ def _buffer_bytes(program: Program, buffer: int) -> int:
     return prod(found.shape) * BY_NAME[found.dtype].bytes
 
 
-def _next_reader(program: Program, buffer: int) -> ReadAgain | None:
+def _read_twice(program: Program, buffer: int) -> tuple[Block, Block] | None:
     """The first block that reads the tensor, and the next that reads the same tiles of it."""
-    seen: dict[bytes, tuple[int, int]] = {}
+    first: dict[bytes, Block] = {}
     for task in traffic_of(program).touching[buffer]:
-        arguments = {use.argument for use in traffic_of(program).uses(task) if use.buffer == buffer and use.read}
+        arguments = {use.argument for use in traffic_of(program).uses_of(buffer, [task]) if use.read}
         for group in program.recording.tasks[task].groups:
             plan = accesses_of(program.recording.bodies[group.body])
             reads = [n for n, (_, a, _) in enumerate(plan) if a.argument in arguments and a.mode == "read"]
             for n, block in enumerate(group.blocks.tolist()):
                 places = [group.offsets[k][..., min(n, group.offsets[k].shape[-1] - 1)] for k in reads]
                 tiles = b"".join(place.tobytes() for place in places)
-                if not seen:
-                    seen[tiles] = (task, block)
-                elif tiles in seen:
-                    return ReadAgain(seen[tiles], (task, block))
+                if not first:
+                    first[tiles] = (task, block)
+                elif tiles in first:
+                    return first[tiles], (task, block)
     return None
 
 
-def _passed(program: Program, again: ReadAgain) -> float:
+def _moved_between(program: Program, one: Block, other: Block) -> float:
     """Bytes that pass between two reads: of every tensor what is moved, at most the whole of it."""
     moved: dict[int, float] = defaultdict(float)
-    (first, begin), (second, end) = again
+    (first, begin), (second, end) = one, other
     for task in range(first, second + 1):
         blocks = max(program.recording.tasks[task].blocks, 1)
         part = ((end if task == second else blocks) - (begin + 1 if task == first else 0)) / blocks
         for use in traffic_of(program).uses(task):
             moved[use.buffer] += part * (use.read + use.written)
     return sum(min(bytes_moved, _buffer_bytes(program, buffer)) for buffer, bytes_moved in moved.items())
-
-
-def _l2_finding(program: Program, buffer: int, total: int, again: int, passed: float) -> Finding:
-    use = max(_reads_of(program, buffer), key=lambda use: use.read)
-    launch = program.launches[traffic_of(program).launch[use.task]]
-    site = access_site(program, use, "read")
-    name = tensor_name(program, buffer)
-    assert program.device.memory.l2 is not None
-    return L2_OVERFLOW.at(
-        site,
-        f"{short_name(launch.kernel)} reads {size(total)} of {name}, which has {size(total - again)}; about "
-        f"{size(passed)} pass before the same tiles are read again, more than L2 "
-        f"({size(program.device.memory.l2.value)}) can keep",
-        f"Order the loops so that all that needs a tile of {name} comes together, or take more rows per tile.",
-        kernel=launch.kernel,
-        severity=severity(program, Waste(bytes=again)),
-        waste=Waste(bytes=again),
-    )
-
-
-def _reads_of(program: Program, buffer: int) -> Iterator[Use]:
-    for task in traffic_of(program).touching[buffer]:
-        yield from (use for use in traffic_of(program).uses(task) if use.buffer == buffer)
 
 
 L2_OVERFLOW = Rule(

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from npuscope.check.dataflow import flows_of
 from npuscope.check.findings import Finding
 from npuscope.check.memory_use import Problem, problems
 from npuscope.check.rule import Example, Rule
-from npuscope.chip.devices import Rules
-from npuscope.lower.model import Items, Lowered, Repeat, carried, instructions
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, carried, instructions
 from npuscope.lower.program import PlannedBody, Program
-from npuscope.lower.source import SourceFile, read
+from npuscope.lower.source import read
 from npuscope.ops.spec import Role
 from npuscope.tile.language.grammar import called
 from npuscope.tile.record.model import Site
@@ -30,18 +30,10 @@ OWN_ACCUMULATOR = (
 )
 
 
-def _find_illegal_move(program: Program) -> Iterator[Finding]:
+def _moves(body: PlannedBody, program: Program) -> Iterator[Problem]:
+    lowered = body.lowered
     rules = program.device.rules
     assert rules is not None
-
-    def found(body: PlannedBody) -> Iterator[Problem]:
-        yield from _moves(body.lowered, rules)
-        yield from _accumulators(body.lowered)
-
-    yield from problems(ILLEGAL_MOVE, program, found)
-
-
-def _moves(lowered: Lowered, rules: Rules) -> Iterator[Problem]:
     for one in lowered.instructions:
         if one.plane != "move" or one.spec.is_a(Role.RECEIVE) or not one.reads:
             continue
@@ -64,11 +56,12 @@ def _moves(lowered: Lowered, rules: Rules) -> Iterator[Problem]:
             fix = THROUGH_RING
         if fix:
             yield one.site, f"{source.name}: the chip has no move from {source.space} to {target.space}", fix
+    yield from _accumulators(lowered)
 
 
 def _accumulators(lowered: Lowered) -> Iterator[Problem]:
     """Sums in place whose old value is still needed."""
-    order = list(lowered.instructions)
+    order = lowered.instructions
     last = {number: n for n, one in enumerate(order) for number in one.reads}
     repeated = set(_read_every_turn(lowered.items))
     for n, one in enumerate(order):
@@ -76,13 +69,8 @@ def _accumulators(lowered: Lowered) -> Iterator[Problem]:
             continue
         old = one.operands[0]
         if (last[old] > n and order[last[old]].result != one.result) or old in repeated:
-            name = lowered.values[old].name
-            yield (
-                one.site,
-                f"{name} is still read after this product is added to it: that needs a copy from Acc to Acc, "
-                "which the chip does not have",
-                OWN_ACCUMULATOR,
-            )
+            message = "is still read after this product is added to it: that needs a copy from Acc to Acc"
+            yield one.site, f"{lowered.values[old].name} {message}, which the chip does not have", OWN_ACCUMULATOR
 
 
 def _read_every_turn(items: Items) -> Iterator[int]:
@@ -102,7 +90,7 @@ ILLEGAL_MOVE = Rule(
     "a move between memories that the chip does not have",
     "A tile reaches most memories only through another one; on chips without a ring on chip cube and vector cores "
     "hand over through global memory.",
-    _find_illegal_move,
+    lambda program: problems(ILLEGAL_MOVE, program, _moves),
     Example(
         "tile = pl.move(product, target_memory=pl.MemorySpace.Vec)  # Acc to Vec: not on 910B",
         "tile = pl.cast(product, target_type=pl.BF16)  # the compiler hands it over to the vector cores",
@@ -116,7 +104,7 @@ Tile = tuple[tuple[int, ...], str]
 Shapes = dict[tuple[str, int], set[Tile]]  # of the last op of the statement that begins on this line
 
 
-class Met(NamedTuple):
+class MetName(NamedTuple):
     """A name where it is read or given a value."""
 
     name: str
@@ -147,12 +135,12 @@ def _find_unequal_move(program: Program) -> Iterator[Finding]:
 
 def _shapes(program: Program) -> Shapes:
     found: Shapes = defaultdict(set)
-    sources: dict[str, SourceFile | None] = {}
+    sources = cache(read)
     for flow in flows_of(program):
         last: tuple[tuple[str, int], Tile] | None = None
         for step in flow.steps:
             site = program.site(step.op.site)
-            source = sources[site.file] if site.file in sources else sources.setdefault(site.file, read(site.file))
+            source = sources(site.file)
             if source is None or site.line not in source.statements:
                 continue
             place = (site.file, source.statements[site.line].start)
@@ -173,41 +161,37 @@ def _matrix(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _joined(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, int, int, str]]:
     """Name, the lines of two values of which one takes the other's place, and why."""
-    loops: list[ast.For] = []
-    choices: list[ast.If] = []
-    for node in _own(function):
-        if isinstance(node, ast.For) and called(node.iter) in CARRYING:
-            loops.append(node)
-        elif isinstance(node, ast.If) and node.orelse:
-            choices.append(node)
-    met = list(_names_met(function.body)) if loops or choices else []
-    for loop in loops:
-        yield from _carried_names(loop, met)
-    for choice in choices:
-        yield from _branched(choice, met)
+    nodes = list(_statements(function))
+    met = list(_names_met(function.body))
+    for loop in nodes:
+        if isinstance(loop, ast.For) and called(loop.iter) in CARRYING:
+            yield from _carried_names(loop, met)
+    for choice in nodes:
+        if isinstance(choice, ast.If) and choice.orelse:
+            yield from _branched(choice, met)
 
 
-def _own(node: ast.AST) -> Iterator[ast.stmt]:
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
     """The statements of a function without those of functions in it."""
     for field in ("body", "orelse", "handlers", "finalbody"):
         for part in getattr(node, field, ()):
             if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 yield part
-                yield from _own(part)
+                yield from _statements(part)
 
 
-def _carried_names(loop: ast.For, met: Sequence[Met]) -> Iterator[tuple[str, int, int, str]]:
+def _carried_names(loop: ast.For, met: Sequence[MetName]) -> Iterator[tuple[str, int, int, str]]:
     inside = [one for one in met if loop.lineno < one.line <= (loop.end_lineno or loop.lineno)]
     for name in dict.fromkeys(one.name for one in inside if one.writes):
-        own = [one for one in inside if one.name == name]
+        here = [one for one in inside if one.name == name]
         before = [one for one in met if one.name == name and one.writes and one.line < loop.lineno]
         after = next((one for one in met if one.name == name and one.line > (loop.end_lineno or loop.lineno)), None)
-        if before and (not own[0].writes or (after is not None and not after.writes)):
-            last = [one for one in own if one.writes][-1]
+        if before and (not here[0].writes or (after is not None and not after.writes)):
+            last = [one for one in here if one.writes][-1]
             yield name, before[-1].line, last.line, f"the loop on line {loop.lineno} carries it"
 
 
-def _branched(choice: ast.If, met: Sequence[Met]) -> Iterator[tuple[str, int, int, str]]:
+def _branched(choice: ast.If, met: Sequence[MetName]) -> Iterator[tuple[str, int, int, str]]:
     end, middle = choice.end_lineno or choice.lineno, choice.orelse[0].lineno
     arms = [
         {one.name: one.line for one in met if one.writes and low <= one.line <= high}
@@ -219,22 +203,16 @@ def _branched(choice: ast.If, met: Sequence[Met]) -> Iterator[tuple[str, int, in
             yield name, arms[0][name], arms[1][name], f"it is either after the branch on line {choice.lineno}"
 
 
-def _names_met(body: Sequence[ast.stmt]) -> Iterator[Met]:
+def _names_met(nodes: Iterable[ast.AST]) -> Iterator[MetName]:
     """Names in the order in which they are met; of an assignment what it reads first."""
-
-    def names(node: ast.AST) -> Iterator[ast.Name]:
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            yield MetName(node.id, isinstance(node.ctx, ast.Store), node.lineno)
+            continue
         parts = list(ast.iter_child_nodes(node))
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
             parts.sort(key=lambda part: part is not node.value)
-        for part in parts:
-            if isinstance(part, ast.Name):
-                yield part
-            else:
-                yield from names(part)
-
-    for statement in body:
-        for name in names(statement):
-            yield Met(name.id, isinstance(name.ctx, ast.Store), name.lineno)
+        yield from _names_met(parts)
 
 
 def _tile_text(tile: Tile) -> str:
@@ -262,19 +240,20 @@ UNEQUAL_MOVE = Rule(
 )
 
 
-def _find_store_type(program: Program) -> Iterator[Finding]:
+def _stored(lowered: Lowered) -> Iterator[tuple[Instruction, Value]]:
+    """Stores of tiles, with the tile."""
+    for one in lowered.instructions:
+        if one.plane == "store" and one.reads:
+            yield one, lowered.values[one.reads[0]]
+
+
+def _store_types(body: PlannedBody, program: Program) -> Iterator[Problem]:
     assert program.device.rules is not None
     types = program.device.rules.store_types
-    told = ", ".join(sorted(types)).upper()
-
-    def found(body: PlannedBody) -> Iterator[Problem]:
-        for one in body.lowered.instructions:
-            tile = body.lowered.values[one.reads[0]] if one.plane == "store" and one.reads else None
-            if tile is not None and tile.space == "Acc" and tile.dtype.lower() not in types:
-                message = f"{tile.name}: an accumulator cannot be stored as {tile.dtype}"
-                yield one.site, message, f"Store it as one of {told}, or cast it on the vector cores first."
-
-    yield from problems(STORE_TYPE, program, found)
+    fix = f"Store it as one of {', '.join(sorted(types)).upper()}, or cast it on the vector cores first."
+    for one, tile in _stored(body.lowered):
+        if tile.space == "Acc" and tile.dtype.lower() not in types:
+            yield one.site, f"{tile.name}: an accumulator cannot be stored as {tile.dtype}", fix
 
 
 STORE_TYPE = Rule(
@@ -282,7 +261,7 @@ STORE_TYPE = Rule(
     "error",
     "an accumulator stored as a type it cannot have",
     "Draining the accumulator converts to a few types only; others go through a vector core.",
-    _find_store_type,
+    lambda program: problems(STORE_TYPE, program, _store_types),
     Example(
         "out = pl.assemble(out, pl.matmul(a, b, out_dtype=pl.BF16), [0, 0])  # on a chip that drains FP32 only",
         "out = pl.assemble(out, pl.cast(pl.matmul(a, b, out_dtype=pl.FP32), pl.BF16), [0, 0])",
@@ -291,20 +270,13 @@ STORE_TYPE = Rule(
 )
 
 
-def _find_atomic_type(program: Program) -> Iterator[Finding]:
+def _atomic_types(body: PlannedBody, program: Program) -> Iterator[Problem]:
     assert program.device.rules is not None
     types = program.device.rules.atomic_types
-    told = ", ".join(sorted(types)).upper()
-
-    def found(body: PlannedBody) -> Iterator[Problem]:
-        for one in body.lowered.instructions:
-            if one.plane == "store" and one.reads and any(access.mode == "add" for access in one.accesses):
-                tile = body.lowered.values[one.reads[0]]
-                if tile.dtype.lower() not in types:
-                    message = f"{tile.name}: global memory cannot add {tile.dtype}"
-                    yield one.site, message, f"Add one of {told}, or sum the parts in a task of their own."
-
-    yield from problems(ATOMIC_TYPE, program, found)
+    fix = f"Add one of {', '.join(sorted(types)).upper()}, or sum the parts in a task of their own."
+    for one, tile in _stored(body.lowered):
+        if tile.dtype.lower() not in types and any(access.mode == "add" for access in one.accesses):
+            yield one.site, f"{tile.name}: global memory cannot add {tile.dtype}", fix
 
 
 ATOMIC_TYPE = Rule(
@@ -312,7 +284,7 @@ ATOMIC_TYPE = Rule(
     "error",
     "an atomic add of a type that global memory cannot add",
     "The memory itself adds, and it knows a few types only.",
-    _find_atomic_type,
+    lambda program: problems(ATOMIC_TYPE, program, _atomic_types),
     Example(
         "out = pl.assemble(out, tile, [0, 0], atomic=pl.AtomicType.Add)  # BF16 on the 950",
         "out = pl.assemble(out, pl.cast(tile, pl.FP32), [0, 0], atomic=pl.AtomicType.Add)  # out is FP32",

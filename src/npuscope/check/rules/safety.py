@@ -12,6 +12,7 @@ import numpy as np
 
 from npuscope.check.dataflow import flows_of
 from npuscope.check.findings import Finding
+from npuscope.check.gm_traffic import cores_of
 from npuscope.check.memory_use import Problem, problems
 from npuscope.check.races import Race, races
 from npuscope.check.races.conflicts import order_of
@@ -59,7 +60,7 @@ RACE = Rule(
 )
 
 
-class _Writer(NamedTuple):
+class _LineWriter(NamedTuple):
     """A block that wrote elements between two barriers at one line of the source; `lines` of GM that they lie in."""
 
     task: int
@@ -74,14 +75,14 @@ def _find_shared_line(program: Program) -> Iterator[Finding]:
         return
     size = int(program.device.core["scalar_line"].value)
     for buffer, writers in _writers(program, size).items():
-        told = set()
+        known = set()
         for one, other in _sharing(program, writers):
-            if (one.site, other.site) not in told:
-                told.add((one.site, other.site))
+            if (one.site, other.site) not in known:
+                known.add((one.site, other.site))
                 yield _shared_line_finding(program, buffer, one, other, size)
 
 
-def _writers(program: Program, size: int) -> dict[int, list[_Writer]]:
+def _writers(program: Program, size: int) -> dict[int, list[_LineWriter]]:
     recording = program.recording
 
     @cache
@@ -92,7 +93,7 @@ def _writers(program: Program, size: int) -> dict[int, list[_Writer]]:
         plan = phased(steps)
         return [(n, p) for n, p in enumerate(plan) if p.op.plane == "scalar" and p.access.mode == "write"]
 
-    found: dict[int, list[_Writer]] = defaultdict(list)
+    found: dict[int, list[_LineWriter]] = defaultdict(list)
     for task in recording.tasks:
         for group in task.groups:
             for n, (op, access, phase) in scalar(group.body):
@@ -103,11 +104,11 @@ def _writers(program: Program, size: int) -> dict[int, list[_Writer]]:
                 for k, block in enumerate(group.blocks.tolist()):
                     for number in np.unique(when[..., k]).tolist():
                         mine = np.unique(where[..., k][when[..., k] == number])
-                        found[buffer].append(_Writer(task.id, block, number, op.site, mine))
+                        found[buffer].append(_LineWriter(task.id, block, number, op.site, mine))
     return found
 
 
-def _sharing(program: Program, writers: Sequence[_Writer]) -> Iterator[tuple[_Writer, _Writer]]:
+def _sharing(program: Program, writers: Sequence[_LineWriter]) -> Iterator[tuple[_LineWriter, _LineWriter]]:
     """Pairs that write to one line and are not ordered: for every writer the first such one before it."""
     owner = np.repeat(np.arange(len(writers)), [len(writer.lines) for writer in writers])
     lines = np.concatenate([writer.lines for writer in writers])
@@ -128,7 +129,7 @@ def _sharing(program: Program, writers: Sequence[_Writer]) -> Iterator[tuple[_Wr
                     break
 
 
-def _shared_line_finding(program: Program, buffer: int, one: _Writer, other: _Writer, size: int) -> Finding:
+def _shared_line_finding(program: Program, buffer: int, one: _LineWriter, other: _LineWriter, size: int) -> Finding:
     recording = program.recording
     site, first = recording.sites[other.site], recording.sites[one.site]
     kernels = [recording.tasks[writer.task].kernel for writer in (one, other)]
@@ -160,7 +161,7 @@ SHARED_LINE = Rule(
 )
 
 
-TOLD = {  # limit of the runtime -> what is too much
+EXCEEDED = {  # limit of the runtime -> what is too much
     "task_window": "{total:,} tasks are submitted in one scope, {limit:,} is one too many",
     "heap": "{total:,} bytes of tensors are made in one scope, its ring has {limit:,}",
     "dep_pool": "tasks of one scope wait for {total:,} others, its ring has room for {limit:,}",
@@ -188,9 +189,15 @@ def _find_ring_deadlock(program: Program) -> Iterator[Finding]:
         return
     entries = list(entries_of(program))
     tasks = [entry for entry in entries if entry.is_task]
-    stores = {"task_window": _slots(program, entries), "heap": _heap(entries), "dep_pool": _waits(program, tasks)}
-    for name, found in stores.items():
-        limits, needs = limits_of(program, name), list(found)
+    kernels = [task.kernel for task in program.recording.tasks]
+    waits = Counter(dst for _, dst in program.graph.pairs)
+    stores = {  # an allocation takes a task slot, too
+        "task_window": [_Need(e.path, 1, e.site, kernels[e.task] if e.is_task else "") for e in entries],
+        "heap": [_Need(e.path, e.bytes, e.site, "") for e in entries if e.bytes],
+        "dep_pool": [_Need(e.path, waits[e.task], e.site, kernels[e.task]) for e in tasks],
+    }
+    for name, needs in stores.items():
+        limits = limits_of(program, name)
         if limits and sum(need.amount for need in needs) >= min(limits):
             for path, held in _held(needs, len(limits) - 1).items():
                 depth = 0 if path == FUNCTION and not program.recording.auto_scope else len(path)
@@ -202,32 +209,21 @@ def _find_ring_deadlock(program: Program) -> Iterator[Finding]:
     deepest = max(tasks, key=lambda entry: len(entry.path), default=None)
     if deepest is not None and len(deepest.path) > runtime.get("scope_depth", len(deepest.path)):
         what = f"{len(deepest.path)} scopes are open at once, the runtime allows {runtime['scope_depth']}"
-        kernel = program.recording.tasks[deepest.task].kernel
-        yield _ring_deadlock_finding(
-            program, what, "Take loops apart, or put them into the task.", deepest.site, kernel
-        )
+        kernel = kernels[deepest.task]
+        fix = "Take loops apart, or put them into the task."
+        yield RING_DEADLOCK.at(program.site(deepest.site), what, fix, kernel)
 
 
 def _exceeding(program: Program, name: str, needs: list[_Need], limit: int) -> Iterator[Finding]:
     room = limit - (name == "task_window")
     for need, used in zip(needs, accumulate(need.amount for need in needs), strict=True):
         if used > room:
-            told = TOLD[name].format(total=sum(need.amount for need in needs), limit=limit)
+            text = EXCEEDED[name].format(total=sum(need.amount for need in needs), limit=limit)
             larger = f", or give the run a larger {NAMES[name]} (PTO2_{NAMES[name].upper()})" if name in NAMES else ""
             fix = f"Split the scope: make a part of it a pl.scope() of its own or the body of a loop{larger}."
-            message = f"{told}: here it waits for itself, for ever ({ERROR[name]})"
-            yield _ring_deadlock_finding(program, message, fix, need.site, need.kernel)
+            message = f"{text}: here it waits for itself, for ever ({ERROR[name]})"
+            yield RING_DEADLOCK.at(program.site(need.site), message, fix, need.kernel)
             return
-
-
-def _ring_deadlock_finding(program: Program, message: str, fix: str, number: int, kernel: str) -> Finding:
-    site = program.site(number)
-    return RING_DEADLOCK.at(
-        site,
-        message,
-        fix,
-        kernel=kernel,
-    )
 
 
 def _held(needs: list[_Need], shared: int) -> dict[ScopePath, list[_Need]]:
@@ -243,39 +239,21 @@ def _held(needs: list[_Need], shared: int) -> dict[ScopePath, list[_Need]]:
 
 def _open(needs: list[_Need]) -> dict[ScopePath, list[_Need]]:
     """What every scope and those around it hold together."""
-    own: dict[ScopePath, list[_Need]] = defaultdict(list)
+    by_scope: dict[ScopePath, list[_Need]] = defaultdict(list)
     for need in needs:
-        own[need.path].append(need)
-    return {path: [n for depth in range(len(path)) for n in own.get(path[: depth + 1], ())] for path in own}
-
-
-def _slots(program: Program, entries: list[RingEntry]) -> Iterator[_Need]:
-    """Task slots in order of submission; an allocation takes one too."""
-    for entry in entries:
-        yield _Need(entry.path, 1, entry.site, program.recording.tasks[entry.task].kernel if entry.is_task else "")
-
-
-def _heap(entries: list[RingEntry]) -> Iterator[_Need]:
-    for entry in entries:
-        if entry.bytes:
-            yield _Need(entry.path, entry.bytes, entry.site, "")
-
-
-def _waits(program: Program, tasks: list[RingEntry]) -> Iterator[_Need]:
-    waits = Counter(dst for _, dst in program.graph.pairs)
-    for task in tasks:
-        yield _Need(task.path, waits[task.task], task.site, program.recording.tasks[task.task].kernel)
+        by_scope[need.path].append(need)
+    return {path: [n for depth in range(len(path)) for n in by_scope.get(path[: depth + 1], ())] for path in by_scope}
 
 
 def _remembered(program: Program, tasks: list[RingEntry]) -> Iterator[_Need]:
     """Entries of the map of written tensors."""
     buffers, graph = program.recording.buffers, program.graph
-    for own in tasks:
-        task = program.recording.tasks[own.task]
+    for entry in tasks:
+        task = program.recording.tasks[entry.task]
         if not task.manual_scope:
             ways = zip(graph.directions[task.id], graph.footprints[task.id], strict=True)
             kept = sum(way in ("InOut", "OutputExisting") and not buffers[box.buffer].manual_dep for way, box in ways)
-            yield _Need(own.path, kept, task.site, task.kernel)
+            yield _Need(entry.path, kept, task.site, task.kernel)
 
 
 RING_DEADLOCK = Rule(
@@ -294,23 +272,16 @@ RING_DEADLOCK = Rule(
 )
 
 
-def _find_syncall_occupancy(program: Program) -> Iterator[Finding]:
-    def found(body: PlannedBody) -> Iterator[Problem]:
-        task = program.recording.tasks[body.task]
-        for one in body.lowered.instructions:
-            if not one.spec.is_a(Role.BARRIER) or one.attribute("mode") != "hard":
-                continue
-            vector = one.attribute("core_type") == "aiv_only"
-            cores = int((program.device.cores.vector if vector else program.device.cores.cube).value)
-            if task.blocks != cores or not task.sync_start:
-                has = f"{task.blocks} blocks" + ("" if task.sync_start else " without sync_start")
-                yield (
-                    one.site,
-                    f"a hard syncall waits for all {cores} cores; {task.kernel} has {has}: the device would hang",
-                    f'Launch pl.spmd({cores}, sync_start=True), or use mode="soft" with a workspace.',
-                )
-
-    yield from problems(SYNCALL_OCCUPANCY, program, found)
+def _barriers(body: PlannedBody, program: Program) -> Iterator[Problem]:
+    task = program.recording.tasks[body.task]
+    for one in body.lowered.instructions:
+        if not one.spec.is_a(Role.BARRIER) or one.attribute("mode") != "hard":
+            continue
+        cores = cores_of(program.device, "AIV" if one.attribute("core_type") == "aiv_only" else "AIC")
+        if task.blocks != cores or not task.sync_start:
+            has = f"{task.blocks} blocks" + ("" if task.sync_start else " without sync_start")
+            message = f"a hard syncall waits for all {cores} cores; {task.kernel} has {has}: the device would hang"
+            yield one.site, message, f'Launch pl.spmd({cores}, sync_start=True), or use mode="soft" with a workspace.'
 
 
 SYNCALL_OCCUPANCY = Rule(
@@ -319,7 +290,7 @@ SYNCALL_OCCUPANCY = Rule(
     "a barrier of all cores that not all cores reach",
     "A hard syncall waits for every core of its kind: with fewer blocks, or blocks that do not start together, the "
     "device hangs.",
-    _find_syncall_occupancy,
+    lambda program: problems(SYNCALL_OCCUPANCY, program, _barriers),
     Example(
         'for b in pl.spmd(16):\n    pl.system.syncall(mode="hard")',
         'for b in pl.spmd(24, sync_start=True):\n    pl.system.syncall(mode="hard")',

@@ -30,30 +30,31 @@ def _find_tile_size(program: Program) -> Iterator[Finding]:
     head = core["l0_head"].value
     small: dict[tuple[int, str, str], list[Finding]] = defaultdict(list)
     for place in places(program):
-        if place.step.op.plane != "cube":
+        lefts, rights = (place.flow.makers(place.step, n) if place.step.op.plane == "cube" else () for n in (1, 2))
+        if not lefts or not rights or not _has_more(place):
             continue
-        left, right = (place.flow.makers(place.step, operand) for operand in (1, 2))
-        if not left or not right or not _has_more(place):
-            continue
-        work = cycles(program, left[0].result, place.step.result)
+        left = lefts[0].result
+        work = _cycles(program, left, place.step.result)
         share = head / (head + work)
-        if share > STARTING:
-            tiles = shown(left[0].result), shown(right[0].result)
-            small[id(place.launch), *tiles].append(
-                TILE_SIZE.at(
-                    place.site,
-                    f"multiplies {tiles[0]} by {tiles[1]}: of {head + work:.0f} cycles {head:.0f} go into "
-                    f"starting it ({share:.0%})",
-                    "Take a larger tile of the right operand: more columns, or more of K per step.",
-                    kernel=place.kernel,
-                    waste=Waste(flops=round(head * _rate(program, left[0].result.dtype) * place.runs)),
-                    count=place.runs,
-                )
-            )
+        if share <= STARTING:
+            continue
+        rate = program.device.cube.get(left.dtype.lower())
+        per_cycle = rate.value if rate is not None and rate.unit == PER_CYCLE else 0.0
+        tiles = shown(left), shown(rights[0].result)
+        finding = TILE_SIZE.at(
+            place.site,
+            f"multiplies {tiles[0]} by {tiles[1]}: of {head + work:.0f} cycles {head:.0f} go into starting it "
+            f"({share:.0%})",
+            "Take a larger tile of the right operand: more columns, or more of K per step.",
+            kernel=place.kernel,
+            waste=Waste(flops=round(head * per_cycle * place.runs)),
+            count=place.runs,
+        )
+        small[id(place.launch), *tiles].append(finding)
     yield from map(as_one, small.values())
 
 
-def cycles(program: Program, left: TileType, product: TileType) -> float:
+def _cycles(program: Program, left: TileType, product: TileType) -> float:
     """Cycles of the multiply-adds alone."""
     core = program.device.core
     size = BY_NAME[left.dtype].bytes
@@ -72,11 +73,6 @@ def _has_more(place: Place) -> bool:
     (access,) = loads[0].op.accesses
     extents = place.argument(access).shape
     return any(more > here for more, here in zip(extents, access.shape, strict=False))
-
-
-def _rate(program: Program, dtype: str) -> float:
-    rate = program.device.cube.get(dtype.lower())
-    return rate.value if rate is not None and rate.unit == PER_CYCLE else 0.0
 
 
 TILE_SIZE = Rule(
@@ -106,37 +102,23 @@ def _find_short_row(program: Program) -> Iterator[Finding]:
     for place in places(program):
         for access in place.step.op.accesses:
             moved += place.bytes(access) * place.runs
-            lost = _lost(place, access, line) if place.step.op.plane in ("load", "store") else 0
-            if lost:
-                short[id(place.launch), access.argument, access.mode == "read"].append(
-                    _short_row_finding(place, access, line, lost)
-                )
-    for together in short.values():
-        told = as_one(together)
-        if told.waste.bytes >= max(NOTICEABLE * moved, LEAST_BYTES):
-            yield told
+            if place.step.op.plane in ("load", "store") and (finding := _short_row(place, access, line)) is not None:
+                short[id(place.launch), access.argument, access.mode == "read"].append(finding)
+    for finding in map(as_one, short.values()):
+        if finding.waste.bytes >= max(NOTICEABLE * moved, LEAST_BYTES):
+            yield finding
 
 
-def _lost(place: Place, access: Access, line: int) -> int:
-    """Bytes of lines that a step moves beside what it wants, as far as the tensor's rows could fill them."""
-    size = BY_NAME[place.buffer(access).dtype].bytes
-    argument = place.argument(access)
-    row = size * run_length(access.shape, access.strides)
-    longest = min(size * argument.shape[-1] if argument.shape and argument.strides[-1] == 1 else 0, line)
-    return (longest - row) * (place.bytes(access) // row) * place.runs if row < longest else 0
-
-
-def run_length(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Elements that lie side by side."""
-    joined = dims(shape, strides)
-    return joined[0][0] if joined and joined[0][1] == 1 else 1
-
-
-def _short_row_finding(place: Place, access: Access, line: int, lost: int) -> Finding:
+def _short_row(place: Place, access: Access, line: int) -> Finding | None:
+    """Lost are bytes of lines that are moved beside what a step wants, as far as the tensor's rows could fill them."""
     buffer, argument = place.buffer(access), place.argument(access)
     size = BY_NAME[buffer.dtype].bytes
-    moved, row = place.bytes(access), size * run_length(access.shape, access.strides)
-    whole = size * argument.shape[-1]
+    joined = dims(access.shape, access.strides)
+    moved, row = place.bytes(access), size * (joined[0][0] if joined and joined[0][1] == 1 else 1)
+    whole = size * argument.shape[-1] if argument.shape and argument.strides[-1] == 1 else 0
+    lost = (min(whole, line) - row) * (moved // row) * place.runs
+    if lost <= 0:
+        return None
     return SHORT_ROW.at(
         place.site,
         f"{'reads' if access.mode == 'read' else 'writes'} {moved:,} bytes of {buffer.name} as "
@@ -153,8 +135,8 @@ SHORT_ROW = Rule(
     "short-row",
     "hint",
     "rows shorter than a line of global memory",
-    "Global memory is read and written in lines; the rest of the line is paid for and thrown away. Told where that is "
-    "2% of all the program moves, and where the tensor's rows are longer than the tile's.",
+    "Global memory is read and written in lines; the rest of the line is paid for and thrown away. Reported where "
+    "that is 2% of all the program moves, and where the tensor's rows are longer than the tile's.",
     _find_short_row,
     Example(
         "w_tile = pl.slice(w, [128, 64], [k0, n0])  # BF16: 128 bytes of each line of 512",
@@ -214,7 +196,7 @@ def _undeclared(place: Place) -> Iterator[tuple[int, Finding]]:
     padding = rows - data
     what = "hold zeros" if zeros == padding else "were never written" if not zeros else "hold no data"
     columns = load.step.result.shape[-1]
-    told = PADDED_ROWS.at(
+    finding = PADDED_ROWS.at(
         place.site,
         f"multiplies all {rows} rows of a tile of {buffer.name}, {padding} of which {what}: {data / rows:.0%} useful",
         "Say which rows are valid, so that only those are loaded and stored; put more rows into the tile where "
@@ -229,7 +211,7 @@ def _undeclared(place: Place) -> Iterator[tuple[int, Finding]]:
         count=place.runs,
         also=[load.site],
     )
-    yield access.argument, told
+    yield access.argument, finding
 
 
 def _rows(load: Place, access: Access) -> tuple[int, int]:
@@ -244,25 +226,21 @@ def _rows(load: Place, access: Access) -> tuple[int, int]:
     root, _, _, elements = traffic_of(program).placement.pieces(
         (reader.arguments[access.argument].buffer, (), (), elements)
     )
-    data = np.zeros(rows, np.bool_)
-    zeros = np.zeros(rows, np.bool_)
+    written = np.zeros((2, rows), np.bool_)  # with data, with zeros
     for empty, where, offsets in _writes(program, root, reader.id):
-        hit = np.any(are_in(where, offsets, elements).reshape(rows, -1), axis=1)
-        if empty:
-            zeros |= hit
-        else:
-            data |= hit
-        if np.all(data):
+        written[int(empty)] |= np.any(are_in(where, offsets, elements).reshape(rows, -1), axis=1)
+        if np.all(written[0]):
             break
-    return int(np.sum(data)), int(np.sum(zeros & ~data))
+    return int(np.sum(written[0])), int(np.sum(written[1] & ~written[0]))
 
 
 def _offsets(program: Program, task: Task, wanted: Step, access: Access) -> Offsets:
-    for group in task.groups:
-        for (step, one), offsets in zip(accesses(flows_of(program)[group.body]), group.offsets, strict=True):
-            if step is wanted and one is access:
-                return offsets.ravel()
-    raise AssertionError("a step of another task")
+    return next(
+        offsets.ravel()
+        for group in task.groups
+        for (step, one), offsets in zip(accesses(flows_of(program)[group.body]), group.offsets, strict=True)
+        if step is wanted and one is access
+    )
 
 
 def _writes(program: Program, root: int, until: int) -> Iterator[tuple[bool, Access, Offsets]]:

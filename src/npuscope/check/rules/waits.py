@@ -54,25 +54,18 @@ def _find_false_serialisation(program: Program) -> Iterator[Finding]:
                 pairs[key].tensors[tensor_name(program, edge.buffer)] = None
     for (first, first_site, kernel, site), pair in pairs.items():
         if pair.false:
-            yield _false_serialisation_finding(program, (first, first_site), (kernel, site), pair)
-
-
-def _false_serialisation_finding(
-    program: Program, first: tuple[str, int], later: tuple[str, int], pair: _Pair
-) -> Finding:
-    place, before = program.site(later[1]), program.site(first[1])
-    tensors = ", ".join(pair.tensors)
-    waiting = f"{many(len(pair.waiting), 'task')} of {later[0]}"
-    return FALSE_SERIALISATION.at(
-        place,
-        f"{pair.false} of {pair.edges} edges from {first[0]} to {waiting} join tasks that touch different elements: "
-        f"they are given {tensors} whole, and so wait",
-        f"Slice {tensors} in the orchestration, before the launch, so that the slice is the argument.",
-        kernel=later[0],
-        waste=Waste(waits=len(pair.waiting)),
-        count=pair.false,
-        also=[before],
-    )
+            tensors = ", ".join(pair.tensors)
+            waiting = f"{many(len(pair.waiting), 'task')} of {kernel}"
+            yield FALSE_SERIALISATION.at(
+                program.site(site),
+                f"{pair.false} of {pair.edges} edges from {first} to {waiting} join tasks that touch different "
+                f"elements: they are given {tensors} whole, and so wait",
+                f"Slice {tensors} in the orchestration, before the launch, so that the slice is the argument.",
+                kernel=kernel,
+                waste=Waste(waits=len(pair.waiting)),
+                count=pair.false,
+                also=[program.site(first_site)],
+            )
 
 
 FALSE_SERIALISATION = Rule(
@@ -93,29 +86,25 @@ FALSE_SERIALISATION = Rule(
 
 def _find_serialised_parallel(program: Program) -> Iterator[Finding]:
     found = needless_waits(program)
-    for waits in found:
-        if waits.kind == "parallel":
-            inner = (one for one in found if one.kind == "range" and one.depth > waits.depth)
-            told = any(set(tasks) <= set(waits.tasks[0]) for one in inner for tasks in one.tasks)
-            by_sequence = not if_parallel(program, waits, every=True)
-            if not (told and by_sequence):
-                yield _serialised_parallel_finding(program, waits, by_sequence)
-
-
-def _serialised_parallel_finding(program: Program, waits: LoopWaits, by_sequence: bool) -> Finding:
-    names = tensors_of(program, waits.edges)
-    why = ", which counts as read, too, because of a pl.range loop around it" if by_sequence else ""
-    task = program.recording.tasks[waits.tasks[0][0]]
-    return SERIALISED_PARALLEL.at(
-        loop_site(program, task, waits.depth)[0],
-        f"the turns of this parallel loop touch different memory, but {waits.waiting:,} of its tasks wait for another "
-        f"turn ({many(waits.pairs, 'wait')}): each is given the whole of {names}{why}",
-        f"Give each turn its own slice of {names}, or take it out of the inference by no_dep_args= and name the waits "
-        "that are needed with deps=.",
-        kernel=task.kernel,
-        waste=Waste(waits=waits.waiting),
-        count=len(waits.tasks),
-    )
+    for waits in (one for one in found if one.kind == "parallel"):
+        inner = (one for one in found if one.kind == "range" and one.depth > waits.depth)
+        sequence_inside = any(set(tasks) <= set(waits.tasks[0]) for one in inner for tasks in one.tasks)
+        by_sequence = not if_parallel(program, waits, every=True)
+        if sequence_inside and by_sequence:
+            continue  # left to the finding about that one
+        names = tensors_of(program, waits.edges)
+        why = ", which counts as read, too, because of a pl.range loop around it" if by_sequence else ""
+        task = program.recording.tasks[waits.tasks[0][0]]
+        yield SERIALISED_PARALLEL.at(
+            loop_site(program, task, waits.depth)[0],
+            f"the turns of this parallel loop touch different memory, but {waits.waiting:,} of its tasks wait for "
+            f"another turn ({many(waits.pairs, 'wait')}): each is given the whole of {names}{why}",
+            f"Give each turn its own slice of {names}, or take it out of the inference by no_dep_args= and name the "
+            "waits that are needed with deps=.",
+            kernel=task.kernel,
+            waste=Waste(waits=waits.waiting),
+            count=len(waits.tasks),
+        )
 
 
 SERIALISED_PARALLEL = Rule(
