@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from dataclasses import replace
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -31,14 +31,15 @@ from npuscope.check.races.conflicts import Lines, classes_of, regions_of
 from npuscope.check.rule import Example, Rule
 from npuscope.lower.program import Program
 from npuscope.ops.spec import Role
-from npuscope.tile.graph.boxes import Offsets, Placement
+from npuscope.tile.graph.boxes import Offsets
 from npuscope.tile.graph.exact import Region
 from npuscope.tile.record import model
 from npuscope.tile.record.model import Buffer, short_name
 from npuscope.tile.record.walk import Step
 
 SOON = 256  # tasks
-Fate = Literal["needed", "overwritten", "summed", "added once"]
+Fate = Literal["needed", "summed", "added once", "overwritten"]
+FATES: tuple[Fate, ...] = get_args(Fate)  # of zeros that met several, the first counts
 WAYS: dict[Fate, str] = {
     "overwritten": "that later writes replace unread",
     "summed": "that are read back only to add the first product to them",
@@ -52,14 +53,6 @@ FIXES: dict[Fate, str] = {
 
 
 def _find_zero_fill(program: Program) -> Iterator[Finding]:
-    yield from _into_gm(program)
-    yield from _on_chip(program)
-
-
-# --- into GM
-
-
-def _into_gm(program: Program) -> Iterator[Finding]:
     fates: dict[int, dict[tuple[int, int], Fate]] = {}  # by buffer, of what each body's step wrote
     together: dict[tuple[int, int], list[tuple[Place, Fate]]] = defaultdict(list)
     zeros = [(place, zero) for place in places(program) if (zero := zero_of(place.flow, place.step)) is not None]
@@ -72,52 +65,37 @@ def _into_gm(program: Program) -> Iterator[Finding]:
         fate = fates[root].get((place.body, place.step.number), "needed")
         if fate != "needed":
             together[id(place.launch), zero.number].append((place, fate))
-    for written in together.values():
-        yield _written(written)
+    yield from map(_written, together.values())
+    yield from _on_chip(program)
 
 
 def _written(written: list[tuple[Place, Fate]]) -> Finding:
     place, fate = written[0]
     stores = [step for step in place.flow.steps if step.op.plane == "store"]
-    alone = len(stores) == len(written) and not any(s.op.plane in ("load", "cube") for s in place.flow.steps)
-    tasks = len(place.launch.tasks) if alone else 0
+    only = len(stores) == len(written) and not any(s.op.plane in ("load", "cube") for s in place.flow.steps)
+    tasks = len(place.launch.tasks) if only else 0
     names = {}
-    cost = Waste(tasks=tasks)
+    waste = Waste(tasks=tasks)
     for other, way in written:
         (access,) = other.step.op.accesses
         names[other.buffer(access).name] = WAYS[way]
-        back = 2 if way == "summed" else 1
-        cost += Waste(bytes=back * other.bytes(access) * other.runs)
-    ways = list(dict.fromkeys(names.values()))
+        waste += Waste(bytes=(2 if way == "summed" else 1) * other.bytes(access) * other.runs)
+    ways = dict.fromkeys(names.values())
     which = [f"{' and '.join(n for n in names if names[n] == way)} {way}" for way in ways]
     zero = zero_of(place.flow, place.step)
     assert zero is not None
+    seed = place.other(zero)
     extra = f"; {tasks} task{'s do' if tasks != 1 else ' does'} nothing else" if tasks else ""
     return ZERO_FILL.at(
-        place.other(zero).site,
+        seed.site,
         f"writes zeros to {'; and to '.join(which)}{extra}",
         FIXES[fate],
-        kernel=place.other(zero).kernel,
+        kernel=seed.kernel,
         severity="warning" if tasks else "hint",
-        waste=cost,
-        count=place.other(zero).runs,
+        waste=waste,
+        count=seed.runs,
         also=[o.site for o, _ in written],
     )
-
-
-@dataclass
-class _Zeros:
-    """What became of the zeros that one step wrote."""
-
-    needed: bool = False
-    ways: set[Fate] = field(default_factory=set)
-
-    @property
-    def fate(self) -> Fate:
-        if self.needed or not self.ways:
-            return "needed"
-        order: tuple[Fate, ...] = ("summed", "added once", "overwritten")
-        return next(way for way in order if way in self.ways)
 
 
 def _fates(program: Program, buffer: int, bodies: set[int]) -> dict[tuple[int, int], Fate]:
@@ -142,7 +120,7 @@ def _followed(
     """What these tasks did with the zeros that they wrote, and whether some are still there."""
     touches, count = timeline(program, buffer, tasks)
     sources: list[tuple[int, int]] = []
-    found: list[_Zeros] = []
+    fates: list[set[Fate]] = []
     state = np.full(count, -1, np.int64)  # whose zeros a cell holds
     adds = np.zeros(count, np.int64)
 
@@ -152,10 +130,7 @@ def _followed(
             if number < 0:
                 continue
             most = int(np.max(adds[cells][state[cells] == number]))
-            if most > 1 or (most == 0 and way is None):
-                found[number].needed = True
-            else:
-                found[number].ways.add("added once" if most else way or "overwritten")
+            fates[number].add("needed" if most > 1 else "added once" if most else way or "needed")
 
     for touch in touches:
         mode, cells = touch.access.mode, touch.cells
@@ -172,12 +147,13 @@ def _followed(
                 source = (touch.body, touch.step.number)
                 if source not in sources:
                     sources.append(source)
-                    found.append(_Zeros())
+                    fates.append(set())
                 state[cells] = sources.index(source)
     unmet = np.flatnonzero(state >= 0)
     if to_the_end and len(unmet):
         met(unmet, None)
-    return {source: zeros.fate for source, zeros in zip(sources, found, strict=True)}, len(unmet) > 0
+    first = [next((fate for fate in FATES if fate in met), "needed") for met in fates]
+    return dict(zip(sources, first, strict=True)), len(unmet) > 0
 
 
 def _adds_to_it(flow: Flow, load: Step) -> bool:
@@ -190,28 +166,22 @@ def _adds_to_it(flow: Flow, load: Step) -> bool:
     )
 
 
-# --- on chip
-
-
 def _on_chip(program: Program) -> Iterator[Finding]:
     for place in places(program):
         step, flow = place.step, place.flow
-        if step.op.plane == "cube" and step.operands[0].makers:
-            seeds = [maker for maker in flow.makers(step, 0, SAME) if maker.number in flow.zeros]
-        else:
-            acc = acc_of(flow, step)
-            if acc is None or not sums(flow, step, acc):
-                continue
-            seeds = [maker for maker in flow.makers(step, acc, SAME) if maker.number in flow.zeros]
-        for seed in seeds:
+        acc = 0 if step.op.plane == "cube" and step.operands[0].makers else acc_of(flow, step)
+        if acc is None or (step.op.plane != "cube" and not sums(flow, step, acc)):
+            continue
+        seeds = (maker for maker in flow.makers(step, acc, SAME) if maker.number in flow.zeros)
+        for seed in map(place.other, seeds):
             yield ZERO_FILL.at(
-                place.other(seed).site,
-                f"starts a sum of products {shown(seed.result)} from zeros",
+                seed.site,
+                f"starts a sum of products {shown(seed.step.result)} from zeros",
                 "Let the first step be pl.matmul, which needs no start.",
-                kernel=place.other(seed).kernel,
+                kernel=seed.kernel,
                 severity="hint",
-                waste=Waste(bytes=tile_bytes(seed.result) * place.other(seed).runs),
-                count=place.other(seed).runs,
+                waste=Waste(bytes=tile_bytes(seed.step.result) * seed.runs),
+                count=seed.runs,
                 also=[place.site],
             )
 
@@ -236,92 +206,61 @@ ZERO_FILL = Rule(
 )
 
 
-class _Bare(NamedTuple):
-    """A line that reads what nobody wrote; `partly`: something of it was written."""
-
-    site: int
-    region: Region
-    partly: bool
-
-
 def _find_uninitialised_read(program: Program) -> Iterator[Finding]:
-    recording = program.recording
+    recording, written = program.recording, regions_of(program)
     lines = Lines(recording)
     placement = lines.placement
-    readers = _readers(program, placement)
+    readers: dict[int, set[int]] = defaultdict(set)  # of each buffer that nobody writes
+    for task in recording.tasks:
+        for root in (placement.root(argument.buffer) for argument in task.arguments if argument.reads):
+            if root not in written:
+                readers[root].add(task.id)
     found: dict[tuple[int, str, bool], Finding] = {}
     counts: Counter[tuple[int, str, bool]] = Counter()
     for buffer in recording.buffers:
-        if buffer.id in placement.parts or not starts_empty(buffer):
+        starts_empty = not buffer.filled and (buffer.origin == "created" or buffer.direction == "Out")
+        if buffer.id in placement.parts or not starts_empty:
             continue
-        known = regions_of(program).get(buffer.id, [])
-        suspects = {known[n].task for n, _ in _bare(program, known)} if known else readers.get(buffer.id, ())
-        if suspects:
-            for bare in _by_line(program, lines, buffer, known, suspects):
-                key = (bare.site, recording.tasks[bare.region.task].kernel, bare.partly)
-                counts[key] += 1
-                if key not in found:
-                    found[key] = _uninitialised_read_finding(program, buffer, bare)
+        known = written.get(buffer.id, [])
+        suspects = {known[n].task for n, _ in _unwritten(program, known)} if known else readers[buffer.id]
+        tasks = sorted({region.task for region in known} | suspects) if suspects else []
+        touched = [pair for task in tasks for pair in lines.of(task, (buffer.id,))]
+        for n, partly in _unwritten(program, [region for region, _ in touched]) if touched else ():
+            region, site = touched[n]
+            key = (site, recording.tasks[region.task].kernel, partly)
+            counts[key] += 1
+            if key not in found:
+                found[key] = _unwritten_finding(program, buffer, region, site, partly)
     for key, finding in found.items():
         yield replace(finding, count=counts[key])
 
 
-def starts_empty(buffer: Buffer) -> bool:
-    return not buffer.filled and (buffer.origin == "created" or buffer.direction == "Out")
-
-
-def _readers(program: Program, placement: Placement) -> dict[int, set[int]]:
-    """The tasks that read each buffer that nobody writes."""
-    found: dict[int, set[int]] = {}
-    for task in program.recording.tasks:
-        for argument in task.arguments:
-            root = placement.root(argument.buffer)
-            if argument.reads and root not in regions_of(program):
-                found.setdefault(root, set()).add(task.id)
-    return found
-
-
-def _bare(program: Program, regions: Sequence[Region]) -> list[tuple[int, bool]]:
+def _unwritten(program: Program, regions: Sequence[Region]) -> list[tuple[int, bool]]:
     """Regions read of which an element was not written before, and whether another was."""
-    bare: set[int] = set()
+    unwritten: set[int] = set()
     filled: set[int] = set()
     for found in classes_of(program).of(regions):
         writer = next((regions[n].task for n in found if regions[n].mode == "write"), None)
         for n in found:
             if regions[n].reads:
-                (bare if writer is None or regions[n].task < writer else filled).add(n)
-    return [(n, n in filled) for n in sorted(bare)]
+                (unwritten if writer is None or regions[n].task < writer else filled).add(n)
+    return [(n, n in filled) for n in sorted(unwritten)]
 
 
-def _by_line(
-    program: Program, lines: Lines, buffer: Buffer, known: list[Region], suspects: set[int]
-) -> Iterator[_Bare]:
-    """The same by the lines that read."""
-    regions, sites = [], []
-    for task in sorted({region.task for region in known} | suspects):
-        for region, site in lines.of(task, (buffer.id,)):
-            regions.append(region)
-            sites.append(site)
-    for n, partly in _bare(program, regions) if regions else ():
-        yield _Bare(sites[n], regions[n], partly)
-
-
-def _uninitialised_read_finding(program: Program, buffer: Buffer, bare: _Bare) -> Finding:
-    recording = program.recording
-    site, made = recording.sites[bare.site], recording.sites[buffer.site]
-    task = recording.tasks[bare.region.task]
-    region = region_text(buffer, bare.region.shape, bare.region.strides, bare.region.offsets.tolist())
-    before = "some of it was never written before" if bare.partly else "nothing has written it before"
+def _unwritten_finding(program: Program, buffer: Buffer, region: Region, site: int, partly: bool) -> Finding:
+    kernel = program.recording.tasks[region.task].kernel
+    place = region_text(buffer, region.shape, region.strides, region.offsets.tolist())
+    before = "some of it was never written before" if partly else "nothing has written it before"
     fix = f"Write {buffer.name} first, or give its create_tensor an init_value."
     if buffer.origin == "parameter":
         fix = f"Declare {buffer.name} pl.InOut if its old contents are wanted, else write it first."
     return UNINITIALISED_READ.at(
-        site,
-        f"{short_name(task.kernel)} reads {region}, and {before}: what is there is left from something else",
+        program.site(site),
+        f"{short_name(kernel)} reads {place}, and {before}: what is there is left from something else",
         fix,
-        kernel=task.kernel,
-        severity="hint" if bare.partly else UNINITIALISED_READ.severity,
-        also=[made],
+        kernel=kernel,
+        severity="hint" if partly else UNINITIALISED_READ.severity,
+        also=[program.site(buffer.site)],
     )
 
 
@@ -355,13 +294,13 @@ def _find_past_the_end(program: Program) -> Iterator[Finding]:
 
 
 PAST_THE_END = Rule(
-    id="past-the-end",
-    severity="error",
-    title="a store runs past the end of its tensor",
-    why="The chip checks no bounds: what lies behind the tensor's end is overwritten, be it rows of the same tensor or "
+    "past-the-end",
+    "error",
+    "a store runs past the end of its tensor",
+    "The chip checks no bounds: what lies behind the tensor's end is overwritten, be it rows of the same tensor or "
     "another tensor. The program may run and even pass where nobody reads what was lost.",
-    check=_find_past_the_end,
-    example=Example(
+    _find_past_the_end,
+    Example(
         "out = pl.store(pl.add(x, y), [ROWS - 8, 0], out)  # a tile of 16 rows",
         "out = pl.store(pl.add(x, y), [ROWS - 16, 0], out)",
     ),

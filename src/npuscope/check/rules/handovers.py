@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from npuscope.check.findings import Finding, Waste
@@ -16,36 +16,25 @@ from npuscope.tile.record.model import short_name
 
 
 def _find_gm_round_trip(program: Program) -> Iterator[Finding]:
-    for together in handed_over(program):
-        if not are_halves(together):
-            yield told(
-                GM_ROUND_TRIP,
-                program,
-                together,
-                "{tasks} tasks{often} hand over through GM what one could keep on chip",
-            )
-    yield from _across_tiles(program)
-
-
-def _across_tiles(program: Program) -> Iterator[Finding]:
-    """Tensors written in tiles by many tasks and read across them by many."""
+    what = "{tasks} tasks{often} hand over through GM what one could keep on chip"
+    for together in _handed_over(program):
+        if not _are_halves(together):
+            yield _handover_finding(GM_ROUND_TRIP, program, together, what)
+    traffic = traffic_of(program)
     alike: dict[tuple[tuple[int, int], ...], list[int]] = defaultdict(list)
-    for buffer, tasks in traffic_of(program).touching.items():
+    for buffer, tasks in traffic.touching.items():
         if program.recording.buffers[buffer].origin != "parameter" and len(tasks) >= 4:
-            alike[_launches_of(program, tasks)].append(buffer)
+            launches = Counter(traffic.launch[task] for task in tasks)
+            alike[tuple(launches.items())].append(buffer)
     for buffers in alike.values():
-        yield from _crossings(program, buffers)
+        yield from _across_tiles(program, buffers)
 
 
-def _launches_of(program: Program, tasks: list[int]) -> tuple[tuple[int, int], ...]:
-    counts: dict[int, int] = defaultdict(int)
-    for task in tasks:
-        counts[traffic_of(program).launch[task]] += 1
-    return tuple(counts.items())
+def _across_tiles(program: Program, buffers: list[int]) -> Iterator[Finding]:
+    """Tensors written in tiles by many tasks and read across them by many; of several that are used alike the first.
 
-
-def _crossings(program: Program, buffers: list[int]) -> Iterator[Finding]:
-    """The pairs of kernels that cross in the first of several tensors that are used alike."""
+    Each reader waits for several tasks and uses a part of what each wrote.
+    """
     traffic, buffer = traffic_of(program), buffers[0]
     writers, readers = _users(program, buffer)
     if not writers or not readers:
@@ -60,7 +49,7 @@ def _crossings(program: Program, buffers: list[int]) -> Iterator[Finding]:
             wrote = writers[makers.pop()]
             parts = [use for use in wrote if use.task in sources[uses[0].task]]
             if len(parts) > 1 and 2 * uses[0].read <= sum(part.written for part in parts):
-                yield _crossing(program, buffers, wrote, uses, len(parts), program.launches[launch])
+                yield _across_finding(program, buffers, wrote, uses, len(parts), program.launches[launch])
 
 
 def _users(program: Program, buffer: int) -> tuple[dict[int, list[Use]], dict[int, list[Use]]]:
@@ -68,39 +57,31 @@ def _users(program: Program, buffer: int) -> tuple[dict[int, list[Use]], dict[in
     traffic = traffic_of(program)
     writers: dict[int, list[Use]] = defaultdict(list)
     readers: dict[int, list[Use]] = defaultdict(list)
-    for task in traffic.touching[buffer]:
-        launch = traffic.launch[task]
-        for use in traffic.uses(task):
-            if (
-                use.buffer == buffer
-                and use.written
-                and not use.read
-                and use.argument not in traffic.moved[launch].added
-            ):
-                writers[launch].append(use)
-            elif use.buffer == buffer and not use.written:
-                readers[launch].append(use)
+    for use in traffic.uses_of(buffer):
+        launch = traffic.launch[use.task]
+        if use.written and not use.read and use.argument not in traffic.moved[launch].added:
+            writers[launch].append(use)
+        elif not use.written:
+            readers[launch].append(use)
     several = [{launch: uses for launch, uses in of.items() if len(uses) > 1} for of in (writers, readers)]
     return several[0], several[1]
 
 
-def _crossing(
+def _across_finding(
     program: Program, buffers: list[int], writers: list[Use], readers: list[Use], waits: int, reading: KernelLaunch
 ) -> Finding:
     written = sum(use.written for use in writers) * len(buffers)
     read = sum(use.read for use in readers) * len(buffers)
-    site = access_site(program, writers[0], "write")
-    kernel = program.launches[traffic_of(program).launch[writers[0].task]]
     name = tensor_name(program, buffers[0])
     into = program.site(reading.site)
     return GM_ROUND_TRIP.at(
-        site,
+        access_site(program, writers[0], "write"),
         f"{name} goes through GM from {many(len(writers), 'task')} that write it in tiles to "
         f"{many(len(readers), 'task')} of {short_name(reading.kernel)} (line {into.line}) that read across them, "
         f"{size(written)} written and {size(read)} read: each waits for {waits} tasks and uses a part of each",
         f"Cut both sides alike, so that the task that makes a part of {name} goes on with it, or make each side "
         "one pl.spmd launch.",
-        kernel=kernel.kernel,
+        kernel=program.recording.tasks[writers[0].task].kernel,
         severity="hint",
         waste=Waste(bytes=written + read),
         count=len(buffers),
@@ -129,10 +110,10 @@ GM_ROUND_TRIP = Rule(
 
 
 def _find_split_halves(program: Program) -> Iterator[Finding]:
-    for together in handed_over(program):
-        if are_halves(together):
-            what = "the cube and the vector half of one computation are two tasks{often}"
-            yield told(SPLIT_HALVES, program, together, what)
+    what = "the cube and the vector half of one computation are two tasks{often}"
+    for together in _handed_over(program):
+        if _are_halves(together):
+            yield _handover_finding(SPLIT_HALVES, program, together, what)
 
 
 SPLIT_HALVES = Rule(
@@ -161,7 +142,7 @@ STILL = (
 )
 
 
-def handed_over(program: Program) -> list[list[Fusable]]:
+def _handed_over(program: Program) -> list[list[Fusable]]:
     """Fusable tasks that hand over at least a line of memory per block, those of the same places together.
 
     Turns in which only some of the tasks of a longer chain could be joined count with that chain.
@@ -178,12 +159,12 @@ def handed_over(program: Program) -> list[list[Fusable]]:
     return list(together.values())
 
 
-def are_halves(together: list[Fusable]) -> bool:
+def _are_halves(together: list[Fusable]) -> bool:
     """Whether it is one cube and one vector task, wherever it happens."""
     return all(len(f.tasks) == 2 and {launch.core for launch in f.launches} == {"AIC", "AIV"} for f in together)
 
 
-def told(rule: Rule, program: Program, together: list[Fusable], what: str) -> Finding:
+def _handover_finding(rule: Rule, program: Program, together: list[Fusable], what: str) -> Finding:
     """`what` may name {tasks} and how {often}."""
     largest = max(together, key=lambda found: (len(found.tasks), len(found.handovers)))
     widest_first = sorted(largest.handovers, key=lambda handover: -handover.written)

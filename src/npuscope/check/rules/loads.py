@@ -32,22 +32,23 @@ TileKind = tuple[tuple[int, ...], tuple[int, ...]]  # shape and strides of a til
 
 def _find_shared_load(program: Program) -> Iterator[Finding]:
     joined = {frozenset(pair) for found in fusable(program) for pair in combinations(found.launches, 2)}
-    told: set[Use] = set()
+    known: set[Use] = set()
     ours = [launch for launch in program.launches if program.first_task(launch).form not in ("extern", "dummy")]
     for a, b in combinations(ours, 2):
         if (a.blocks, len(a.tasks)) != (b.blocks, len(b.tasks)):
             continue
-        uses = [use for use in _read_by_both(program, a, b) if use not in told]
+        uses = [use for use in _read_by_both(program, a, b) if use not in known]
         if not uses or not _turn_by_turn(program, a, b):
             continue
-        apart = _apart(program, a.tasks[0], b.tasks[0])
-        if not apart:
+        independent = _independent(program, a.tasks[0], b.tasks[0])
+        if not independent:
             fits = room(program, "Vec") * b.blocks
             uses = [use for use in uses if frozenset((a, b)) in joined and use.read <= fits]
-        uses = [use for use in uses if all(_same_tiles(program, use.buffer, *pair) for pair in _ends(a, b))]
+        ends = {(a.tasks[0], b.tasks[0]), (a.tasks[-1], b.tasks[-1])}
+        uses = [u for u in uses if all(_tiles(program, u.buffer, i) == _tiles(program, u.buffer, j) for i, j in ends)]
         if uses:
-            told.update(uses)
-            yield _shared(program, a, b, uses, apart)
+            known.update(uses)
+            yield _shared(program, a, b, uses, independent)
     for number, launch in enumerate(program.launches):
         loads = list(_loads(program, program.first_task(launch)))
         yield from _every_turn(program, number, loads)
@@ -71,16 +72,8 @@ def _turn_by_turn(program: Program, a: KernelLaunch, b: KernelLaunch) -> bool:
     )
 
 
-def _ends(a: KernelLaunch, b: KernelLaunch) -> set[tuple[int, int]]:
-    return {(a.tasks[0], b.tasks[0]), (a.tasks[-1], b.tasks[-1])}
-
-
-def _same_tiles(program: Program, buffer: int, a: int, b: int) -> bool:
-    """Whether two tasks read the same tiles of a tensor, block by block."""
-    return _tiles(program, buffer, a) == _tiles(program, buffer, b)
-
-
 def _tiles(program: Program, buffer: int, task: int) -> dict[TileKind, bytes]:
+    """What a task reads of a tensor, block by block."""
     found: dict[TileKind, list[Offsets]] = defaultdict(list)
     for touched in exact_accesses(program.recording, program.recording.tasks[task]):
         if touched.mode == "read" and touched.buffer == buffer:
@@ -88,7 +81,7 @@ def _tiles(program: Program, buffer: int, task: int) -> dict[TileKind, bytes]:
     return {kind: np.unique(np.concatenate(places, axis=1), axis=1).tobytes() for kind, places in found.items()}
 
 
-def _apart(program: Program, a: int, b: int) -> bool:
+def _independent(program: Program, a: int, b: int) -> bool:
     """Whether neither task waits for the other, directly or through others."""
     wrote = {use.buffer for use in traffic_of(program).uses(a) if use.written}
     reads = any(use.read and use.buffer in wrote for use in traffic_of(program).uses(b))
@@ -100,7 +93,7 @@ def _line(program: Program) -> float:
     return program.device.core["gm_line"].value if "gm_line" in program.device.core else 0.0
 
 
-def _shared(program: Program, a: KernelLaunch, b: KernelLaunch, uses: list[Use], apart: bool) -> Finding:
+def _shared(program: Program, a: KernelLaunch, b: KernelLaunch, uses: list[Use], independent: bool) -> Finding:
     read = sum(use.read for use in uses)
     share = read / sum(use.read for use in traffic_of(program).uses(uses[0].task))
     names = listed(tensor_name(program, use.buffer) for use in uses)
@@ -108,7 +101,7 @@ def _shared(program: Program, a: KernelLaunch, b: KernelLaunch, uses: list[Use],
     site, other = program.site(b.site), program.site(a.site)
     waste = Waste(bytes=read * len(b.tasks))
     part = f"{size(waste.bytes)} for the second time, {share:.0%} of what {second} reads"
-    if apart:
+    if independent:
         message = f"{first} (line {other.line}) and {second} load the same tiles of {names}: {part}"
         fix = f"Compute both in one region, so that one load of each tile of {names} serves both."
     else:
@@ -156,7 +149,7 @@ def _every_turn(program: Program, number: int, loads: list[TileLoad]) -> Iterato
             yield SHARED_LOAD.at(
                 program.site(load.op.site),
                 f"the same {size(load.bytes)} of {name} are loaded in each of {turns} turns of a loop",
-                f"TileLoad the tile of {name} once, before the loop.",
+                f"Load the tile of {name} once, before the loop.",
                 kernel=launch.kernel,
                 waste=Waste(bytes=again * len(launch.tasks)),
                 count=len(launch.tasks),
@@ -283,13 +276,8 @@ def _read_later(site: Site) -> bool:
 
 def _needed(flow: Flow) -> set[int]:
     """The steps that stores, scalars and barriers depend on, and those themselves."""
-    open_ = [step.number for step in flow.steps if step.op.result is None or step.op.plane in ("store", "sync")]
-    found = set(open_)
-    for number in open_:  # grows as it goes
-        for operand in flow.steps[number].operands:
-            open_ += [maker for maker in operand.makers if maker not in found]
-            found.update(operand.makers)
-    return found
+    ends = [step.number for step in flow.steps if step.op.result is None or step.op.plane in ("store", "sync")]
+    return set(flow.behind(ends))
 
 
 UNUSED_LOAD = Rule(

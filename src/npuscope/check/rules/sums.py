@@ -31,55 +31,33 @@ RESCALED = (*SAME, Role.PART, Role.CAST, Role.PRODUCT, Role.QUOTIENT)
 
 
 def _find_add_matmul(program: Program) -> Iterator[Finding]:
+    rules = program.device.rules
+    through_gm = rules is None or not rules.ring_on_chip
     for place in places(program):
         acc = acc_of(place.flow, place.step)
-        found = None if acc is None else _summed_on_chip(place, acc) or _through_gm(place, acc)
-        if found is not None:
-            yield found
+        if acc is None:
+            continue
+        if sums(place.flow, place.step, acc):
+            what, change = "a sum", accumulated(place.site)
+            fix = "Keep the sum in the accumulator: pl.matmul for the first step, pl.matmul_acc for the others."
+        elif (steps := sum_in_gm(place.flow, place.step, acc)) is not None:  # that traffic is gm-accumulate's
+            name = place.buffer(steps[0].op.accesses[0]).name
+            what, change = f"{name}, loaded and stored again,", ""
+            fix = f"Put the loop over K inside, so that {name} is written once from the accumulator (pl.matmul_acc)."
+        else:
+            continue
+        moved = tile_bytes(place.step.result)
+        yield ADD_MATMUL.at(
+            place.site,
+            f"adds a product {shown(place.step.result)} to {what} on a vector core: {moved:,} bytes leave the "
+            "cube's accumulator at every step",
+            fix,
+            kernel=place.kernel,
+            change=change,
+            waste=Waste(bytes=2 * moved * place.runs if through_gm else 0, flops=moved // 4 * place.runs),
+            count=place.runs,
+        )
     yield from _crossing_products(program)
-
-
-def _summed_on_chip(place: Place, acc: int) -> Finding | None:
-    if not sums(place.flow, place.step, acc):
-        return None
-    return _sum_finding(
-        place,
-        "a sum",
-        "Keep the sum in the accumulator: pl.matmul for the first step, pl.matmul_acc for the others.",
-        change=accumulated(place.site),
-    )
-
-
-def _through_gm(place: Place, acc: int) -> Finding | None:
-    """The sum is read from GM and written back there; that traffic is gm-accumulate's."""
-    held = sum_in_gm(place.flow, place.step, acc)
-    if held is None:
-        return None
-    name = place.buffer(held[0].op.accesses[0]).name
-    fix = f"Put the loop over K inside, so that {name} is written once from the accumulator (pl.matmul_acc)."
-    return _sum_finding(place, f"{name}, loaded and stored again,", fix)
-
-
-def _sum_finding(place: Place, what: str, fix: str, change: str = "") -> Finding:
-    product = place.step.result
-    return ADD_MATMUL.at(
-        place.site,
-        f"adds a product {shown(product)} to {what} on a vector core: {tile_bytes(product):,} bytes leave the "
-        "cube's accumulator at every step",
-        fix,
-        kernel=place.kernel,
-        change=change,
-        waste=_moved_by_products(place),
-        count=place.runs,
-    )
-
-
-def _moved_by_products(place: Place) -> Waste:
-    """What the product moves between cube and vector core (through GM where there is no ring on chip), and the adds."""
-    rules = place.program.device.rules
-    through_gm = rules is None or not rules.ring_on_chip
-    size = tile_bytes(place.step.result)
-    return Waste(bytes=2 * size * place.runs if through_gm else 0, flops=size // 4 * place.runs)
 
 
 # --- products that cross global memory on their way into a sum
@@ -124,35 +102,24 @@ def _carried(program: Program, place: Place, operand: int) -> bool:
     """Whether an operand is a sum that tasks hand on: stored back where it came from, or by tasks of this kernel."""
     loads = [load for load in place.flow.makers(place.step, operand, RESCALED) if load.loads]
     stored = {use.op.accesses[0].argument for use in place.flow.uses(place.step, SAME) if use.stores}
-    return any(
-        load.op.accesses[0].argument in stored
-        or any(
-            program.recording.tasks[written.task].kernel == place.kernel
-            for written in _writers(program, place.launch, load)
-        )
-        for load in loads
-    )
+    if any(load.op.accesses[0].argument in stored for load in loads):
+        return True
+    tasks = (written.task for load in loads for written in _writers(program, place.launch, load))
+    return any(program.recording.tasks[task].kernel == place.kernel for task in tasks)
 
 
 def _upstream(program: Program, launches: dict[int, KernelLaunch], values: Written) -> Written | None:
     """The store of scores: what a vector task loaded to make the left operand of the matmul behind `values`."""
     assert values.product is not None
     flows = flows_of(program)
-    lefts = flows[values.body].makers(values.product, 1, SAME)
-    return next(
-        (
-            scores
-            for left in lefts
-            if left.loads
-            for weights in _writers(program, launches[values.task], left)
-            if program.recording.tasks[weights.task].core == "AIV"
-            for load in flows[weights.body].steps
-            if load.loads
-            for scores in _writers(program, launches[weights.task], load)
-            if scores.product
-        ),
-        None,
-    )
+    lefts = (left for left in flows[values.body].makers(values.product, 1, SAME) if left.loads)
+    for weights in (one for left in lefts for one in _writers(program, launches[values.task], left)):
+        if program.recording.tasks[weights.task].core == "AIV":
+            loads = (step for step in flows[weights.body].steps if step.loads)
+            for scores in (one for load in loads for one in _writers(program, launches[weights.task], load)):
+                if scores.product:
+                    return scores
+    return None
 
 
 def _writers(program: Program, launch: KernelLaunch, load: Step) -> list[Written]:
@@ -178,12 +145,12 @@ def _writers(program: Program, launch: KernelLaunch, load: Step) -> list[Written
 @once
 def _stores(program: Program) -> list[list[tuple[Step, Step | None]]]:
     """Of each body its stores, each with the matmul whose product it stores, if it does."""
-    return [[(step, _product(flow, step)) for step in flow.steps if step.stores] for flow in flows_of(program)]
 
+    def product(flow: Flow, store: Step) -> Step | None:
+        makers = flow.makers(store, 0, (*SAME, Role.CAST))
+        return makers[0] if {maker.op.plane for maker in makers} == {"cube"} else None
 
-def _product(flow: Flow, store: Step) -> Step | None:
-    makers = flow.makers(store, 0, (*SAME, Role.CAST))
-    return makers[0] if makers and all(maker.op.plane == "cube" for maker in makers) else None
+    return [[(step, product(flow, step)) for step in flow.steps if step.stores] for flow in flows_of(program)]
 
 
 def _crossing(program: Program, launch: KernelLaunch, written: Written, add: Place) -> Finding:
@@ -225,16 +192,6 @@ AGAIN = 2  # times that a tile is written on average
 TileBox = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, strides, offset
 
 
-class RunningSum(NamedTuple):
-    """Tasks of one kernel that update the tiles of a tensor one after the other."""
-
-    first: Use
-    tasks: int
-    times: float  # that a tile is written
-    moved: int  # bytes
-    needed: int  # bytes, if every tile were written once
-
-
 def _find_gm_accumulate(program: Program) -> Iterator[Finding]:
     updated: dict[str, dict[int, None]] = defaultdict(dict)  # kernel -> tensors that its tasks read and write
     for launch, moved in zip(program.launches, traffic_of(program).moved, strict=True):
@@ -244,17 +201,34 @@ def _find_gm_accumulate(program: Program) -> Iterator[Finding]:
             updated[launch.kernel].update((use.buffer, None) for use in uses if use.argument in both)
     for kernel, buffers in updated.items():
         sums = [found for buffer in buffers for found in _sums(program, kernel, buffer)]
-        if sums:
-            yield _told(program, sums)
+        if not sums:
+            continue
+        first = sums[0][0][0]
+        names = listed(tensor_name(program, uses[0].buffer) for uses, _ in sums)
+        moved = sum(use.read + use.written for uses, _ in sums for use in uses)
+        needed = sum(round(sum(use.written for use in uses) / times) for uses, times in sums)
+        waste = Waste(bytes=moved - needed)
+        yield GM_ACCUMULATE.at(
+            access_site(program, first, "write"),
+            f"{short_name(kernel)} keeps a running sum in GM: every tile of {names} is read, updated and written "
+            f"back up to {max(times for _, times in sums):.0f} times, {size(moved)} in all",
+            f"Swap the loops: go over what is summed inside one region, keep the tile of {names} on chip and write it "
+            "once.",
+            kernel=kernel,
+            severity=severity(program, waste),
+            waste=waste,
+            count=sum(len(uses) for uses, _ in sums),
+            also=[access_site(program, first, "read")],
+        )
 
 
-def _sums(program: Program, kernel: str, buffer: int) -> Iterator[RunningSum]:
-    """Runs of a kernel's tasks on a tensor with nobody between, that write its tiles several times."""
+def _sums(program: Program, kernel: str, buffer: int) -> Iterator[tuple[list[Use], float]]:
+    """Runs of a kernel's tasks on a tensor with nobody between, and how often (several times) they write its tiles."""
     tasks = program.recording.tasks
     for ours, run in groupby(traffic_of(program).touching[buffer], key=lambda task: tasks[task].kernel == kernel):
         if not ours:
             continue
-        uses = [use for task in run for use in traffic_of(program).uses(task) if use.buffer == buffer]
+        uses = traffic_of(program).uses_of(buffer, run)
         read: set[TileBox] = set()
         written: dict[TileBox, int] = defaultdict(int)
         for use in uses:
@@ -263,8 +237,7 @@ def _sums(program: Program, kernel: str, buffer: int) -> Iterator[RunningSum]:
                 written[tile] += often
         times = sum(written.values()) / max(len(written), 1)
         if times >= AGAIN and written.keys() <= read:
-            writes = sum(use.written for use in uses)
-            yield RunningSum(uses[0], len(uses), times, writes + sum(use.read for use in uses), round(writes / times))
+            yield uses, times
 
 
 def _tiles_of(program: Program, task: Task, argument: int, mode: str) -> dict[TileBox, int]:
@@ -279,27 +252,6 @@ def _tiles_of(program: Program, task: Task, argument: int, mode: str) -> dict[Ti
                 for place, times in zip(places.tolist(), often.tolist(), strict=True):
                     found[access.shape, access.strides, place] += times * each
     return found
-
-
-def _told(program: Program, sums: list[RunningSum]) -> Finding:
-    first = sums[0].first
-    launch = program.launches[traffic_of(program).launch[first.task]]
-    site, read = access_site(program, first, "write"), access_site(program, first, "read")
-    names = listed(tensor_name(program, found.first.buffer) for found in sums)
-    moved = sum(found.moved for found in sums)
-    cost = Waste(bytes=moved - sum(found.needed for found in sums))
-    return GM_ACCUMULATE.at(
-        site,
-        f"{short_name(launch.kernel)} keeps a running sum in GM: every tile of {names} is read, updated and written "
-        f"back up to {max(found.times for found in sums):.0f} times, {size(moved)} in all",
-        f"Swap the loops: go over what is summed inside one region, keep the tile of {names} on chip and write it "
-        "once.",
-        kernel=launch.kernel,
-        severity=severity(program, cost),
-        waste=cost,
-        count=sum(found.tasks for found in sums),
-        also=[read],
-    )
 
 
 GM_ACCUMULATE = Rule(

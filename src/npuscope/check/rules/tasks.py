@@ -28,7 +28,7 @@ def _find_short_task(program: Program) -> Iterator[Finding]:
     spent = runtime["task_cost"].value
     merged = mergeable(program).keys()
     kernels: dict[tuple[str, int], list[KernelLaunch]] = defaultdict(list)
-    for launch in alone(program):
+    for launch in _unfusable(program):
         if launch not in merged and launch.blocks == 1 and _close(launch) and block_seconds(program, launch) < spent:
             kernels[launch.kernel, launch.site].append(launch)
     for launches in kernels.values():
@@ -138,31 +138,22 @@ def _tail(program: Program, launch: KernelLaunch, groups: list[list[int]], parts
     idle = 1 - parts / (waves * cores)
     if parts <= cores or idle <= IDLE or not took:
         return
-    idle -= _beside(program, launch, groups[0]) / (took * cores)
+    others = (program.launches[traffic_of(program).launch[task]] for task in beside(program, groups[0]))
+    fills = [other for other in others if other.core == launch.core or "MIX" in (other.core, launch.core)]
+    idle -= sum(block_seconds(program, other) * other.blocks for other in fills) / (took * cores)
     if idle <= IDLE or idle * took < program.device.runtime["task_cost"].value:
         return
-    site = program.site(launch.site)
     full = parts // cores * cores
     kind = {"AIV": "vector cores", "AIC": "cube cores"}.get(launch.core, "cube cores with their vector cores")
     often = f", {len(groups)} times" if len(groups) > 1 else ""
     yield PARTIAL_WAVE.at(
-        site,
+        program.site(launch.site),
         f"{parts} {what}s of {short_name(launch.kernel)} on {cores} {kind} take {waves} waves, the last with "
         f"{parts - full}: {idle:.0%} of the core time is idle and no other work can fill it{often}",
         f"Cut the work into {full} or {full + cores} equal {what}s, or a number just below a multiple of {cores}.",
         kernel=launch.kernel,
         count=len(groups),
     )
-
-
-def _beside(program: Program, launch: KernelLaunch, tasks: list[int]) -> float:
-    """Core seconds of other work that the same cores could do while these tasks run."""
-    total = 0.0
-    for task in beside(program, tasks):
-        other = program.launches[traffic_of(program).launch[task]]
-        if other.core == launch.core or "MIX" in (other.core, launch.core):
-            total += block_seconds(program, other) * other.blocks
-    return total
 
 
 PARTIAL_WAVE = Rule(
@@ -187,7 +178,7 @@ def mergeable(program: Program) -> dict[KernelLaunch, list[list[int]]]:
     """Launches of single blocks with the groups of their tasks that could be one launch each."""
     waits = waits_of(program)
     found: dict[KernelLaunch, list[list[int]]] = {}
-    for launch in alone(program):
+    for launch in _unfusable(program):
         if launch.blocks != 1 or len(launch.tasks) < MANY:
             continue
         alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
@@ -195,12 +186,12 @@ def mergeable(program: Program) -> dict[KernelLaunch, list[list[int]]]:
             alike[tuple(waits.get(task, ()))].append(task)
         free = _runs(alike.pop((), []))
         groups = [tasks for tasks in (*free, *alike.values()) if len(tasks) >= MANY]
-        if groups and _apart(program, groups[0]) and _apart(program, groups[-1]):
+        if groups and all(_share_nothing(program, tasks) for tasks in (groups[0], groups[-1])):
             found[launch] = groups
     return found
 
 
-def alone(program: Program) -> list[KernelLaunch]:
+def _unfusable(program: Program) -> list[KernelLaunch]:
     """Launches that read something, are written in this language and could not be one with their neighbours."""
     joined = {launch for found in fusable(program) for launch in found.launches}
     moved = zip(program.launches, traffic_of(program).moved, strict=True)
@@ -218,7 +209,7 @@ def _runs(tasks: list[int]) -> list[list[int]]:
     return runs
 
 
-def _apart(program: Program, tasks: list[int]) -> bool:
+def _share_nothing(program: Program, tasks: list[int]) -> bool:
     """Whether the tasks share no element that one of them writes, except by atomic adds."""
     traffic = traffic_of(program)
     adds = traffic.moved[traffic.launch[tasks[0]]].added
