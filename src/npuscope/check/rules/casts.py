@@ -49,7 +49,7 @@ def _cast_fix(source: str, target: str, casts: Mapping[str, frozenset[str]]) -> 
     return f"Make it of another type: {', '.join(ways)} can be cast to {target}."
 
 
-ILLEGAL_CAST = Rule(
+ILLEGAL_CAST: Rule = Rule(
     "illegal-cast",
     "error",
     "a cast between types that the chip does not have",

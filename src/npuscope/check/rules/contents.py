@@ -152,7 +152,7 @@ def _followed(
     unmet = np.flatnonzero(state >= 0)
     if to_the_end and len(unmet):
         met(unmet, None)
-    first = [next((fate for fate in FATES if fate in met), "needed") for met in fates]
+    first = [next((fate for fate in FATES if fate in fates_met), FATES[0]) for fates_met in fates]
     return dict(zip(sources, first, strict=True)), len(unmet) > 0
 
 

@@ -91,7 +91,7 @@ def _misaligned(body: PlannedBody, program: Program) -> Iterator[Problem]:
                 yield one.site, f"{what}, not a multiple of {least}", f"Give it a multiple of {least // width} rows."
 
 
-MISALIGNED_TILE = Rule(
+MISALIGNED_TILE: Rule = Rule(
     "misaligned-tile",
     "error",
     "a tile that does not fall on the chip's steps",

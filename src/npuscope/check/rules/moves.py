@@ -84,7 +84,7 @@ def _read_every_turn(items: Items) -> Iterator[int]:
             yield from _read_every_turn(item.items)
 
 
-ILLEGAL_MOVE = Rule(
+ILLEGAL_MOVE: Rule = Rule(
     "illegal-move",
     "error",
     "a move between memories that the chip does not have",
@@ -256,7 +256,7 @@ def _store_types(body: PlannedBody, program: Program) -> Iterator[Problem]:
             yield one.site, f"{tile.name}: an accumulator cannot be stored as {tile.dtype}", fix
 
 
-STORE_TYPE = Rule(
+STORE_TYPE: Rule = Rule(
     "store-type",
     "error",
     "an accumulator stored as a type it cannot have",
@@ -279,7 +279,7 @@ def _atomic_types(body: PlannedBody, program: Program) -> Iterator[Problem]:
             yield one.site, f"{tile.name}: global memory cannot add {tile.dtype}", fix
 
 
-ATOMIC_TYPE = Rule(
+ATOMIC_TYPE: Rule = Rule(
     "atomic-type",
     "error",
     "an atomic add of a type that global memory cannot add",

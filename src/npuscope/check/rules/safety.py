@@ -284,7 +284,7 @@ def _barriers(body: PlannedBody, program: Program) -> Iterator[Problem]:
             yield one.site, message, f'Launch pl.spmd({cores}, sync_start=True), or use mode="soft" with a workspace.'
 
 
-SYNCALL_OCCUPANCY = Rule(
+SYNCALL_OCCUPANCY: Rule = Rule(
     "syncall-occupancy",
     "error",
     "a barrier of all cores that not all cores reach",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import unwrap
@@ -19,10 +19,11 @@ from npuscope.lower.program import Program
 from npuscope.lower.source import Function, SourceFile, read
 from npuscope.ops.reductions import ROW_SUM
 from npuscope.ops.spec import Role
-from npuscope.tile.language.history import HISTORY, Spelling
+from npuscope.tile.language.history import HISTORY
 from npuscope.tile.record.model import Op, Site, Task
 
 OLD = {spelling.old: spelling for spelling in HISTORY}
+CHUNK = "(chunk=)"
 WORDS = frozenset(part for old in OLD for part in old.replace("(", ".").replace("=)", "").split("."))
 
 
@@ -33,60 +34,44 @@ def _find_retired_spelling(program: Program) -> Iterator[Finding]:
         if source is None:
             continue
         ran = {id(source.function_at(site.line)) for site in sites if site.file == file}
-        yield from _findings(source, ran)
+        places: dict[tuple[Section, str, int], list[int]] = defaultdict(list)
+        for node in source.nodes:
+            for old in _retired(node):
+                line: int = node.lineno  # type: ignore[attr-defined]
+                if id(source.function_at(line)) in ran:  # each loop with chunk= has a size to choose: one finding each
+                    places[section_of(file, line), old, line if old.endswith(CHUNK) else 0].append(line)
+        for (_, old, _), lines in sorted(places.items(), key=lambda item: min(item[1])):
+            first, *others = sorted(set(lines))
+            spelling, function, text = OLD[old], source.function_at(first), source.line(first).strip()
+            message = f"{old} was removed from PyPTO in {spelling.until} ({spelling.change})"
+            advice = f" npuscope: {spelling.does}" if spelling.does else ""
+            if old.endswith(CHUNK):
+                advice = " Try several sizes of blocks: the best is a measurement."
+            changed = text.replace(old, "pl.at(level=pl.Level.CORE_GROUP)")
+            yield RETIRED_SPELLING.at(
+                Site(file, first, "" if function is None else function.name),
+                f"{message}; {len(lines)} times in this scope" if others else message,
+                f"Write {spelling.now}.{advice}",
+                change=changed if old == "pl.incore()" and old in text else "",
+                count=len(lines),
+                also=[Site(file, line, "") for line in others],
+            )
 
 
-def _findings(source: SourceFile, ran: set[int]) -> Iterator[Finding]:
-    places: dict[tuple[Section, str, int], list[int]] = defaultdict(list)
-    for node in source.nodes:
-        for spelling in _spellings(node):
-            line: int = node.lineno  # type: ignore[attr-defined]
-            if id(source.function_at(line)) in ran:
-                own = line if spelling.old.endswith("(chunk=)") else 0
-                places[section_of(source.file, line), spelling.old, own].append(line)
-    for (_, old, _), lines in sorted(places.items(), key=lambda item: min(item[1])):
-        first, *others = sorted(set(lines))
-        spelling, function = OLD[old], source.function_at(first)
-        message = f"{old} was removed from PyPTO in {spelling.until} ({spelling.change})"
-        yield RETIRED_SPELLING.at(
-            Site(source.file, first, "" if function is None else function.name),
-            f"{message}; {len(lines)} times in this scope" if others else message,
-            f"Write {spelling.now}.{_advice(spelling)}",
-            change=_respelled(source.line(first).strip(), old),
-            count=len(lines),
-            also=[Site(source.file, line, "") for line in others],
-        )
-
-
-def _spellings(node: ast.AST) -> Iterator[Spelling]:
+def _retired(node: ast.AST) -> list[str]:
     """The old spellings that a node has: a call, one of its keywords, a name of the language."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WORDS:
-        name = _name(node.func)
-        told = [f"{name}()", *(f"{name}({option.arg}=)" for option in node.keywords)]
-    elif isinstance(node, ast.Attribute) and node.attr in WORDS:
-        told = [_name(node)]
-    else:
-        return
-    yield from (OLD[old] for old in told if old in OLD)
-
-
-def _name(node: ast.Attribute) -> str:
-    """`pl.tile.sum`, by whatever name the program calls the language."""
-    parts, value = [node.attr], node.value
+    name = node.func if isinstance(node, ast.Call) else node
+    if not isinstance(name, ast.Attribute) or name.attr not in WORDS:
+        return []
+    parts, value = [name.attr], name.value
     while isinstance(value, ast.Attribute):
         parts.insert(0, value.attr)
         value = value.value
-    return ".".join(["pl", *parts])
-
-
-def _advice(spelling: Spelling) -> str:
-    if spelling.old.endswith("(chunk=)"):
-        return " Try several sizes of blocks: the best is a measurement."
-    return f" npuscope: {spelling.does}" if spelling.does else ""
-
-
-def _respelled(line: str, old: str) -> str:
-    return line.replace(old, "pl.at(level=pl.Level.CORE_GROUP)") if old == "pl.incore()" and old in line else ""
+    text = ".".join(["pl", *parts])  # `pl.tile.sum`, by whatever name the program calls the language
+    spelled = [text]
+    if isinstance(node, ast.Call):
+        spelled = [f"{text}()", *(f"{text}({option.arg}=)" for option in node.keywords)]
+    return [old for old in spelled if old in OLD]
 
 
 RETIRED_SPELLING = Rule(
@@ -182,8 +167,8 @@ def _faults(flow: Flow, task: Task) -> list[Op]:
 
 def _one_of(facts: list[_Fact | None]) -> _Fact | None:
     """What an operand is that several steps may have made: a sum that began with zeros is a sum."""
-    told = [fact for fact in facts if fact is not None]
-    return next((fact for fact in told if fact is not FILLED), told[0] if told else None)
+    known = [fact for fact in facts if fact is not None]
+    return next((fact for fact in known if fact is not FILLED), known[0] if known else None)
 
 
 def _is_fault(op: Op, operands: list[_Fact | None]) -> bool:
@@ -250,11 +235,11 @@ def _with_rsqrt(file: str, line: int, op: Op) -> str:
 
 
 def _in_golden(program: Program) -> Iterator[Finding]:
-    files = dict.fromkeys(site.file for site in program.recording.sites)
-    for function, lines in faulty_goldens(program.golden, files):
-        for line in lines:
+    """Lines of the golden that have the fault; without a golden function, of those that are named like one."""
+    for source, function in _called_by(program.golden) if program.golden is not None else _named_golden(program):
+        for line in faulty_lines(function):
             yield VARIANCE_NOT_RSQRT.at(
-                Site(function.file, line, function.name),
+                Site(source.file, line, function.name),
                 "the golden scales by mean(x²) + eps too, so its check passes although both are wrong",
                 "Multiply by 1 / sqrt(mean(x²) + eps) in the golden and in the kernel.",
             )
@@ -265,7 +250,7 @@ VARIANCE_NOT_RSQRT = Rule(
     "warning",
     "a normalisation multiplies by the variance instead of its reciprocal root",
     "RMSNorm and LayerNorm scale by 1 / √(mean(x²) + eps). Without the root the numbers are wrong, and a golden "
-    "with the same fault does not tell; where mean(x²) is about 1 the two are even close.",
+    "with the same fault does not show it; where mean(x²) is about 1 the two are even close.",
     _find_variance_not_rsqrt,
     Example(
         "normed = pl.row_expand_mul(x, pl.add(mean_of_squares, EPS))",
@@ -286,30 +271,7 @@ MEANS = frozenset({"mean", "sum"})
 SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
 
 
-@dataclass(frozen=True)
-class GoldenFunction:
-    """A function of the golden: its file and name."""
-
-    file: str
-    name: str
-
-
-def faulty_goldens(
-    golden: Callable[..., object] | None, files: Iterable[str]
-) -> list[tuple[GoldenFunction, tuple[int, ...]]]:
-    """The golden's functions that have the fault, with its lines.
-
-    Where a run has no golden function, those of `files` that are named like one are read.
-    """
-    found = []
-    for source, function in _known(golden) if golden is not None else _by_name(files):
-        lines = faulty_lines(function)
-        if lines:
-            found.append((GoldenFunction(source.file, function.name), lines))
-    return found
-
-
-def _known(golden: Callable[..., object]) -> list[tuple[SourceFile, Function]]:
+def _called_by(golden: Callable[..., object]) -> list[tuple[SourceFile, Function]]:
     """The golden and the functions of its file that it calls, directly or not."""
     function: object = golden
     while isinstance(function, partial):
@@ -318,23 +280,21 @@ def _known(golden: Callable[..., object]) -> list[tuple[SourceFile, Function]]:
     source = None if code is None else read(code.co_filename)
     if code is None or source is None:
         return []
-    own = [f for f in source.functions if f.name == code.co_name and _first_line(f) == code.co_firstlineno]
     by_name = {node.name: node for node in source.tree.body if isinstance(node, Function)}
-    reached = {f.name: f for f in own}
-    waiting = list(own)
-    while waiting:
-        for node in ast.walk(waiting.pop()):
-            if isinstance(node, ast.Name) and node.id in by_name and node.id not in reached:
-                reached[node.id] = by_name[node.id]
-                waiting.append(by_name[node.id])
-    return [(source, f) for f in reached.values()]
+    found = [f for f in source.functions if f.name == code.co_name and _first_line(f) == code.co_firstlineno]
+    for one in found:  # grows as it goes
+        names = [node.id for node in ast.walk(one) if isinstance(node, ast.Name) and node.id in by_name]
+        known = {f.name for f in found}
+        found += [by_name[name] for name in dict.fromkeys(names) if name not in known]
+    return [(source, f) for f in found]
 
 
 def _first_line(function: Function) -> int:
     return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
-def _by_name(files: Iterable[str]) -> list[tuple[SourceFile, Function]]:
+def _named_golden(program: Program) -> list[tuple[SourceFile, Function]]:
+    files = dict.fromkeys(site.file for site in program.recording.sites)
     sources = [source for source in map(read, files) if source is not None]
     return [(s, f) for s in sources for f in s.functions if f.name.lstrip("_").startswith(NAMES)]
 
@@ -372,10 +332,7 @@ class _Reading:
                     kept[name] = fact
 
     def _product(self, left: ast.expr, op: ast.operator, right: ast.expr, line: int) -> None:
-        sides = [(right, left)]
-        if isinstance(op, ast.Mult):
-            sides.append((left, right))
-        for mean, data in sides:
+        for mean, data in ((right, left), (left, right)) if isinstance(op, ast.Mult) else ((right, left),):
             if self._mean(mean) & self._data(_without_casts(data)):
                 self.faults.append(line)
 
@@ -428,11 +385,10 @@ def _without_casts(node: ast.expr) -> ast.expr:
     """The value under conversions of type and shape."""
     while isinstance(node, ast.Call):
         called = node.func
-        if isinstance(called, ast.Attribute) and called.attr in SAME:
-            module = isinstance(called.value, ast.Name) and called.value.id in ("np", "numpy", "torch")
-            if module and not node.args:
-                break
-            node = node.args[0] if module else called.value
-        else:
+        if not isinstance(called, ast.Attribute) or called.attr not in SAME:
             break
+        module = isinstance(called.value, ast.Name) and called.value.id in ("np", "numpy", "torch")
+        if module and not node.args:
+            break
+        node = node.args[0] if module else called.value
     return node

@@ -205,13 +205,13 @@ def _find_gm_accumulate(program: Program) -> Iterator[Finding]:
             continue
         first = sums[0][0][0]
         names = listed(tensor_name(program, uses[0].buffer) for uses, _ in sums)
-        moved = sum(use.read + use.written for uses, _ in sums for use in uses)
+        total = sum(use.read + use.written for uses, _ in sums for use in uses)
         needed = sum(round(sum(use.written for use in uses) / times) for uses, times in sums)
-        waste = Waste(bytes=moved - needed)
+        waste = Waste(bytes=total - needed)
         yield GM_ACCUMULATE.at(
             access_site(program, first, "write"),
             f"{short_name(kernel)} keeps a running sum in GM: every tile of {names} is read, updated and written "
-            f"back up to {max(times for _, times in sums):.0f} times, {size(moved)} in all",
+            f"back up to {max(times for _, times in sums):.0f} times, {size(total)} in all",
             f"Swap the loops: go over what is summed inside one region, keep the tile of {names} on chip and write it "
             "once.",
             kernel=kernel,
