@@ -47,7 +47,7 @@ def generate(folder: Path) -> None:
 
 def commands_page() -> str:
     """`npuscope COMMAND --help` of every command, in the order and the groups of `npuscope --help`."""
-    from npuscope.cli.grouped import GROUPS, name_of
+    from npuscope.cli import GROUPS, name_of
 
     parts = ["# Commands\n\nWhat `npuscope COMMAND --help` prints.\n"]
     for title, modules in GROUPS.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 import command
 import pytest
 
-from npuscope.cli.grouped import GROUPS, name_of, summary_of
+from npuscope.cli import GROUPS, name_of, summary_of
 from npuscope.explain.waits import IN_WORDS, PARTS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,6 +1,7 @@
-"""The command line: one small file per command, which parses arguments and nothing else.
+"""The command line: one small file per command, with its arguments and what it calls; `report/` has what is shown.
 
-Commands import what they need when they run, so that `npuscope --help` stays instant.
+`npuscope --help` has the commands by the question they answer: a command's summary is the first line of its module's
+docstring, and a new command goes into GROUPS. Commands import what they need when they run, so that this stays instant.
 """
 
 from __future__ import annotations
@@ -8,15 +9,88 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Annotated
+from types import ModuleType
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from npuscope import __version__
 from npuscope.base.errors import NpuscopeError
-from npuscope.cli import device, models
-from npuscope.cli.grouped import GROUPS, Grouped, name_of, summary_of
+from npuscope.cli import (
+    align,
+    calibrate,
+    check,
+    compare,
+    convert,
+    demo,
+    device,
+    doctor,
+    formats,
+    forward,
+    gate,
+    graph,
+    guide,
+    history,
+    info,
+    judge,
+    lab,
+    mcp,
+    memory,
+    models,
+    ops,
+    predict,
+    rank,
+    report,
+    roofline,
+    run,
+    simulate,
+    sweep,
+    tpot,
+    tune,
+    view,
+    whatif,
+)
 from npuscope.table.text import paint_for
+
+GROUPS: dict[str, tuple[ModuleType, ...]] = {
+    "Explain a trace": (report, lab, view, compare, gate, history, forward, roofline, align),
+    "Try a change without the chip": (
+        judge, whatif, run, check, memory, graph, simulate, rank, sweep, tune, tpot, predict, calibrate
+    ),
+    "Captures and tools": (demo, info, doctor, convert, formats, models, device, ops, guide, mcp),
+}  # fmt: skip
+EXAMPLES = (
+    ("npuscope demo --keep demo_out", "captures to try"),
+    ("npuscope report demo_out/run", "where the time went"),
+    ("npuscope compare demo_out/run demo_out/slow_scheduler", "what got slower"),
+    ("npuscope simulate model:qwen3_14b/decode_layer", "the time on a chip"),
+    ("npuscope COMMAND --help", "its options, examples"),
+)
+
+
+def name_of(module: ModuleType) -> str:
+    """The command of a module."""
+    return module.__name__.rpartition(".")[2]
+
+
+def summary_of(module: ModuleType) -> str:
+    """One line that says what a command does."""
+    return (module.__doc__ or "").partition("\n")[0]
+
+
+class Grouped(TyperGroup):
+    """Shows the commands in groups; a summary is never cut off."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        # the names of all groups are as wide as the widest, so that summaries stand below one another
+        width = max(map(len, self.list_commands(ctx)))
+        for title, modules in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name_of(one).ljust(width), summary_of(one)) for one in modules])
+        with formatter.section("Examples"):
+            formatter.write_dl(EXAMPLES, col_max=60)
+
 
 app = typer.Typer(
     name="npuscope",
@@ -60,7 +134,7 @@ def main() -> None:
     try:
         app(_with_files(sys.argv[1:]))
     except NpuscopeError as error:
-        _tell(str(error))
+        _complain(str(error))
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -68,10 +142,10 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:  # what readers and writers did not foresee about files
-        _tell(f"{error.filename or 'a file'}: {error.strerror or error}.")
+        _complain(f"{error.filename or 'a file'}: {error.strerror or error}.")
         sys.exit(2)
     except MemoryError:
-        _tell("not enough memory for this capture. Read a part of it, or convert it in parts.")
+        _complain("not enough memory for this capture. Read a part of it, or convert it in parts.")
         sys.exit(2)
     except Exception as error:
         _admit(error)
@@ -96,7 +170,7 @@ def _with_files(words: list[str]) -> list[str]:
     return [file(word) for word in words[:end]] + words[end:]
 
 
-def _tell(what: str) -> None:
+def _complain(what: str) -> None:
     """Why a command ends, on stderr."""
     print(f"{paint_for(sys.stderr)('npuscope:', 'error')} {what}", file=sys.stderr)
 
@@ -111,9 +185,9 @@ def _admit(error: BaseException) -> None:
     """What reaches this point is our fault: say so in one paragraph."""
     if os.environ.get("NPUSCOPE_DEBUG"):
         raise error
-    told = " ".join(str(error).split())[:300]
-    _tell(
-        f"a bug in npuscope, not in your capture ({type(error).__name__}: {told}). "
+    message = " ".join(str(error).split())[:300]
+    _complain(
+        f"a bug in npuscope, not in your capture ({type(error).__name__}: {message}). "
         "Set NPUSCOPE_DEBUG=1 for the traceback and please report it."
     )
     sys.exit(1)

@@ -29,8 +29,8 @@ from npuscope.cli.output import (
     SetOption,
     print_json,
     print_report,
+    progress_bar,
 )
-from npuscope.cli.progress_bar import progress_bar
 from npuscope.cli.ranking import AFTER, Command
 
 __all__ = ["Command", "command"]

@@ -26,8 +26,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import DeviceName, JsonFlag, ProgramNumber, RingSlots, print_json, print_text
-from npuscope.cli.progress_bar import progress_bar
+from npuscope.cli.output import DeviceName, JsonFlag, ProgramNumber, RingSlots, print_json, print_text, progress_bar
 
 
 class Level(StrEnum):

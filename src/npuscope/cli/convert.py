@@ -17,8 +17,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import CapturePath, JsonFlag, check_outputs, print_json, sources
-from npuscope.cli.progress_bar import progress_bar
+from npuscope.cli.output import CapturePath, JsonFlag, check_outputs, print_json, progress_bar, sources
 
 
 def command(

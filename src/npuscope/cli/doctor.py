@@ -9,8 +9,7 @@ Examples:
 
 from __future__ import annotations
 
-from npuscope.cli.output import CapturePath, JsonFlag, print_json, print_report
-from npuscope.cli.progress_bar import progress_bar
+from npuscope.cli.output import CapturePath, JsonFlag, print_json, print_report, progress_bar
 
 
 def command(path: CapturePath, json: JsonFlag = False) -> None:

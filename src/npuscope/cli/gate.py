@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npuscope.cli.output import JsonFlag, MdFile, print_json, print_report
-from npuscope.cli.progress_bar import progress_bar
+from npuscope.cli.output import JsonFlag, MdFile, print_json, print_report, progress_bar
 
 if TYPE_CHECKING:
     from npuscope.explain.many.gate import Gate

@@ -21,8 +21,16 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import AreasFile, HtmlFile, JsonFlag, ProgramNumber, WideFlag, print_json, print_report
-from npuscope.cli.progress_bar import progress_bar
+from npuscope.cli.output import (
+    AreasFile,
+    HtmlFile,
+    JsonFlag,
+    ProgramNumber,
+    WideFlag,
+    print_json,
+    print_report,
+    progress_bar,
+)
 
 
 class By(StrEnum):

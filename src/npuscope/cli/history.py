@@ -18,8 +18,16 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import DeviceName, JsonFlag, KernelsRegex, PlotFile, WideFlag, print_json, print_report
-from npuscope.cli.progress_bar import progress_bar
+from npuscope.cli.output import (
+    DeviceName,
+    JsonFlag,
+    KernelsRegex,
+    PlotFile,
+    WideFlag,
+    print_json,
+    print_report,
+    progress_bar,
+)
 from npuscope.cli.ranking import AFTER, Command
 
 __all__ = ["Command", "command"]

@@ -32,8 +32,8 @@ from npuscope.cli.output import (
     SetOption,
     print_json,
     print_text,
+    progress_bar,
 )
-from npuscope.cli.progress_bar import progress_bar
 from npuscope.cli.ranking import AFTER, Command
 
 __all__ = ["Command", "command"]

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npuscope.cli.output import DeviceName, ProgramNumber, SetOption
-from npuscope.cli.progress_bar import progress_bar
+from npuscope.cli.output import DeviceName, ProgramNumber, SetOption, progress_bar
 from npuscope.cli.ranking import AFTER
 from npuscope.cli.ranking import Command as Command
 

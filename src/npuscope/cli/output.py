@@ -1,20 +1,37 @@
-"""How commands take options that several share, and how they print: text for people, JSON for programs."""
+"""What commands share: options, how their values are read, files to write, progress, and how a result is shown.
+
+`show` is how most commands end. Imports nothing heavy: `npuscope --help` is instant.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from npuscope.base.errors import CannotWrite, NpuscopeError
+from npuscope.table.formats import printable, short
+from npuscope.table.text import paint_for
+
 if TYPE_CHECKING:
-    from pathlib import Path
+    from rich.progress import Progress, TaskID
 
     from npuscope.table.parts import Part
     from npuscope.trace import Trace
 
+PATIENCE_S = 1.0  # before a progress bar is drawn
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text (docs/reference/json.md).")]
 CapturePath = Annotated[str, typer.Argument(help="A capture: a file, or a folder where the format is one.")]
+ProgramFile = Annotated[str, typer.Argument(help="A tile program: a Python file.")]
+ProgramArguments = Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")]
 KernelsRegex = Annotated[str | None, typer.Option("--kernels", help="Kernels of interest, a regular expression.")]
 RingSlots = Annotated[
     int | None,
@@ -44,44 +61,40 @@ HtmlFile = Annotated[str | None, typer.Option("--html", help="Also write a self-
 MdFile = Annotated[str | None, typer.Option("--md", help="Also write Markdown here, ready to post.")]
 WideFlag = Annotated[bool, typer.Option("--wide", help="Print every column of the tables (the page of columns).")]
 AreasFile = Annotated[str | None, typer.Option("--areas", help="TOML rules for areas (docs/understand/numbers.md).")]
-
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="NAME=value: an option, constant, field (MODEL.tiles.tk) or variable.")
 ]
-
 StepOption = Annotated[list[int] | None, typer.Option("--step", help="Only these steps; may be repeated.")]
-
 StepsFlag = Annotated[bool, typer.Option("--steps", help="Every step of a capture is a run of its own.")]
-
 RankOption = Annotated[
     int | None,
     typer.Option("--rank", min=0, help="Only this rank of several, or this device of a capture that has several."),
 ]
-
 PassOption = Annotated[int | None, typer.Option("--pass", help="Only this forward pass, as `forward` lists them.")]
 
 
-def read_steps(path: str, steps: list[int] | None, number: int | None = None, rank: int | None = None) -> Trace:
-    """A capture, or the rank, the steps or the forward pass of it that were asked for.
+def show(
+    parts: Callable[[bool], Iterable[Part]],
+    data: Callable[[], object],
+    *,
+    json: bool,
+    wide: bool = False,
+    md: str | None = None,
+    pages: Mapping[str | None, Callable[[], str]] | None = None,
+    written: Iterable[str | None] = (),
+) -> None:
+    """Writes Markdown and the pages that were asked for, then prints: JSON, or text, with every column where `wide`.
 
-    Host threads of steps stay, since they tell launches.
+    `written` names files that are there already.
     """
-    import polars as pl
+    from npuscope.table.parts import as_markdown
 
-    from npuscope.base.errors import NpuscopeError
-    from npuscope.explain.choosing import chosen
-    from npuscope.explain.passes.export import check_steps, numbered_pass
-    from npuscope.trace import read
-
-    if steps and number is not None:
-        raise NpuscopeError("--step and --pass name a part each", remedy="Give one of them.")
-    trace = chosen(read(path), rank)
-    if number is not None:
-        return numbered_pass(trace, number, path)
-    if steps:
-        check_steps(trace, steps, path)
-        return trace.select(pl.col("step").is_in(steps) | (pl.col("kind") == "host"))
-    return trace
+    with progress_bar():
+        posted = write_reports({**(pages or {}), md: lambda: as_markdown(parts(False), reproduce())})
+    if json:
+        print_json(data())
+    else:
+        print_report(parts(wide), [*filter(None, written), *posted])
 
 
 def print_json(data: object, indent: int | None = 2) -> None:
@@ -93,37 +106,20 @@ def print_json(data: object, indent: int | None = 2) -> None:
 
 def print_report(parts: Iterable[Part], written: Iterable[str] = ()) -> None:
     """A report as text on stdout, then the files that were written."""
-    import sys
-
     from npuscope.table.parts import as_text
-    from npuscope.table.text import paint_for
 
     print_text(as_text(parts, paint_for(sys.stdout)), written)
 
 
 def print_text(text: str, written: Iterable[str] = ()) -> None:
     """Text on stdout, then the files that were written."""
-    from npuscope.table.formats import printable
-
     print(text)
     for path in written:
         print(f"wrote {printable(path)}")
 
 
-def sources(trace: Trace, path: str) -> list[str]:
-    """The files that were read for a trace; npuscope's own folder tells of those it was once made from."""
-    from pathlib import Path
-
-    from npuscope.trace.readers.parquet import is_folder
-
-    return [] if is_folder(Path(path)) else list(trace.meta.files)
-
-
 def check_outputs(inputs: list[str], *outputs: str | None) -> None:
     """Refuse outputs that would overwrite an input or one another, or have no place, before any work is done."""
-    from pathlib import Path
-
-    from npuscope.base.errors import CannotWrite
 
     def resolved(path: str) -> Path:
         try:
@@ -148,6 +144,13 @@ def _is_same(a: Path, b: Path) -> bool:
     return a.is_file() and b.is_file() and a.samefile(b)
 
 
+def sources(trace: Trace, path: str) -> list[str]:
+    """The files that were read for a trace; npuscope's own folder names those it was once made from."""
+    from npuscope.trace.readers.parquet import is_folder
+
+    return [] if is_folder(Path(path)) else list(trace.meta.files)
+
+
 def write_reports(reports: Mapping[str | None, Callable[[], str]]) -> list[str]:
     """Make and write the reports whose files were asked for; their names."""
     texts = {path: make() for path, make in reports.items() if path is not None}
@@ -157,9 +160,6 @@ def write_reports(reports: Mapping[str | None, Callable[[], str]]) -> list[str]:
 
 def write_texts(texts: dict[str, str]) -> None:
     """Files, all of them or none."""
-    from contextlib import ExitStack
-    from pathlib import Path
-
     from npuscope.trace.writers.atomic import whole_file
 
     with ExitStack() as stack:
@@ -170,16 +170,33 @@ def write_texts(texts: dict[str, str]) -> None:
 
 def reproduce() -> str:
     """The command line that makes a report again."""
-    import shlex
-    import sys
-
     return shlex.join(["npuscope", *sys.argv[1:]])
+
+
+def read_steps(path: str, steps: list[int] | None, number: int | None = None, rank: int | None = None) -> Trace:
+    """A capture, or the rank, the steps or the forward pass of it that were asked for.
+
+    Host threads of steps stay, since they tell launches.
+    """
+    import polars as pl
+
+    from npuscope.explain.choosing import chosen
+    from npuscope.explain.passes.export import check_steps, numbered_pass
+    from npuscope.trace import read
+
+    if steps and number is not None:
+        raise NpuscopeError("--step and --pass name a part each", remedy="Give one of them.")
+    trace = chosen(read(path), rank)
+    if number is not None:
+        return numbered_pass(trace, number, path)
+    if steps:
+        check_steps(trace, steps, path)
+        return trace.select(pl.col("step").is_in(steps) | (pl.col("kind") == "host"))
+    return trace
 
 
 def pairs_of(options: list[str], option: str) -> dict[str, str]:
     """`a=b` options as a mapping."""
-    from npuscope.base.errors import NpuscopeError
-
     pairs = {}
     for text in options:
         left, sign, right = text.rpartition("=")
@@ -198,25 +215,19 @@ def _is_name(text: str) -> bool:
 
 def settings_of(options: list[str]) -> dict[str, str]:
     """`--set NAME=value` as a mapping."""
-    from npuscope.base.errors import NpuscopeError
-
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in options:
         name, _, value = text.partition("=")
         if not _is_name(name) or not value:
             raise NpuscopeError(f"--set takes NAME=value, not '{text}'")
-        if name in found:
+        if name in values:
             raise NpuscopeError(f"--set names {name} twice")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def values_of(options: list[str], option: str) -> dict[str, list[str]]:
     """`name=a,b,c` options as lists of values; commas inside brackets belong to a value."""
-    import re
-
-    from npuscope.base.errors import NpuscopeError
-
     found: dict[str, list[str]] = {}
     for text in options:
         name, _, values = text.partition("=")
@@ -231,8 +242,6 @@ def values_of(options: list[str], option: str) -> dict[str, list[str]]:
 
 def numbers_of(options: list[str], option: str) -> dict[str, float]:
     """`name=number` options as a mapping."""
-    from npuscope.base.errors import NpuscopeError
-
     numbers = {}
     for name, text in pairs_of(options, option).items():
         try:
@@ -244,8 +253,6 @@ def numbers_of(options: list[str], option: str) -> dict[str, float]:
 
 def counts_of(options: list[str], option: str) -> dict[str, int]:
     """`name=whole number` options as a mapping."""
-    from npuscope.base.errors import NpuscopeError
-
     numbers = numbers_of(options, option)
     for name, number in numbers.items():
         if not number.is_integer():
@@ -255,11 +262,67 @@ def counts_of(options: list[str], option: str) -> dict[str, int]:
 
 def names_of(paths: list[str]) -> list[str]:
     """Short names of captures that still differ."""
-    from npuscope.table.formats import short
-
     parts = [path.rstrip("/").split("/") for path in paths]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]
         if len(set(names)) == len(names):
             return [short(name, 60) for name in names]
     return [short(path, 60) for path in paths]
+
+
+@contextmanager
+def progress_bar() -> Iterator[None]:
+    """Draw on stderr, where it is a terminal, what the block's readers and writers report."""
+    from npuscope.base import progress
+
+    if not sys.stderr.isatty():
+        yield
+        return
+    bar = _Bar()
+    try:
+        with progress.listen(bar.update):
+            yield
+    finally:
+        bar.close()
+
+
+class _Bar:
+    """Drawn once work takes longer than PATIENCE_S."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._progress: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._later: threading.Timer | None = None
+
+    def update(self, what: str, done: int, total: int) -> None:
+        self._forget()
+        left = PATIENCE_S - (time.monotonic() - self._begin)
+        if left > 0:  # shown then, if nothing is reported before: the work may be long and silent
+            self._later = threading.Timer(left, self._draw, (what, done, total))
+            self._later.daemon = True
+            self._later.start()
+            return
+        self._draw(what, done, total)
+
+    def _forget(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later.join()
+            self._later = None
+
+    def _draw(self, what: str, done: int, total: int) -> None:
+        if self._progress is None:
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self._progress = Progress(console=Console(stderr=True), transient=True)
+            self._progress.start()
+        if what not in self._tasks:
+            self._tasks[what] = self._progress.add_task(what, total=total or None)
+        self._progress.update(self._tasks[what], completed=done, total=total or None)
+
+    def close(self) -> None:
+        self._forget()
+        if self._progress is not None:
+            self._progress.stop()

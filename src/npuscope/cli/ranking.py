@@ -18,8 +18,8 @@ from npuscope.cli.output import (
     RingSlots,
     print_json,
     print_report,
+    progress_bar,
 )  # fmt: skip
-from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from npuscope.answer.variant import Variant

@@ -36,8 +36,8 @@ from npuscope.cli.output import (
     WideFlag,
     print_json,
     print_report,
+    progress_bar,
 )
-from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

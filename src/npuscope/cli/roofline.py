@@ -30,8 +30,8 @@ from npuscope.cli.output import (
     WideFlag,
     print_json,
     print_report,
+    progress_bar,
 )
-from npuscope.cli.progress_bar import progress_bar
 
 
 def command(

@@ -20,8 +20,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import AreasFile, JsonFlag, print_json, print_report
-from npuscope.cli.progress_bar import progress_bar
+from npuscope.cli.output import AreasFile, JsonFlag, print_json, print_report, progress_bar
 
 
 def command(

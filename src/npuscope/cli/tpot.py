@@ -19,8 +19,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import AreasFile, DeviceName, JsonFlag, WideFlag, print_json, print_report
-from npuscope.cli.progress_bar import progress_bar
+from npuscope.cli.output import AreasFile, DeviceName, JsonFlag, WideFlag, print_json, print_report, progress_bar
 
 
 def command(

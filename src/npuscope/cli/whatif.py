@@ -27,8 +27,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npuscope.cli.output import DeviceName, HtmlFile, JsonFlag, ProgramNumber, RankOption, SetOption, print_json
-from npuscope.cli.progress_bar import progress_bar
+from npuscope.cli.output import (
+    DeviceName,
+    HtmlFile,
+    JsonFlag,
+    ProgramNumber,
+    RankOption,
+    SetOption,
+    print_json,
+    progress_bar,
+)
 
 if TYPE_CHECKING:
     from npuscope.time.run import Simulated
