@@ -16,11 +16,22 @@ Examples:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import HtmlFile, JsonFlag, MdFile, WideFlag, print_json, print_report, progress_bar
+from npuscope.cli.output import (
+    HtmlFile,
+    JsonFlag,
+    MdFile,
+    WideFlag,
+    check_outputs,
+    names_of,
+    pairs_of,
+    progress_bar,
+    show,
+)
 
 
 def command(
@@ -40,13 +51,11 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.cli.output import check_outputs, names_of, pairs_of, reproduce, write_reports
     from npuscope.explain.passes.export import one_pass
     from npuscope.forward.align import align
     from npuscope.forward.align.sides import CsvColumns, read_side
     from npuscope.lab.report_pages import parts_page
     from npuscope.report.predicted import align as report
-    from npuscope.table.parts import as_markdown
 
     check_outputs([predicted, measured], html, md)
     pairs = pairs_of(map or [], "--map")
@@ -57,16 +66,9 @@ def command(
         ours = one_pass(model, predicted_step, predicted_pass, predicted, "--predicted-")
         theirs = one_pass(read_side(measured), step, number, measured)
         result = align(ours, theirs, pairs, process=process)
-        written = write_reports(
-            {
-                html: lambda: parts_page(f"{both[0]} against {both[1]}", "align", report(both, result)),
-                md: lambda: as_markdown(report(both, result), reproduce()),
-            }
-        )
-    if json:
-        print_json(result.as_dict())
-    else:
-        print_report(report(both, result, wide), written)
+    parts = partial(report, both, result)
+    pages = {html: lambda: parts_page(f"{both[0]} against {both[1]}", "align", parts())}
+    show(parts, result.as_dict, json=json, wide=wide, md=md, pages=pages)
 
 
 def _named(name: str, step: int | None, number: int | None) -> str:

@@ -17,6 +17,7 @@ and the wall are off before and after, and what the captures cannot tell.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -24,12 +25,15 @@ import typer
 from npuscope.cli.output import (
     DeviceName,
     JsonFlag,
+    ProgramFile,
     ProgramNumber,
     RingSlots,
     SetOption,
-    print_json,
-    print_report,
+    check_outputs,
     progress_bar,
+    settings_of,
+    show,
+    write_texts,
 )
 from npuscope.cli.ranking import AFTER, Command
 
@@ -38,7 +42,7 @@ __all__ = ["Command", "command"]
 
 def command(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(help="A tile program: a Python file.")],
+    file: ProgramFile,
     captures: Annotated[list[str], typer.Argument(help="Captures of it, such as swimlanes.", metavar="CAPTURE...")],
     out: Annotated[str, typer.Option("-o", "--out", help="The device file to write, such as mychip.toml.")],
     device: DeviceName = "ascend910b1",
@@ -52,10 +56,8 @@ def command(
 
     from npuscope.base.errors import CannotWrite
     from npuscope.chip.devices import inheriting_file, is_known
-    from npuscope.cli.output import check_outputs, settings_of, write_texts
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report import device as report
-    from npuscope.table.columns import all_rows
     from npuscope.time.measured.calibrate import calibrate
     from npuscope.time.measured.observed import observed_in
     from npuscope.time.programs import chip_to_time, fitting, program_of
@@ -76,9 +78,14 @@ def command(
         found = calibrate(subject, runs, captures[0])
     inherits = chip.name if known else os.path.relpath(device, Path(out).resolve().parent)
     write_texts({out: inheriting_file(name, f"{chip.title}, calibrated", inherits, found.constants(file, captures))})
-    if json:
-        about = {"file": file, "captures": captures, "device": found.device.name, "written": out, "runs": found.runs}
-        tables = {"constants": report.constant_table(found), "errors": report.error_table(found)}
-        print_json({**about, "typical_error": report.typical_errors(found), **all_rows(tables)})
-    else:
-        print_report(report.calibrate(file, captures, found), [out])
+    data = {
+        "file": file,
+        "captures": captures,
+        "device": found.device.name,
+        "written": out,
+        "runs": found.runs,
+        "typical_error": report.typical_errors(found),
+        "constants": report.constant_table(found).rows(),
+        "errors": report.error_table(found).rows(),
+    }
+    show(partial(report.calibrate, file, captures, found), data, json=json, written=[out])

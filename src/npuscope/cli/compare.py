@@ -24,6 +24,7 @@ Examples:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,9 +38,12 @@ from npuscope.cli.output import (
     StepOption,
     StepsFlag,
     WideFlag,
-    print_json,
-    print_report,
+    check_outputs,
+    names_of,
+    pairs_of,
     progress_bar,
+    read_steps,
+    show,
 )
 
 if TYPE_CHECKING:
@@ -65,13 +69,11 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     from npuscope.base.errors import NpuscopeError
-    from npuscope.cli.output import check_outputs, names_of, pairs_of, read_steps, reproduce, write_reports
     from npuscope.explain import explain_ranks
     from npuscope.explain.comparison import compare_explained, trend_of
     from npuscope.lab.document import page
     from npuscope.lab.runs import compare_document
     from npuscope.report import comparison as reports
-    from npuscope.table.parts import as_markdown
 
     pairs = pairs_of(match or [], "--match")
     if VERSUS in paths or steps:
@@ -96,23 +98,12 @@ def command(
         explained = [found.explained[found.slowest] for found in ranks]
         if len(paths) > 2:
             table = trend_of(dict(zip(names, explained, strict=True)), kernels)
-            if json:
-                print_json({"trend": table.to_dicts()})
-            else:
-                print_report(reports.trend(table, kernels))
+            show(partial(reports.trend, table, kernels), {"trend": table.to_dicts()}, json=json)
             return
         result = compare_explained(explained[0], explained[1], kernels, pairs)
         both = (names[0], names[1])
-        written = write_reports(
-            {
-                html: lambda: page(compare_document(both, result)),
-                md: lambda: as_markdown(reports.compare(both, result), reproduce()),
-            }
-        )
-    if json:
-        print_json(result.as_dict())
-    else:
-        print_report(reports.compare(both, result, wide), written)
+    pages = {html: lambda: page(compare_document(both, result))}
+    show(partial(reports.compare, both, result), result.as_dict, json=json, wide=wide, md=md, pages=pages)
 
 
 def _sides(paths: list[str]) -> tuple[list[str], list[str]]:
@@ -140,11 +131,9 @@ def _compare_several(
     wide: bool,
     json: bool,
 ) -> None:
-    from npuscope.cli.output import names_of, reproduce, write_reports
     from npuscope.explain.many.runs import compare_runs, read_runs
     from npuscope.lab.report_pages import parts_page
     from npuscope.report.comparison import several
-    from npuscope.table.parts import as_markdown
 
     with progress_bar():
         a, b = (read_runs(side, steps, rank) for side in sides)
@@ -152,22 +141,13 @@ def _compare_several(
         middle = None if steps else _middle(found, kernels, pairs, rank)
         all_names = names_of([*sides[0], *sides[1]])
         names = _told(all_names[: len(sides[0])]), _told(all_names[len(sides[0]) :])
-        written = write_reports(
-            {
-                html: lambda: parts_page("Several runs", "several", several(names, found, middle)),
-                md: lambda: as_markdown(several(names, found, middle), reproduce()),
-            }
-        )
-    if json:
-        print_json({**found.as_dict(), "middle_runs": None if middle is None else middle.as_dict()})
-    else:
-        shown = None if found.total.verdict == "undecided" else middle
-        print_report(several(names, found, shown, wide), written)
+    parts = partial(several, names, found, middle)
+    pages = {html: lambda: parts_page("Several runs", "several", parts())}
+    show(parts, lambda: {**found.as_dict(), "middle_runs": middle}, json=json, wide=wide, md=md, pages=pages)
 
 
 def _middle(found: SeveralRuns, kernels: str | None, pairs: dict[str, str], rank: int | None) -> Comparison:
     """The runs in the middle of both sides, compared in detail."""
-    from npuscope.cli.output import read_steps
     from npuscope.explain import explain_ranks
     from npuscope.explain.comparison import compare_explained
 

@@ -15,11 +15,12 @@ Examples:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import JsonFlag, print_json, print_report
+from npuscope.cli.output import JsonFlag, show
 
 app = typer.Typer(no_args_is_help=True, help=__doc__, rich_markup_mode=None)
 Name = Annotated[str, typer.Argument(help="A chip by name, or a TOML file of your own.")]
@@ -30,16 +31,14 @@ def list_(json: JsonFlag = False) -> None:
     """The names of all chips, and what can be done for each."""
     from npuscope.chip.devices import load, names
     from npuscope.report.device import chip_table
+    from npuscope.table.parts import Rows
 
     table = chip_table([load(name) for name in names()])
-    if json:
-        print_json(table.rows())
-    else:
-        print("\n".join(table.lines(table.frame.height)))
+    show(lambda: [Rows(table, table.frame.height)], table.rows, json=json)
 
 
-@app.command()
-def show(
+@app.command("show")
+def show_(
     name: Name,
     prefix: Annotated[str, typer.Argument(help="Only places that begin so, such as timing or cube.")] = "",
     json: JsonFlag = False,
@@ -54,11 +53,8 @@ def show(
     if not rows:
         parts = ", ".join(dict.fromkeys(row.place.partition(".")[0] for row in list_constants(chip)))
         raise NpuscopeError(f"no constant of {chip.name} begins with '{prefix}'", remedy=f"It has: {parts}.")
-    if json:
-        about = {"name": chip.name, "title": chip.title, "inherits": chip.inherits, "aliases": chip.aliases}
-        print_json({**about, "constants": constants_of(rows).rows()})
-    else:
-        print_report(device(chip, rows))
+    about = {"name": chip.name, "title": chip.title, "inherits": chip.inherits, "aliases": chip.aliases}
+    show(partial(device, chip, rows), {**about, "constants": constants_of(rows).rows()}, json=json)
 
 
 @app.command()
@@ -69,7 +65,5 @@ def diff(a: Name, b: Name, json: JsonFlag = False) -> None:
 
     chips = load(a), load(b)
     found = differences(*chips)
-    if json:
-        print_json({"a": chips[0].name, "b": chips[1].name, "differences": found})
-    else:
-        print_report(device.diff(*chips, found))
+    data = {"a": chips[0].name, "b": chips[1].name, "differences": found}
+    show(partial(device.diff, *chips, found), data, json=json)

@@ -9,7 +9,9 @@ Examples:
 
 from __future__ import annotations
 
-from npuscope.cli.output import CapturePath, JsonFlag, print_json, print_report, progress_bar
+from functools import partial
+
+from npuscope.cli.output import CapturePath, JsonFlag, progress_bar, show
 
 
 def command(path: CapturePath, json: JsonFlag = False) -> None:
@@ -20,7 +22,6 @@ def command(path: CapturePath, json: JsonFlag = False) -> None:
     with progress_bar():
         trace = read(path)
         symptoms = symptoms_of(trace)
-    if json:
-        print_json({"format": trace.meta.format, "slices": trace.slices.height, **symptoms.as_dict()})
-    else:
-        print_report(doctor(path, trace.meta.format, trace.slices.height, symptoms))
+    format, slices = trace.meta.format, trace.slices.height
+    data = {"format": format, "slices": slices, **symptoms.as_dict()}
+    show(partial(doctor, path, format, slices, symptoms), data, json=json)

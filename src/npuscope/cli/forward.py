@@ -19,11 +19,12 @@ Passes that are incomplete or disturbed are exported only if --select names them
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import HtmlFile, JsonFlag, MdFile, WideFlag, print_json, print_report, progress_bar
+from npuscope.cli.output import HtmlFile, JsonFlag, MdFile, WideFlag, check_outputs, progress_bar, show
 
 
 def command(
@@ -54,13 +55,11 @@ def command(
     from pathlib import Path
 
     from npuscope.base.errors import NpuscopeError
-    from npuscope.cli.output import check_outputs, reproduce, write_reports
     from npuscope.explain.passes.export import metadata_of
     from npuscope.explain.passes.ranks import Wanted, forward, is_table
     from npuscope.lab.report_pages import parts_page
     from npuscope.report.forward import forward as report
     from npuscope.table.formats import printable
-    from npuscope.table.parts import as_markdown
 
     if bool(path) == bool(profiler_root):
         raise NpuscopeError("name a capture or a profiler root, once")
@@ -77,16 +76,9 @@ def command(
     )
     with progress_bar():
         result = forward(place, wanted, engine, jobs)
-        pages = write_reports(
-            {
-                html: lambda: parts_page("Forward passes", "passes", report(result)),
-                md: lambda: as_markdown(report(result), reproduce()),
-            }
-        )
-    if json:
-        print_json(result.as_dict())
-        return
-    print_report(report(result, wide), [*pages, *([perfetto] if perfetto else [])])
-    if out is not None:
+    parts = partial(report, result)
+    pages = {html: lambda: parts_page("Forward passes", "passes", parts())}
+    show(parts, result.as_dict, json=json, wide=wide, md=md, pages=pages, written=[perfetto])
+    if out is not None and not json:
         tables = sum(".csv" in name for name in result.written)
         print(f"wrote {tables} {'pass' if tables == 1 else 'passes'} to {printable(out)}")

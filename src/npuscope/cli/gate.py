@@ -18,11 +18,12 @@ Three and more captures of the same run measure the noise; with fewer the budget
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npuscope.cli.output import JsonFlag, MdFile, print_json, print_report, progress_bar
+from npuscope.cli.output import JsonFlag, MdFile, check_outputs, progress_bar, show
 
 if TYPE_CHECKING:
     from npuscope.explain.many.gate import Gate
@@ -46,7 +47,6 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     from npuscope.base.errors import NpuscopeError
-    from npuscope.cli.output import check_outputs, write_reports
     from npuscope.report.comparison import gate as report
     from npuscope.table.parts import as_markdown
 
@@ -58,11 +58,8 @@ def command(
     check_outputs([*paths, *baseline, *filter(None, (budget, history))], md)
     with progress_bar():
         result = _by_budget(paths, budget, baseline) if budget is not None else _by_history(paths, history or "", allow)
-    written = write_reports({md: lambda: as_markdown(report(result))})
-    if json:
-        print_json(result.as_dict())
-    else:
-        print_report(report(result), written)
+    parts = partial(report, result)
+    show(parts, result.as_dict, json=json, pages={md: lambda: as_markdown(parts())})
     if not result.passed:
         raise typer.Exit(1)
     if strict and result.undecided:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -25,11 +26,14 @@ from npuscope.cli.output import (
     AreasFile,
     HtmlFile,
     JsonFlag,
+    ProgramArguments,
+    ProgramFile,
     ProgramNumber,
     WideFlag,
-    print_json,
-    print_report,
+    check_outputs,
     progress_bar,
+    show,
+    write_texts,
 )
 
 
@@ -39,8 +43,8 @@ class By(StrEnum):
 
 
 def command(
-    file: Annotated[str, typer.Argument(help="A tile program: a Python file.")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
+    file: ProgramFile,
+    arguments: ProgramArguments = None,
     values: Annotated[
         bool, typer.Option("--values/--shapes", help="Compute (and check the golden), or only record shapes.")
     ] = False,
@@ -59,7 +63,6 @@ def command(
     from json import dumps
     from pathlib import Path
 
-    from npuscope.cli.output import check_outputs, write_texts
     from npuscope.explain.work import area_rules
     from npuscope.report.program import graph as report
     from npuscope.tile.graph.outputs import (
@@ -96,18 +99,24 @@ def command(
         write_texts(texts)
         if trace is not None:
             timeless_trace(recording, graph).write(trace)
-    if html is not None:
+
+    def html_page() -> str:
         from npuscope.lab.report_pages import graph_page
 
         drawn = [
             (recording, graph, count_graphs([recording], [graph], rules))
             for recording, graph in zip(recordings, graphs, strict=True)
         ]
-        write_texts({html: graph_page(file, run.passed, drawn)})
-    if json:
-        print_json({"passed": run.passed, **counts.as_dict()})
-    else:
-        print_report(report(file, run.passed, counts, wide), filter(None, (deps, names, dot, trace, html)))
+        return graph_page(file, run.passed, drawn)
+
+    show(
+        partial(report, file, run.passed, counts),
+        lambda: {"passed": run.passed, **counts.as_dict()},
+        json=json,
+        wide=wide,
+        pages={html: html_page},
+        written=(deps, names, dot, trace),
+    )
     if run.failure:
         print(f"npuscope: {run.failure}", file=sys.stderr)
     if run.passed is False:

@@ -13,11 +13,12 @@ Examples:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import CapturePath, JsonFlag, check_outputs, print_json, print_report, progress_bar, sources
+from npuscope.cli.output import CapturePath, JsonFlag, check_outputs, progress_bar, show, sources
 
 
 def command(
@@ -40,9 +41,6 @@ def command(
             check_outputs(sources(trace, path), out)
             trace.write(out, target)
         summary, symptoms = summarise(trace), symptoms_of(trace)
-    if json:
-        print_json({**summary.as_dict(), "doctor": symptoms.verdict})
-        return
-    print_report(info(path, summary, symptoms))
-    if out is not None:
+    show(partial(info, path, summary, symptoms), {**summary.as_dict(), "doctor": symptoms.verdict}, json=json)
+    if out is not None and not json:
         print(f"wrote {printable(out)} ({target})")

@@ -17,6 +17,7 @@ Exit code 1 where something does not fit.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -25,18 +26,21 @@ from npuscope.cli.output import (
     DeviceName,
     HtmlFile,
     JsonFlag,
+    ProgramArguments,
+    ProgramFile,
     ProgramNumber,
     RingSlots,
     WideFlag,
-    print_json,
-    print_report,
+    check_outputs,
     progress_bar,
+    show,
+    write_reports,
 )
 
 
 def command(
-    file: Annotated[str, typer.Argument(help="A tile program: a Python file.")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
+    file: ProgramFile,
+    arguments: ProgramArguments = None,
     device: DeviceName = "ascend910b1",
     kernel: Annotated[str | None, typer.Option(help="Only this kernel or function, with its tiles.")] = None,
     ring_slots: RingSlots = None,
@@ -51,7 +55,6 @@ def command(
 ) -> None:
     from npuscope.base.errors import NpuscopeError
     from npuscope.check.fit import fits_of
-    from npuscope.cli.output import check_outputs, write_reports
     from npuscope.lab.report_pages import memory_page
     from npuscope.lower.chip import chip_to_lower_for
     from npuscope.lower.lowering import LoweringOptions
@@ -68,19 +71,20 @@ def command(
     lowering = LoweringOptions(ring_slots=ring_slots)
     with progress_bar():
         fits = fits_of(file, arguments or [], chip, lowering, program, "values" if values else "shapes", kernel)
-        written = write_reports(
-            {
-                html: lambda: memory_page(file, chip, fits),
-                to_file: lambda: lowering_text(fits),
-            }
-        )
+    fit_all = not any(fit.errors for fit in fits)
+    pages = {html: lambda: memory_page(file, chip, fits), to_file: lambda: lowering_text(fits)}
     if dump == "-":
+        write_reports(pages)
         print(lowering_text(fits), end="")
-    elif json:
-        programs = [fit.program.recording.program for fit in fits]
-        about = {"file": file, "device": chip.name, "programs": programs, "fits": not any(fit.errors for fit in fits)}
-        print_json({**about, **all_rows(memory_tables(fits, kernel is not None))})
     else:
-        print_report(memory(file, chip.name, fits, kernel is not None, wide), written)
-    if any(fit.errors for fit in fits):
+        programs = [fit.program.recording.program for fit in fits]
+        about = {"file": file, "device": chip.name, "programs": programs, "fits": fit_all}
+        show(
+            partial(memory, file, chip.name, fits, kernel is not None),
+            lambda: {**about, **all_rows(memory_tables(fits, kernel is not None))},
+            json=json,
+            wide=wide,
+            pages=pages,
+        )
+    if not fit_all:
         raise typer.Exit(1)

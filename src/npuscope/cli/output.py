@@ -74,27 +74,27 @@ PassOption = Annotated[int | None, typer.Option("--pass", help="Only this forwar
 
 
 def show(
-    parts: Callable[[bool], Iterable[Part]],
-    data: Callable[[], object],
+    parts: Callable[..., Iterable[Part]],
+    data: object | Callable[[], object],
     *,
     json: bool,
-    wide: bool = False,
+    wide: bool | None = None,
     md: str | None = None,
     pages: Mapping[str | None, Callable[[], str]] | None = None,
     written: Iterable[str | None] = (),
 ) -> None:
-    """Writes Markdown and the pages that were asked for, then prints: JSON, or text, with every column where `wide`.
+    """Writes Markdown and the pages that were asked for, then prints: JSON of `data`, or the parts as text.
 
-    `written` names files that are there already.
+    `parts` gets `wide` from a command that has it. `written` names files that are there already.
     """
     from npuscope.table.parts import as_markdown
 
     with progress_bar():
-        posted = write_reports({**(pages or {}), md: lambda: as_markdown(parts(False), reproduce())})
+        posted = write_reports({**(pages or {}), md: lambda: as_markdown(parts(), reproduce())})
     if json:
-        print_json(data())
+        print_json(data() if callable(data) else data)
     else:
-        print_report(parts(wide), [*filter(None, written), *posted])
+        print_report(parts() if wide is None else parts(wide=wide), [*filter(None, written), *posted])
 
 
 def print_json(data: object, indent: int | None = 2) -> None:

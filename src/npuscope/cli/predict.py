@@ -16,11 +16,12 @@ The file written with --out is a trace like any other: npuscope report, compare 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import JsonFlag, MdFile, WideFlag, print_json, print_report
+from npuscope.cli.output import JsonFlag, MdFile, WideFlag, check_outputs, show
 
 
 def command(
@@ -42,11 +43,9 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     from npuscope.chip.devices import load
-    from npuscope.cli.output import check_outputs, reproduce, write_reports
     from npuscope.forward.llm.config import pass_settings, read_config
     from npuscope.forward.llm.prediction import predict
     from npuscope.report.predicted import predict as report
-    from npuscope.table.parts import as_markdown
     from npuscope.trace.formats import check_target
 
     check_outputs([config], out, md)
@@ -59,8 +58,4 @@ def command(
         from npuscope.forward.llm.prediction import predicted_trace
 
         predicted_trace(prediction).write(out)
-    posted = write_reports({md: lambda: as_markdown(report(prediction), reproduce())})
-    if json:
-        print_json(prediction.as_dict())
-    else:
-        print_report(report(prediction, wide), [*([out] if out else []), *posted])
+    show(partial(report, prediction), prediction.as_dict, json=json, wide=wide, md=md, written=[out])

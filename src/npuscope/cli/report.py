@@ -19,7 +19,8 @@ Examples:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import Annotated
 
 import typer
 
@@ -34,15 +35,12 @@ from npuscope.cli.output import (
     RankOption,
     StepOption,
     WideFlag,
-    print_json,
-    print_report,
+    check_outputs,
+    names_of,
     progress_bar,
+    read_steps,
+    show,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npuscope.table.parts import Part
 
 
 def command(
@@ -60,30 +58,17 @@ def command(
         int | None, typer.Option(min=1, max=1_000_000, help="Cores of the device, where the capture does not tell.")
     ] = None,
 ) -> None:
-    from npuscope.cli.output import check_outputs, names_of, read_steps, reproduce, write_reports
     from npuscope.explain import explain_ranks
     from npuscope.lab.document import page
     from npuscope.lab.runs import ranks_document, report_document
     from npuscope.report.captures import ranks as report_ranks
     from npuscope.report.captures import report
-    from npuscope.table.parts import as_markdown
 
     check_outputs([path], html, md)
     name = names_of([path])[0]
     with progress_bar():
         ranks = explain_ranks(read_steps(path, step, number, rank), kernels, areas, cores)
         one = ranks.explained[0] if len(ranks.parts) == 1 else None
-
-        def parts(wide: bool = True) -> Iterator[Part]:
-            return report_ranks(path, name, ranks, wide) if one is None else report(path, name, one, wide)
-
-        written = write_reports(
-            {
-                html: lambda: page(ranks_document(name, ranks) if one is None else report_document(name, one)),
-                md: lambda: as_markdown(parts(), reproduce()),
-            }
-        )
-    if json:
-        print_json(ranks.as_dict() if one is None else one.as_dict())
-    else:
-        print_report(parts(wide), written)
+    pages = {html: lambda: page(ranks_document(name, ranks) if one is None else report_document(name, one))}
+    parts = partial(report_ranks, path, name, ranks) if one is None else partial(report, path, name, one)
+    show(parts, (one or ranks).as_dict, json=json, wide=wide, md=md, pages=pages)

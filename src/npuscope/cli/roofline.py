@@ -16,6 +16,7 @@ no price. Devices and their sources: docs/reference/devices.md.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -28,9 +29,11 @@ from npuscope.cli.output import (
     PassOption,
     StepOption,
     WideFlag,
-    print_json,
-    print_report,
+    check_outputs,
+    names_of,
     progress_bar,
+    read_steps,
+    show,
 )
 
 
@@ -47,11 +50,9 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.cli.output import check_outputs, names_of, read_steps, reproduce, write_reports
     from npuscope.forward.roofline import roofline
     from npuscope.lab.report_pages import parts_page
     from npuscope.report.forward import roofline as report
-    from npuscope.table.parts import as_markdown
 
     check_outputs([path], html, md)
     (name,) = names_of([path])
@@ -59,13 +60,6 @@ def command(
         result = roofline(
             read_steps(path, step, number), device, context=context, ranks=ranks, tokens_per_expert=tokens_per_expert
         )
-        written = write_reports(
-            {
-                html: lambda: parts_page(f"Roofline of {name}", "roofline", report(name, result)),
-                md: lambda: as_markdown(report(name, result), reproduce()),
-            }
-        )
-    if json:
-        print_json(result.as_dict())
-    else:
-        print_report(report(path, result, wide), written)
+    parts = partial(report, path, name, result)
+    pages = {html: lambda: parts_page(f"Roofline of {name}", "roofline", parts())}
+    show(parts, result.as_dict, json=json, wide=wide, md=md, pages=pages)

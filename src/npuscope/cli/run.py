@@ -16,16 +16,16 @@ Exit code 1 where the program's golden check fails or it asserts a number that i
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from functools import partial
 
 import typer
 
-from npuscope.cli.output import AreasFile, JsonFlag, print_json, print_report, progress_bar
+from npuscope.cli.output import AreasFile, JsonFlag, ProgramArguments, ProgramFile, progress_bar, show
 
 
 def command(
-    file: Annotated[str, typer.Argument(help="A tile program: a Python file.")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
+    file: ProgramFile,
+    arguments: ProgramArguments = None,
     areas: AreasFile = None,
     json: JsonFlag = False,
 ) -> None:
@@ -40,15 +40,12 @@ def command(
         run = run_script(file, arguments or [], "values", echo=not json)
     graphs = [task_graph(recording) for recording in run.recordings]
     counts = count_graphs(list(run.recordings), graphs, rules)
-    if json:
-        notices = [notice.message for recording in run.recordings for notice in recording.notices]
-        failures = [result.error for result in run.results if not result.passed]
-        failures += [run.failure] * bool(run.failure)
-        told = {"passed": run.passed, "failures": failures, **counts.as_dict()}
-        print_json({**told, "notices": notices})
-    else:
-        print()  # apart from what the program printed
-        print_report(report(file, run, counts))
+    failures = [*(result.error for result in run.results if not result.passed), *filter(None, [run.failure])]
+    notices = [notice.message for recording in run.recordings for notice in recording.notices]
+    if not json:
+        print()  # after what the program printed
+    data = {"passed": run.passed, "failures": failures, **counts.as_dict(), "notices": notices}
+    show(partial(report, file, run, counts), data, json=json)
     if run.failure:
         print(f"npuscope: {run.failure}", file=sys.stderr)
     if run.passed is False:

@@ -15,16 +15,17 @@ MODEL is a tile program that makes one decode step and takes --batch and --conte
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import AreasFile, DeviceName, JsonFlag, WideFlag, print_json, print_report, progress_bar
+from npuscope.cli.output import AreasFile, DeviceName, JsonFlag, ProgramArguments, WideFlag, progress_bar, show
 
 
 def command(
     model: Annotated[str, typer.Argument(help="A tile program of one decode step, or a model's short name.")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
+    arguments: ProgramArguments = None,
     batch: Annotated[int, typer.Option(help="Rows that decode together.")] = 16,
     context: Annotated[int, typer.Option(help="Tokens in the cache of every row before the first step.")] = 4096,
     tokens: Annotated[int, typer.Option(help="Steps; each makes the context longer by one.")] = 48,
@@ -44,7 +45,4 @@ def command(
     rules = area_rules(areas or areas_beside(file))
     with progress_bar():
         result = replace(tpot(file, arguments or [], decoding, chip_to_time(device), rules), model=model)
-    if json:
-        print_json(result.as_dict())
-    else:
-        print_report(report(result, wide))
+    show(partial(report, result), result.as_dict, json=json, wide=wide)

@@ -93,10 +93,12 @@ def several(
         yield Rows(table, CHANGED_KERNELS, wide=wide)
     yield Notes(_unlisted_kernels(found))
     if middle is not None:
+        decided = found.total.verdict != "undecided"
         yield Heading("Where the difference comes from", where=In.POSTED)
-        yield Heading(f"in the middle run of each side, {middle.waterfall.title()}", where=In.TEXT)
+        if decided:
+            yield Heading(f"in the middle run of each side, {middle.waterfall.title()}", where=In.TEXT)
         yield Say(f"In the middle run of each side, {middle.waterfall.title()}.", where=In.POSTED)
-        yield Rows(middle.tables()["waterfall"])
+        yield Rows(middle.tables()["waterfall"], where=In.ALL if decided else In.POSTED)
 
 
 def _several_headline(found: SeveralRuns) -> str:

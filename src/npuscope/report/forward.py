@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
 
-from npuscope.explain.passes.ranks import Ranks
-from npuscope.explain.passes.statistics import RankPasses, Statistics
-from npuscope.forward.roofline import Roofline
 from npuscope.table.formats import arithmetic, duration, many, percent, sentence_start, short, traffic
 from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say, Spec, axis
+
+if TYPE_CHECKING:  # who shows one of them need not be able to make the other
+    from npuscope.explain.passes.ranks import Ranks
+    from npuscope.explain.passes.statistics import RankPasses, Statistics
+    from npuscope.forward.roofline import Roofline
 
 MOST_PASSES, POSTED_PASSES = 60, 100
 MOST_FLAGS = 12
@@ -152,16 +154,17 @@ def layers_chart(layers: pl.DataFrame) -> Spec | None:
     }
 
 
-def roofline(path: str, r: Roofline, wide: bool = False) -> Iterator[Part]:
-    """The capture at `path`."""
+def roofline(path: str, name: str, r: Roofline, wide: bool = False) -> Iterator[Part]:
+    """The capture at `path`, called `name` where it is posted."""
     per = "times are per step" if r.steps else "the capture marks no steps: times are of the whole of it"
     chosen = "--device" if r.chosen_by == "given" else r.chosen_by
     counted = f"{many(int(r.calls['count'].sum()), 'call')} of {many(r.calls.height, 'kind')}"
     steps = f" in {many(r.steps, 'step')}" if r.steps else ""
     tables = r.tables()
-    yield Heading(f"Roofline: {path}", 1, In.POSTED)
+    yield Heading(f"Roofline: {name}", 1, In.POSTED)
     yield Say(sentence_start(r.sentence()), strong=True)
-    yield Say(f"{path}: {counted}{steps}; device by {chosen}")
+    for shown, where in ((path, In.TEXT), (name, In.POSTED)):
+        yield Say(f"{shown}: {counted}{steps}; device by {chosen}", where=where)
     drawing = roofline_chart(r)
     yield Chart(drawing)
     if drawing is None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from npuscope.forward.align.alignment import Alignment, SideScope
-from npuscope.forward.llm.prediction import PassPrediction
-from npuscope.forward.llm.tpot import Tpot
 from npuscope.table.formats import duration, many, percent, sentence_start, times
 from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say, Spec
-from npuscope.trace.intervals import Ints
+
+if TYPE_CHECKING:  # who shows one of them need not be able to make the others
+    from npuscope.forward.align.alignment import Alignment, SideScope
+    from npuscope.forward.llm.prediction import PassPrediction
+    from npuscope.forward.llm.tpot import Tpot
+    from npuscope.trace.intervals import Ints
 
 ROLES = 20
 FAMILIES, KERNELS, LAYERS, GROUPS, PAIRS = 8, 6, 3, 5, 10

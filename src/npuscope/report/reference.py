@@ -19,7 +19,7 @@ from npuscope.check.rule import Rule
 from npuscope.check.rules import all_rules
 from npuscope.chip.devices import Device, load
 from npuscope.explain.diagnosis import CAUSES
-from npuscope.ops.spec import OpSpec, Plane
+from npuscope.ops.spec import OpSpec
 from npuscope.ops.table import BY_NAME, FAMILIES
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import COUNT, FLAG, LIST, NOTHING, TEXT
@@ -175,7 +175,7 @@ def rule_text(rule: Rule) -> str:
 
 DEVICE = "ascend910b1"
 TILE = f"{SHAPE[0]} × {SHAPE[1]} {DTYPE}"
-UNITS: dict[Plane, str] = {
+UNITS: dict[str, str] = {
     "cube": "cube",
     "vector": "vector",
     "scalar": "scalar",
@@ -193,7 +193,7 @@ OPS = Columns(
         Column("name", TEXT, "what the table of ops calls it", title="op"),
         Column(
             "planes",
-            replace(LIST, show=lambda value: units_text(cast("list[Plane]", value))),
+            replace(LIST, show=lambda value: units_text(cast("list[str]", value))),
             "the units at work",
             title="unit",
         ),
@@ -268,9 +268,9 @@ def addresses(spec: OpSpec) -> list[str]:
     return [name if name.startswith(("pl.", "pld.")) else f"pl.{name}" for name in spec.names]
 
 
-def units_text(planes: Iterable[Plane]) -> str:
+def units_text(planes: Iterable[str]) -> str:
     """The units at work, or what an op does instead."""
-    return " or ".join(UNITS[plane] for plane in planes) or "none"
+    return " or ".join(UNITS.get(plane, plane) for plane in planes) or "none"
 
 
 def _cost_cells(spec: OpSpec, device: Device) -> tuple[str, str]:
