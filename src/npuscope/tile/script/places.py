@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
@@ -30,14 +30,93 @@ from npuscope.tile.record.recorder import NAMES
 Kind = Literal["option", "constant", "default", "field", "jit", "variable"]
 UNTOLD: Any = type("Untold", (), {"__repr__": lambda self: "UNTOLD"})()  # a value that is not in the text
 DEEP = 6  # configurations inside configurations
+MOST_FILES = 400  # a program of more is not one
+ON, OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
+RUNTIME = frozenset(f"PTO2_{name.upper()}" for name in NAMES.values())  # variables that every program's run asks for
+MOST_LISTED, MOST_NEAR = 12, 6
+
+
+# --- files
+
+
+@dataclass(frozen=True, eq=False)
+class OwnFile:
+    """A file of a program. `module`: the name it is imported by, "" for the script. Its tree is not to be changed."""
+
+    path: Path
+    module: str
+    tree: ast.Module
+    nodes: tuple[ast.AST, ...]  # of the tree, outer before inner
+
+
+def own_files(script: Path) -> tuple[OwnFile, ...]:
+    """The script first, then every module of the user's that it imports, as the text says.
+
+    A file that is no Python is left out: running it will say so.
+    """
+    # beside it, above it (scripts of a package put that on their path), and on Python's path
+    folder = script.resolve().parent
+    users = [Path(place).resolve() for place in sys.path if place and not sites.is_installed(place)]
+    roots = tuple(dict.fromkeys([folder, *folder.parents[:2], *users]))
+    found: dict[Path, OwnFile] = {}
+    waiting = [(script.resolve(), "")]
+    while waiting and len(found) < MOST_FILES:
+        path, module = waiting.pop(0)
+        if path in found:
+            continue
+        try:
+            tree, nodes = _parsed(path.read_bytes(), str(path))
+        except (OSError, SyntaxError, ValueError):
+            continue
+        found[path] = OwnFile(path, module, tree, nodes)
+        for name in _imported(nodes, path, module):
+            file = _file_of(name, roots)
+            if file is not None and file not in found:
+                waiting.append((file, name))
+    return tuple(found.values())
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: bytes, name: str) -> tuple[ast.Module, tuple[ast.AST, ...]]:
+    """A file's tree and its nodes: the lab asks for them several times at every save."""
+    tree = ast.parse(text, name)
+    return tree, tuple(ast.walk(tree))
+
+
+def _imported(nodes: Iterable[ast.AST], path: Path, module: str) -> Iterator[str]:
+    """The names of modules that a file may import, wherever in it."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if package and node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            if base:
+                yield base
+            yield from (f"{base}.{alias.name}" if base else alias.name for alias in node.names)
+
+
+def _file_of(name: str, roots: tuple[Path, ...]) -> Path | None:
+    """The file of a module; None where it is not the user's."""
+    parts = name.split(".")
+    for root in roots if all(parts) else ():
+        place = root.joinpath(*parts)
+        for file in (place.with_suffix(".py"), place / "__init__.py"):
+            if file.is_file():
+                return file.resolve() if sites.is_users(str(file)) else None
+    return None
+
+
+# --- places
 
 
 @dataclass(frozen=True)
 class Place:
-    """One of them: its full name, where it stands, its value as the text has it.
+    """What a setting can reach: its full name, where it stands, its value as the text has it.
 
     `target` is the name in the file that is assigned (`owner` the class or function around it), `path` the fields below
-    it. `taken` tells of a field that its class's default decides, of a default that some object takes it.
+    it. `taken`: of a field, that its class's default decides it; of a default, that some object takes it.
     """
 
     name: str
@@ -68,36 +147,16 @@ class Places:
     computed: bool
 
 
-@dataclass(frozen=True)
-class _Class:
-    name: str
-    module: OwnFile
-    fields: dict[str, tuple[int, ast.expr | None]]
-    is_data: bool
-
-
-@dataclass
-class _Found:
-    places: list[Place] = field(default_factory=list)
-    taken: set[tuple[str, str]] = field(default_factory=set)  # (class, field) whose default an object has
-    computed: bool = False
-
-    def add(self, name: str, kind: Kind, file: OwnFile, line: int, value: object = UNTOLD, **more: Any) -> None:
-        self.places.append(Place(name, kind, str(file.path), line, value, module=file.module, **more))
-
-
 def places_of(script: str | Path) -> Places:
-    """Everything that a setting can reach in a script and in the modules of the user's own that it imports."""
+    """Everything that a setting can reach in a script and in the user's modules that it imports."""
     files = own_files(Path(script))
-    classes = {cls.name: cls for file in files for cls in _classes(file)}
-    found = _Found()
+    finder = _Finder({cls.name: cls for file in files for cls in _classes(file)})
     for file in files:
-        _constants(file, classes, found)
-        _jit_options(file, found)
-        _outside(file, found)
-    for cls in classes.values():
-        _defaults(cls, found)
-    return Places(tuple(found.places), tuple(str(file.path) for file in files), found.computed)
+        finder.constants(file)
+        finder.jit_options(file)
+        finder.options_and_variables(file)
+    finder.defaults()
+    return Places(tuple(finder.places), tuple(str(file.path) for file in files), finder.computed)
 
 
 def literal(node: ast.expr | None) -> object:
@@ -114,17 +173,15 @@ def assigned(node: ast.stmt) -> list[tuple[ast.Name, ast.expr]]:
         return [(node.target, node.value)]
     if not isinstance(node, ast.Assign):
         return []
-    found = []
+    found = [(target, node.value) for target in node.targets if isinstance(target, ast.Name)]
     for target in node.targets:
-        if isinstance(target, ast.Name):
-            found.append((target, node.value))
-        elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
             pairs = zip(target.elts, node.value.elts, strict=False)
             found += [(one, value) for one, value in pairs if isinstance(one, ast.Name)]
     return found
 
 
-def is_of_language(function: ast.FunctionDef) -> bool:
+def _is_of_language(function: ast.FunctionDef) -> bool:
     """Whether a decorator of the language stands on it: its text is read again, so that nothing in it is replaced."""
     return any(_root(decorator) in ("pl", "pypto", "language", "jit") for decorator in function.decorator_list)
 
@@ -133,6 +190,14 @@ def _root(node: ast.expr) -> str:
     while isinstance(node, ast.Call | ast.Attribute):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
+
+
+@dataclass(frozen=True)
+class _Class:
+    name: str
+    file: OwnFile
+    fields: dict[str, tuple[int, ast.expr | None]]
+    is_data: bool
 
 
 def _classes(file: OwnFile) -> Iterator[_Class]:
@@ -150,233 +215,150 @@ def _classes(file: OwnFile) -> Iterator[_Class]:
         yield _Class(node.name, file, fields, is_data)
 
 
-def default_of(value: ast.expr | None) -> ast.expr | None:
+def _default_of(value: ast.expr | None) -> ast.expr | None:
     """What stands for a field's default: `64`, or the 64 of `field(default=64)`."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "field":
         return next((word.value for word in value.keywords if word.arg == "default"), None)
     return value
 
 
-def _defaults(cls: _Class, found: _Found) -> None:
-    for name, (line, given) in cls.fields.items():
-        told = default_of(given)
-        if told is not None and (value := literal(told)) is not UNTOLD:
-            about = {"owner": cls.name, "target": name, "taken": (cls.name, name) in found.taken}
-            found.add(f"{cls.name}.{name}", "default", cls.module, line, value, **about)
+_Field = tuple[tuple[str, ...], int, object, bool]  # path, line, value, taken
 
 
-def _constants(file: OwnFile, classes: dict[str, _Class], found: _Found) -> None:
-    seen: set[str] = set()
-    objects: dict[str, ast.expr] = {}
-    for node in file.tree.body:
-        for target, value in assigned(node):
-            if target.id in seen:
+class _Finder:
+    def __init__(self, classes: dict[str, _Class]) -> None:
+        self.classes = classes
+        self.places: list[Place] = []
+        self.taken: set[tuple[str, str]] = set()  # (class, field) whose default an object has
+        self.computed = False
+
+    def _add(self, name: str, kind: Kind, file: OwnFile, line: int, value: object = UNTOLD, **more: Any) -> None:
+        self.places.append(Place(name, kind, str(file.path), line, value, module=file.module, **more))
+
+    def defaults(self) -> None:
+        for cls in self.classes.values():
+            for name, (line, given) in cls.fields.items():
+                value = literal(_default_of(given))
+                if value is not UNTOLD:
+                    taken = (cls.name, name) in self.taken
+                    self._add(
+                        f"{cls.name}.{name}", "default", cls.file, line, value,
+                        owner=cls.name, target=name, taken=taken,
+                    )  # fmt: skip
+
+    def constants(self, file: OwnFile) -> None:
+        objects: dict[str, ast.expr] = {}
+        for node in file.tree.body:
+            for target, value in assigned(node):
+                name = target.id
+                if name in objects:
+                    continue
+                objects[name] = value
+                self._add(name, "constant", file, node.lineno, literal(value), target=name)
+                for path, line, part, taken in self._fields(value, objects):
+                    full = ".".join([name, *path])
+                    self._add(full, "field", file, line or node.lineno, part, target=name, path=path, taken=taken)
+            if not isinstance(node, ast.FunctionDef) or _is_of_language(node):
                 continue
-            seen.add(target.id)
-            objects[target.id] = value
-            found.add(target.id, "constant", file, node.lineno, literal(value), target=target.id)
-            for path, line, told, taken in _fields(value, classes, objects, found):
-                about = {"target": target.id, "path": path, "taken": taken}
-                found.add(".".join([target.id, *path]), "field", file, line or node.lineno, told, **about)
-        if isinstance(node, ast.FunctionDef) and not is_of_language(node):
             for statement in node.body:
                 for target, value in assigned(statement):
-                    if target.id.isupper() and (told := literal(value)) is not UNTOLD:
-                        about = {"owner": node.name, "target": target.id}
-                        found.add(f"{node.name}.{target.id}", "constant", file, statement.lineno, told, **about)
+                    if target.id.isupper() and (known := literal(value)) is not UNTOLD:
+                        full = f"{node.name}.{target.id}"
+                        self._add(full, "constant", file, statement.lineno, known, owner=node.name, target=target.id)
 
-
-_Field = tuple[tuple[str, ...], int, object, bool]
-
-
-def _fields(
-    value: ast.expr, classes: dict[str, _Class], objects: dict[str, ast.expr], found: _Found, depth: int = 0
-) -> Iterator[_Field]:
-    """The fields of an object that an expression makes, those inside its fields too; line 0 for a class's default."""
-    if not isinstance(value, ast.Call) or depth > DEEP:
-        return
-    if called(value) == "replace" and value.args:  # of an object made above, with some of it changed
-        first = value.args[0]
-        before = objects.get(first.id) if isinstance(first, ast.Name) else None
+    def _fields(self, value: ast.expr, objects: dict[str, ast.expr], depth: int = 0) -> Iterator[_Field]:
+        """The fields of an object that an expression makes, those inside its fields too; line 0: a class's default."""
+        if not isinstance(value, ast.Call) or depth > DEEP:
+            return
         given = {word.arg: word.value for word in value.keywords if word.arg}
-        for path, line, told, taken in _fields(before, classes, objects, found, depth + 1) if before else ():
-            if path[0] not in given:
-                yield path, line, told, taken
-            elif len(path) == 1:
-                yield path, given[path[0]].lineno, literal(given[path[0]]), False
-        return
-    cls = classes.get(called(value))
-    if cls is None or not cls.is_data or any(isinstance(one, ast.Starred) for one in value.args):
-        return
-    given = dict(zip(cls.fields, value.args, strict=False))
-    given |= {word.arg: word.value for word in value.keywords if word.arg}
-    whole = all(word.arg for word in value.keywords)
-    for name, (_, default) in cls.fields.items():
-        own = given.get(name)
-        part = own if own is not None else default_of(default)
-        taken = own is None and part is not None and whole
-        if taken:
-            found.taken.add((cls.name, name))
-        line = own.lineno if own is not None else 0
-        if part is None:
-            continue
-        yield (name,), line, literal(part), taken
-        for path, below, told, deeper in _fields(part, classes, objects, found, depth + 1):
-            yield (name, *path), below if own is not None else 0, told, deeper
+        if called(value) == "replace" and value.args:  # of an object made above, with some of it changed
+            first = value.args[0]
+            before = objects.get(first.id) if isinstance(first, ast.Name) else None
+            for path, line, known, taken in self._fields(before, objects, depth + 1) if before else ():
+                if path[0] not in given:
+                    yield path, line, known, taken
+                elif len(path) == 1:
+                    yield path, given[path[0]].lineno, literal(given[path[0]]), False
+            return
+        cls = self.classes.get(called(value))
+        if cls is None or not cls.is_data or any(isinstance(one, ast.Starred) for one in value.args):
+            return
+        given |= dict(zip(cls.fields, value.args, strict=False))
+        for name, (_, default) in cls.fields.items():
+            part = given.get(name) or _default_of(default)
+            if part is None:
+                continue
+            line = given[name].lineno if name in given else 0
+            taken = name not in given and all(word.arg for word in value.keywords)
+            if taken:
+                self.taken.add((cls.name, name))
+            yield (name,), line, literal(part), taken
+            for path, below, known, deeper in self._fields(part, objects, depth + 1):
+                yield (name, *path), below if line else 0, known, deeper
 
+    def jit_options(self, file: OwnFile) -> None:
+        for node in file.nodes:
+            if not isinstance(node, ast.FunctionDef) or not _is_of_language(node):
+                continue
+            words = [word for one in node.decorator_list if isinstance(one, ast.Call) for word in one.keywords]
+            for word in words:
+                if word.arg and (value := literal(word.value)) is not UNTOLD:
+                    full = f"{node.name}.{word.arg}"
+                    self._add(full, "jit", file, word.value.lineno, value, owner=node.name, target=word.arg)
 
-def _jit_options(file: OwnFile, found: _Found) -> None:
-    for node in file.nodes:
-        if not isinstance(node, ast.FunctionDef) or not is_of_language(node):
-            continue
-        for decorator in node.decorator_list:
-            for word in decorator.keywords if isinstance(decorator, ast.Call) else ():
-                told = literal(word.value)
-                if word.arg and told is not UNTOLD:
-                    about = {"owner": node.name, "target": word.arg}
-                    found.add(f"{node.name}.{word.arg}", "jit", file, word.value.lineno, told, **about)
+    def options_and_variables(self, file: OwnFile) -> None:
+        """Options of parsers and variables of the environment, and whether some names are made as the program runs."""
+        understood: set[int] = set()
+        for node in file.nodes:
+            if isinstance(node, ast.Call):
+                name = called(node)
+                of_environ = isinstance(node.func, ast.Attribute) and _is_environ(node.func.value)
+                if name == "add_argument":
+                    self._option(node, file)
+                elif name == "getenv" or (name in ("get", "setdefault", "pop") and of_environ):
+                    self._variable(node.args[0] if node.args else None, node.lineno, file)
+                    understood |= {id(part) for part in ast.walk(node.func)}
+            elif isinstance(node, ast.Subscript) and _is_environ(node.value):
+                if isinstance(node.ctx, ast.Load):
+                    self._variable(node.slice, node.lineno, file)
+                understood |= {id(part) for part in ast.walk(node.value)}
+            elif isinstance(node, ast.Compare) and any(_is_environ(side) for side in node.comparators):
+                self._variable(node.left, node.lineno, file)
+                understood |= {id(part) for side in node.comparators for part in ast.walk(side)}
+            elif isinstance(node, ast.Attribute | ast.Name) and _is_environ(node) and id(node) not in understood:
+                self.computed = True  # handed on, or walked through
 
+    def _option(self, node: ast.Call, file: OwnFile) -> None:
+        names = [literal(argument) for argument in node.args]
+        if any(name is UNTOLD for name in names) or not names or any(not word.arg for word in node.keywords):
+            self.computed = True
+            return
+        long = next((str(name) for name in names if str(name).startswith("--")), None)
+        if long is None:
+            return
+        words = {word.arg: word.value for word in node.keywords}
+        action, choices = literal(words.get("action")), literal(words.get("choices"))
+        switch = action in ("store_true", "store_false")
+        value = action == "store_false" if switch else literal(words.get("default"))
+        switch = switch or "BooleanOptional" in ast.dump(words.get("action", node.func))
+        listed: tuple[object, ...] = (False, True) if switch else ()
+        if isinstance(choices, list | tuple | set | frozenset):
+            listed = tuple(choices)
+        self._add(long[2:].replace("-", "_"), "option", file, node.lineno, value, choices=listed, target=long)
 
-def _outside(file: OwnFile, found: _Found) -> None:
-    """Options of parsers and variables of the environment, and whether some names are made as the program runs."""
-    literals: set[int] = set()
-    for node in file.nodes:
-        if isinstance(node, ast.Call):
-            name = called(node)
-            if name == "add_argument":
-                _option(node, file, found)
-            elif name == "getenv" or (name in ("get", "setdefault", "pop") and _is_environ(node.func)):
-                _variable(node.args[:1], node.lineno, file, found)
-                literals |= {id(part) for part in ast.walk(node.func)}
-        elif isinstance(node, ast.Subscript) and _is_environ_itself(node.value):
-            if isinstance(node.ctx, ast.Load):
-                _variable([node.slice], node.lineno, file, found)
-            literals |= {id(part) for part in ast.walk(node.value)}
-        elif isinstance(node, ast.Compare) and any(_is_environ_itself(side) for side in node.comparators):
-            _variable([node.left], node.lineno, file, found)
-            literals |= {id(part) for side in node.comparators for part in ast.walk(side)}
-        elif isinstance(node, ast.Attribute | ast.Name) and _is_environ_itself(node) and id(node) not in literals:
-            found.computed = True  # handed on, or walked through
-
-
-def _option(node: ast.Call, file: OwnFile, found: _Found) -> None:
-    names = [literal(argument) for argument in node.args]
-    if any(name is UNTOLD for name in names) or not names or any(not word.arg for word in node.keywords):
-        found.computed = True
-        return
-    long = next((str(name) for name in names if str(name).startswith("--")), None)
-    if long is None:
-        return
-    words = {word.arg: word.value for word in node.keywords}
-    action = literal(words.get("action"))
-    switch = action in ("store_true", "store_false") or "BooleanOptional" in ast.dump(words.get("action", node.func))
-    value = False if action == "store_true" else True if action == "store_false" else literal(words.get("default"))
-    choices = literal(words.get("choices"))
-    listed: tuple[object, ...] = (False, True) if switch else ()
-    if isinstance(choices, list | tuple | set | frozenset):
-        listed = tuple(choices)
-    found.add(long[2:].replace("-", "_"), "option", file, node.lineno, value, choices=listed, target=long)
-
-
-def _variable(names: Sequence[ast.expr], line: int, file: OwnFile, found: _Found) -> None:
-    told = literal(names[0]) if names else UNTOLD
-    if not isinstance(told, str):
-        found.computed = True
-    elif not any(place.kind == "variable" and place.name == told for place in found.places):
-        found.add(told, "variable", file, line, target=told)
+    def _variable(self, node: ast.expr | None, line: int, file: OwnFile) -> None:
+        name = literal(node)
+        if not isinstance(name, str):
+            self.computed = True
+        elif not any(place.kind == "variable" and place.name == name for place in self.places):
+            self._add(name, "variable", file, line, target=name)
 
 
 def _is_environ(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and _is_environ_itself(node.value)
+    return (node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")) == "environ"
 
 
-def _is_environ_itself(node: ast.expr) -> bool:
-    return (isinstance(node, ast.Attribute) and node.attr == "environ") or (
-        isinstance(node, ast.Name) and node.id == "environ"
-    )
-
-
-MOST = 400  # files: a program of more is not one
-
-
-@dataclass(frozen=True, eq=False)
-class OwnFile:
-    """One of them. `module` is the name that it is imported by, "" for the script. Its tree is not to be changed."""
-
-    path: Path
-    module: str
-    tree: ast.Module
-    nodes: tuple[ast.AST, ...]  # of the tree, outer before inner
-
-
-def own_files(script: Path) -> tuple[OwnFile, ...]:
-    """The script first, then what it imports. A file that is no Python is left out: running it will say so."""
-    roots = _roots(script)
-    found: dict[Path, OwnFile] = {}
-    waiting = [(script.resolve(), "")]
-    while waiting and len(found) < MOST:
-        path, module = waiting.pop(0)
-        if path in found:
-            continue
-        try:
-            text = path.read_bytes()
-            tree, nodes = _parsed(text, str(path))
-        except (OSError, SyntaxError, ValueError):
-            continue
-        found[path] = OwnFile(path, module, tree, nodes)
-        for name in _imported(nodes, path, module):
-            waiting += [(file, name) for file in _files(name, roots) if file not in found]
-    return tuple(found.values())
-
-
-@lru_cache(maxsize=64)
-def _parsed(text: bytes, name: str) -> tuple[ast.Module, tuple[ast.AST, ...]]:
-    """A file's tree and its nodes: the lab asks for them several times at every save."""
-    tree = ast.parse(text, name)
-    return tree, tuple(ast.walk(tree))
-
-
-def _roots(script: Path) -> tuple[Path, ...]:
-    """Where its modules lie: beside it, above it (scripts of a package put that on their path), and on Python's."""
-    folder = script.resolve().parent
-    users = [Path(place).resolve() for place in sys.path if place and not sites.is_installed(place)]
-    return tuple(dict.fromkeys([folder, *folder.parents[:2], *users]))
-
-
-def _imported(nodes: Iterable[ast.AST], path: Path, module: str) -> Iterator[str]:
-    """The names of modules that a file may import, wherever in it."""
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                above = package.split(".")[: len(package.split(".")) - node.level + 1] if package else []
-                base = ".".join([*above, base] if base else above)
-            if base:
-                yield base
-            yield from (f"{base}.{alias.name}" if base else alias.name for alias in node.names)
-
-
-def _files(name: str, roots: tuple[Path, ...]) -> Iterator[Path]:
-    """The file of a module and those of the packages that it lies in; none where it is not the user's."""
-    parts = name.split(".")
-    if not all(parts):
-        return
-    for root in roots:
-        place = root.joinpath(*parts)
-        file = next((f for f in (place.with_suffix(".py"), place / "__init__.py") if f.is_file()), None)
-        if file is None:
-            continue
-        if sites.is_users(str(file)):
-            yield file.resolve()
-        return
-
-
-ON, OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
-RUNTIME = frozenset(f"PTO2_{name.upper()}" for name in NAMES.values())  # variables that every program's run asks for
-MOST_TOLD, MOST_NEAR = 12, 6
+# --- names
 
 
 class UnknownSetting(BadInput):
@@ -384,7 +366,7 @@ class UnknownSetting(BadInput):
 
 
 def meant(name: str, places: Places, file: Path) -> tuple[Place, ...]:
-    """The places that a name means; none where only the run can tell. Refused: an unknown name, and one of several."""
+    """The places that a name means; none where only the run can know. Refused: an unknown name, and one of several."""
     direct = [place for place in places.places if _is_direct(place, name)]
     if direct:
         return tuple(direct)
@@ -396,17 +378,18 @@ def meant(name: str, places: Places, file: Path) -> tuple[Place, ...]:
     if not found:
         found = _of_unknown_class(wanted, places)
     if len({(place.name, place.file) for place in found}) > 1:
-        each = sorted({".".join(_shortest(place, found)) for place in found})
-        raise UnknownSetting(f"{name} may be any of {', '.join(each[:MOST_TOLD])}", path=file, remedy="Name one.")
+        files = {place.name: {other.file for other in found if other.name == place.name} for place in found}
+        each = sorted({".".join(place.words) if len(files[place.name]) > 1 else place.name for place in found})
+        raise UnknownSetting(f"{name} may be any of {', '.join(each[:MOST_LISTED])}", path=file, remedy="Name one.")
     if not found and name not in RUNTIME and not places.computed:
         raise unknown([name], places, file)
     return tuple(found[:1])
 
 
 def unknown(names: Sequence[str], places: Places, file: Path) -> UnknownSetting:
-    """What is told of names that a program does not have."""
+    """The error for names that a program does not have."""
     known = offered(places)
-    near = known if len(known) <= MOST_TOLD else nearest(names, known)
+    near = known if len(known) <= MOST_LISTED else nearest(names, known)
     kinds = "option, constant, field or environment variable"
     begin = "It has" if near is known else "The nearest it has are"
     return UnknownSetting(
@@ -415,14 +398,13 @@ def unknown(names: Sequence[str], places: Places, file: Path) -> UnknownSetting:
 
 
 def offered(places: Places) -> list[str]:
-    """The names to tell of: options, the script's own constants, then what lies in modules and classes."""
-    told = [p for p in places.places if p.value is not UNTOLD or p.kind in ("option", "variable")]
-    own = [p.target for p in told if p.kind == "constant" and not p.module and not p.owner]
-    options = [p.target for p in told if p.kind == "option"]
-    rest = [p.name for p in told if not p.target.startswith("_") and not (p.kind == "field" and p.taken)]
-    return list(
-        dict.fromkeys([*own, *options, *(name for name in rest if f"--{name.replace('_', '-')}" not in options)])
-    )
+    """The names to show: options, the script's own constants, then what lies in modules and classes."""
+    known = [p for p in places.places if p.value is not UNTOLD or p.kind in ("option", "variable")]
+    own = [p.target for p in known if p.kind == "constant" and not p.module and not p.owner]
+    options = [p.target for p in known if p.kind == "option"]
+    rest = [p.name for p in known if not p.target.startswith("_") and not (p.kind == "field" and p.taken)]
+    rest = [name for name in rest if f"--{name.replace('_', '-')}" not in options]
+    return list(dict.fromkeys([*own, *options, *rest]))
 
 
 def nearest(names: Iterable[str], known: Sequence[str]) -> list[str]:
@@ -443,19 +425,18 @@ def nearest(names: Iterable[str], known: Sequence[str]) -> list[str]:
 
 def value_for(place: Place, text: str, name: str) -> object:
     """The value that a text is at this place: a number where a number stands, on or off where True or False does."""
-    told: object = text
     try:
-        told = ast.literal_eval(text)
+        value = ast.literal_eval(text)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        told = text
+        value = text
     before = place.value
     if isinstance(before, bool):
         if text.lower() not in ON | OFF:
             raise BadInput(f"{name} is {before}; it takes 0 or 1, not '{text}'", path=place.file, line=place.line)
         return text.lower() in ON
-    if isinstance(before, int | float) and (isinstance(told, bool) or not isinstance(told, int | float)):
+    if isinstance(before, int | float) and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise BadInput(f"{name} is {before}; it takes a number, not '{text}'", path=place.file, line=place.line)
-    return text if isinstance(before, str) and not isinstance(told, str) else told
+    return text if isinstance(before, str) and not isinstance(value, str) else value
 
 
 def _is_direct(place: Place, name: str) -> bool:
@@ -477,18 +458,13 @@ def _within(wanted: Sequence[str], words: Sequence[str]) -> bool:
 def _chosen(found: list[Place], name: str) -> list[Place]:
     """The likeliest of several that a name fits."""
     found = [place for place in found if place.kind not in ("option", "variable")]
-    exact = [place for place in found if place.name == name]
-    if exact:
-        return exact
-    defaults = [place for place in found if place.kind == "default"]
-    for some in (
-        [place for place in defaults if place.taken],
+    groups = (
+        [place for place in found if place.name == name],
+        [place for place in found if place.kind == "default" and place.taken],
         [place for place in found if place.kind != "default"],
-        defaults,
-    ):
-        if some:
-            return some
-    return []
+        found,
+    )
+    return next((group for group in groups if group), [])
 
 
 def _of_unknown_class(wanted: Sequence[str], places: Places) -> list[Place]:
@@ -500,8 +476,3 @@ def _of_unknown_class(wanted: Sequence[str], places: Places) -> list[Place]:
         for p in objects
         if len(wanted) > 1 and p.target == wanted[0] and (p.file, p.target) not in with_fields
     ]
-
-
-def _shortest(place: Place, among: Sequence[Place]) -> tuple[str, ...]:
-    same = [other for other in among if other.name == place.name and other.file != place.file]
-    return place.words if same else tuple(place.name.split("."))
