@@ -105,7 +105,7 @@ class Elsewhere:
         self.place, self.temporary = place, place / "tmp"
         package = Path(npuscope.__file__).parent
         shutil.copytree(package, place / "npuscope", ignore=shutil.ignore_patterns("__pycache__"))
-        (place / "npuscope" / "simulate" / "__pycache__").write_text("as good as read-only, also for root")
+        (place / "npuscope" / "time" / "__pycache__").write_text("as good as read-only, also for root")
         (place / "numbers_of_ours.py").write_text(FUNCTION)
         self.temporary.mkdir()
         self.temporary.chmod(0o1777)

@@ -88,6 +88,13 @@ def new_state(job: Job, machine: Machine) -> State:
     thread[AT], thread[PERIOD], thread[ASLEEP] = FAR, machine.loop, 1.0
     count = np.zeros(6, np.int64)
     count[TOGETHER] = -1
+    entries = job.rings.entry.shape[1]
+    rings = np.zeros((3, job.rings.room.shape[1]), np.int64)
+    rings[HEAD] = entries
+    np.minimum.at(rings[HEAD], job.rings.entry[RING], np.arange(entries))
+    lists = [np.flatnonzero(core[OWNER] == thread) for thread in range(machine.threads)]
+    most = max(map(len, lists))
+    own = np.array([np.pad(one, (0, most - len(one)), constant_values=-1) for one in lists], np.int64)
     return State(
         core,
         np.full((2, cores), FAR),
@@ -99,28 +106,13 @@ def new_state(job: Job, machine: Machine) -> State:
         thread,
         np.zeros(job.draws.shape[1]),
         count,
-        _rings(job),
-        np.zeros(job.rings.entry.shape[1], np.int64),
-        np.zeros(job.rings.entry.shape[1]),
+        rings,
+        np.zeros(entries, np.int64),
+        np.zeros(entries),
         np.array([0.0, 0.0, 1.0]),
-        _own(core[OWNER], machine.threads),
+        own,
         np.zeros(1),
     )
-
-
-def _rings(job: Job) -> Ints:
-    rings = np.zeros((3, job.rings.room.shape[1]), np.int64)
-    rings[HEAD] = job.rings.entry.shape[1]
-    np.minimum.at(rings[HEAD], job.rings.entry[RING], np.arange(job.rings.entry.shape[1]))
-    return rings
-
-
-def _own(owner: Ints, threads: int) -> Ints:
-    lists = [np.flatnonzero(owner == thread) for thread in range(threads)]
-    own = np.full((threads, max(len(one) for one in lists)), -1, np.int64)
-    for thread, one in enumerate(lists):
-        own[thread, : len(one)] = one
-    return own
 
 
 ANEW = 512  # turns of blocks after which the memory's rates are added up anew
@@ -233,7 +225,7 @@ def orchestrate(job: Job, machine: Machine, times: Times, s: State, now: float) 
         s.number[NEXT] += 1
         if s.todo[MISSING, task] == 0:
             times.ready[task] = max(now, times.ready[task])
-            make_ready(job, s, task)
+            push(s, job.shape[task], task)
         else:
             stage(job, s, task)
         for thread in range(machine.threads):
@@ -289,8 +281,14 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
         clock = hand_out(job, machine, times, s, thread, clock)
     s.thread[LAST, thread] = now
     s.thread[PERIOD, thread] = max(machine.loop, polled)
-    if released == 0 and seen == 0 and clock == handing:
-        sleep(machine, times, s, thread, now)
+    if released == 0 and seen == 0 and clock == handing:  # it keeps polling and acts in the turn after something
+        s.thread[ASLEEP, thread] = 1
+        s.thread[AT, thread] = FAR
+        for n in range(s.own.shape[1]):
+            core = s.own[thread, n]
+            if core >= 0 and s.core[UNSEEN_COUNT, core] > 0:
+                ended = times.end[s.unseen[0, core]]
+                wake(s.thread, thread, max(ended + machine.fin, now + s.thread[PERIOD, thread]))
         return 0.0
     if s.number[ROWS] < len(times.loops):
         row = times.loops[s.number[ROWS]]
@@ -335,33 +333,6 @@ def poll(
     return polled, clock, seen, done
 
 
-@compiled_part
-def sleep(machine: Machine, times: Times, s: State, thread: int, now: float) -> None:
-    """Nothing to do: the thread keeps polling and acts in the turn after something happened."""
-    s.thread[ASLEEP, thread] = 1
-    s.thread[AT, thread] = FAR
-    cores, own = s.core, s.own
-    for n in range(own.shape[1]):
-        core = own[thread, n]
-        if core >= 0 and cores[UNSEEN_COUNT, core] > 0:
-            wake(s.thread, thread, max(times.end[s.unseen[0, core]] + machine.fin, now + s.thread[PERIOD, thread]))
-
-
-def run_chip(job: Job, machine: Machine) -> tuple[Times, float]:
-    """Times of every block and when all was done, in nanoseconds; -1 where nobody could go on."""
-    times, end, _ = run_and_look(job, machine)
-    return times, end
-
-
-def run_and_look(job: Job, machine: Machine) -> tuple[Times, float, State]:
-    """As `run_chip`, with where everything was at the end."""
-    times = new_times(job)
-    job = job._replace(together=job.together.copy())
-    state = new_state(job, machine)
-    end = run(job, machine, times, state)
-    return times._replace(loops=times.loops[: state.number[ROWS]]), end, state
-
-
 BELOW = 1e-9
 
 
@@ -376,10 +347,10 @@ def wake(threads: Floats, thread: int, when: float) -> None:
 
 
 @compiled_part
-def make_ready(job: Job, s: State, task: int) -> None:
-    shape = job.shape[task]
-    s.queue[shape, s.ends[shape, 1]] = task
-    s.ends[shape, 1] += 1
+def push(s: State, line: int, task: int) -> None:
+    """A task at the end of a queue."""
+    s.queue[line, s.ends[line, 1]] = task
+    s.ends[line, 1] += 1
 
 
 @compiled_part
@@ -391,8 +362,7 @@ def stage(job: Job, s: State, task: int) -> None:
     shape = job.shape[task]
     if shape != NONE and job.together[task] == 0:
         todo[STAGED, task] = 1
-        s.queue[EARLY + shape, s.ends[EARLY + shape, 1]] = task
-        s.ends[EARLY + shape, 1] += 1
+        push(s, EARLY + shape, task)
 
 
 @compiled_part
@@ -412,21 +382,13 @@ def finish(job: Job, machine: Machine, times: Times, s: State, task: int, clock:
         if todo[MISSING, consumer] > 0:
             stage(job, s, consumer)
         elif todo[SUBMITTED, consumer] == 1:
-            if todo[STAGED, consumer] == 1:
-                ring_bell(job, machine, times, s, consumer)
-            make_ready(job, s, consumer)
+            for core in range(s.core.shape[1] if todo[STAGED, consumer] == 1 else 0):  # what waits on a core starts
+                if s.core[TASK, core] == consumer and s.core[STATE, core] == GATED:
+                    s.core[STATE, core] = WAITING
+                    sent = times.dispatch[job.first_block[consumer] + s.core[BLOCK, core]]  # it may be on its way
+                    s.clock[DUE, core] = max(times.ready[consumer], sent) + machine.visible
+            push(s, job.shape[consumer], consumer)
     return clock
-
-
-@compiled_part
-def ring_bell(job: Job, machine: Machine, times: Times, s: State, task: int) -> None:
-    """Blocks of a task that wait on their cores for its producers start; one may be on its way there still."""
-    cores = s.core
-    for core in range(cores.shape[1]):
-        if cores[TASK, core] == task and cores[STATE, core] == GATED:
-            cores[STATE, core] = WAITING
-            sent = times.dispatch[job.first_block[task] + cores[BLOCK, core]]
-            s.clock[DUE, core] = max(times.ready[task], sent) + machine.visible
 
 
 @compiled_part
@@ -722,14 +684,24 @@ class GrownRing(NamedTuple):
     task: int
 
 
-def run_with_room(job: Job, machine: Machine) -> tuple[Times, float, tuple[GrownRing, ...]]:
-    """As `run_chip`, with rings grown where they would deadlock; -1 where nobody can go on for another reason."""
+def run_chip(job: Job, machine: Machine) -> tuple[Times, float]:
+    """Times of every block and when all was done, in nanoseconds; -1 where nobody could go on."""
+    return run_with_room(job, machine, grow=False)[:2]
+
+
+def run_with_room(job: Job, machine: Machine, grow: bool = True) -> tuple[Times, float, tuple[GrownRing, ...]]:
+    """As `run_chip`, with rings grown where they would deadlock, although devices run such programs.
+
+    Nothing in a ring is given back before the scope of its oldest entry closes: all that is submitted until then must
+    fit. With that much room the run begins anew.
+    """
     found: dict[tuple[int, int], GrownRing] = {}
     while True:
-        times, end, state = run_and_look(job, machine)
-        more = _lacking(job.rings, state) if end < 0 else []
+        times, state = new_times(job), new_state(job, machine)
+        end = run(job._replace(together=job.together.copy()), machine, times, state)
+        more = _lacking(job.rings, state) if end < 0 and grow else []
         if not more:
-            return times, end, tuple(found.values())
+            return times._replace(loops=times.loops[: state.number[ROWS]]), end, tuple(found.values())
         room = job.rings.room.copy()
         for one in more:
             room[one.what, one.ring] = one.needs
@@ -748,17 +720,17 @@ def _lacking(rings: Rings, state: State) -> list[GrownRing]:
     first, end = rings.first_entry[task : task + 2]
     for ring in np.unique(rings.entry[RING, first:end]).tolist():
         mine = rings.entry[RING] == ring
-        wanted = mine & (numbers >= first) & (numbers < end)
-        slots = int(state.ring[USED_SLOTS, ring]) + int(np.sum(wanted))
-        heap = int(state.ring[USED_BYTES, ring]) + int(np.sum(rings.entry[BYTES, wanted]))
         oldest = int(state.ring[HEAD, ring])
         closed = int(rings.entry[CLOSES, oldest]) if oldest < state.number[TAKEN] else task + 1
         last = rings.first_entry[min(max(closed, task + 1), len(rings.first_entry) - 1)]
+        wanted = mine & (numbers >= first) & (numbers < end)
         held = mine & (numbers >= min(oldest, first)) & (numbers < last)
-        if slots >= rings.room[SLOTS, ring]:
-            needs = max(int(np.sum(held)), slots) + 1  # one slot of a ring stays empty
-            found.append(GrownRing(ring, SLOTS, int(rings.room[SLOTS, ring]), needs, task))
-        if heap > rings.room[HEAP, ring]:
-            needs = max(int(np.sum(rings.entry[BYTES, held])), heap)
-            found.append(GrownRing(ring, HEAP, int(rings.room[HEAP, ring]), needs, task))
+        sizes = np.stack([np.ones(len(numbers), np.int64), rings.entry[BYTES]])
+        spare = (1, 0)  # one slot of a ring stays empty
+        for what in (SLOTS, HEAP):
+            now = int(state.ring[(USED_SLOTS, USED_BYTES)[what], ring]) + int(np.sum(sizes[what, wanted]))
+            had = int(rings.room[what, ring])
+            if now + spare[what] > had:
+                needs = max(int(np.sum(sizes[what, held])), now) + spare[what]
+                found.append(GrownRing(ring, what, had, needs, task))
     return found

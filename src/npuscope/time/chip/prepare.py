@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -23,7 +24,7 @@ from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.graph.exact import once
 from npuscope.tile.record.model import Access, BlockGroup, Recording, Task
 from npuscope.time.chip.job import AIC, AIV, ENDLESS, MIX, NONE, SLOW, Floats, Ints, Job, Machine, Rings, rings_with
-from npuscope.time.core.costs import NS, line_bytes
+from npuscope.time.core.costs import NS, line_bytes, spans_of
 from npuscope.time.core.pipes import Timing, time_ways
 from npuscope.time.core.stream import InstructionStream, KeptStreams, fresh_lines, stream_of
 
@@ -60,8 +61,11 @@ class Prepared:
 
     def kind_of(self, number: int) -> BlockKind:
         """The kind of block that a class of the job is of; with noise a kind has several classes, side by side."""
-        entries = self.classes.entries
-        return entries[number // (len(self.job.run) // len(entries))]
+        return self._kinds[number // (len(self.job.run) // len(self._kinds))]
+
+    @cached_property
+    def _kinds(self) -> list[BlockKind]:
+        return self.classes.entries
 
 
 def prepare(program: Program) -> Prepared:
@@ -180,8 +184,6 @@ class BlockClasses:
     known: dict[tuple[BlockKind, Meeting], int] = field(default_factory=dict)  # -> class
     streams: list[InstructionStream] = field(default_factory=list)
     timed: dict[BlockKind, list[Timing]] = field(default_factory=dict)  # at every slow-down; the first is none
-    entries: list[BlockKind] = field(default_factory=list)
-    meetings: list[Meeting] = field(default_factory=list)  # of each entry
 
     def __post_init__(self) -> None:
         self.device: Device = self.program.device
@@ -194,6 +196,11 @@ class BlockClasses:
         self._whole = size * SMALL
         self._line = int(self.device.core["gm_line"].value)
         self._distinct: dict[tuple[int, int], int] = {}
+
+    @property
+    def entries(self) -> list[BlockKind]:
+        """The kind of every class."""
+        return [kind for kind, _ in self.known]
 
     def stream(self, task: Task, group: BlockGroup) -> int:
         key = planned_key(task, group.body)
@@ -240,15 +247,13 @@ class BlockClasses:
         meeting = frozenset(kinds.values() if meets else ())
         found = np.zeros(max(task.blocks, 1), np.int64)
         for at, kind in kinds.items():
-            found[at] = self._class(kind, meeting)
+            found[at] = self.known.setdefault((kind, meeting), len(self.known))
         return found
 
     def retimed(self, program: Program) -> BlockClasses:
         """The same with other constants of [timing], which decide neither the kinds of blocks nor what L2 has."""
-        other = BlockClasses(program, self.known, entries=self.entries, meetings=self.meetings)
-        other._numbers, other._reads, other._fresh, other._distinct = (
-            self._numbers, self._reads, self._fresh, self._distinct,
-        )  # fmt: skip
+        other = BlockClasses(program, self.known)
+        other._numbers, other._fresh = self._numbers, self._fresh
         bodies = zip(self._numbers, self._fresh, strict=True)
         other.streams = [stream_of(program.planned[key], program.device, fresh) for key, fresh in bodies]
         return other
@@ -261,37 +266,25 @@ class BlockClasses:
             self._distinct[key] = min(distinct_lines(boxes, reads.size, self._line) * self._line, reads.bytes)
         return self._distinct[key]
 
-    def _class(self, kind: BlockKind, meeting: Meeting) -> int:
-        key = (kind, meeting)
-        if key not in self.known:
-            self.known[key] = len(self.entries)
-            self.entries.append(kind)
-            self.meetings.append(meeting)
-        return self.known[key]
-
     def tables(self) -> tuple[Floats, Floats]:
-        """`run` and `draws` of every class."""
-        self._time()
+        """`run` and `draws` of every class: each kind at every slow-down of HBM, of which a block feels its share."""
+        shares: dict[int, list[int]] = defaultdict(list)
+        for stream, share in dict.fromkeys(self.entries):
+            shares[stream].append(share)
+        for stream, found in shares.items():  # all kinds of a stream at once
+            share_of = np.repeat(np.array(found) / STEPS, len(SLOW))
+            timings = time_ways(self.streams[stream], np.tile(SLOW, len(found)), share_of)
+            for n, share in enumerate(found):
+                self.timed[stream, share] = timings[n * len(SLOW) : (n + 1) * len(SLOW)]
         start = self.device.timing["block_start"].value * NS
-        run, draws = np.zeros((len(self.entries), len(SLOW))), np.zeros((len(self.entries), len(SLOW)))
-        for number, (kind, meeting) in enumerate(zip(self.entries, self.meetings, strict=True)):
+        run, draws = np.zeros((len(self.known), len(SLOW))), np.zeros((len(self.known), len(SLOW)))
+        for (kind, meeting), number in self.known.items():
             stream, share = kind
             for n, timing in enumerate(self.timed[kind]):
                 waited = self._waited(kind, meeting, n) if meeting else 0.0
                 run[number, n] = timing.duration + waited + start
                 draws[number, n] = self.streams[stream].drawn * share / STEPS / run[number, n]
         return run, draws
-
-    def _time(self) -> None:
-        """Every kind at every slow-down of HBM, of which a block feels its share; all kinds of a stream at once."""
-        shares: dict[int, list[int]] = defaultdict(list)
-        for stream, share in dict.fromkeys(self.entries):
-            shares[stream].append(share)
-        for stream, found in shares.items():
-            share_of = np.repeat(np.array(found) / STEPS, len(SLOW))
-            timings = time_ways(self.streams[stream], np.tile(SLOW, len(found)), share_of)
-            for n, share in enumerate(found):
-                self.timed[stream, share] = timings[n * len(SLOW) : (n + 1) * len(SLOW)]
 
     def parts(self) -> Floats:
         """Of the run of every class, the share that the cube core and each of two vector cores work.
@@ -304,9 +297,7 @@ class BlockClasses:
         for number, kind in enumerate(self.entries):
             timing = self.timed[kind][0]
             second = timing.vector if split[kind[0]] else 0.0
-            found[number] = [
-                (part + start) / (timing.duration + start) for part in (timing.cube, timing.vector, second)
-            ]
+            found[number] = (np.array([timing.cube, timing.vector, second]) + start) / (timing.duration + start)
         return found
 
     def _waited(self, kind: BlockKind, meeting: Meeting, slow: int) -> float:
@@ -318,12 +309,8 @@ class BlockClasses:
 
 def _places(offsets: tuple[Ints, ...], reads: ArgumentReads, blocks: int, line: int) -> list[int]:
     """The line at which each block begins to read: neighbours that begin in one line read the same lines."""
-    lowest = None
-    for at, _ in reads.boxes:
-        values = offsets[at]
-        first = np.min(values.reshape(-1, values.shape[-1]), axis=0)
-        lowest = first if lowest is None else np.minimum(lowest, first)
-    assert lowest is not None
+    first = [np.min(offsets[at].reshape(-1, offsets[at].shape[-1]), axis=0) for at, _ in reads.boxes]
+    lowest = np.min(np.broadcast_arrays(*first), axis=0)
     places: list[int] = np.broadcast_to(lowest * reads.size // line, (blocks,)).tolist()
     return places
 
@@ -331,10 +318,10 @@ def _places(offsets: tuple[Ints, ...], reads: ArgumentReads, blocks: int, line: 
 def _reads(body: PlannedBody, program: Program) -> list[ArgumentReads]:
     """Per argument what a body loads of it or adds to."""
     line = int(program.device.core["gm_line"].value)
-    task = program.recording.tasks[body.task]
-    size: dict[int, int] = {}
-    places: dict[int, dict[int, Access]] = {}
-    sizes: dict[int, int] = {}
+    arguments, buffers = program.recording.tasks[body.task].arguments, program.recording.buffers
+    moved: Counter[int] = Counter()
+    places: dict[int, dict[int, Access]] = defaultdict(dict)
+    size = [BY_NAME[buffers[argument.buffer].dtype].bytes for argument in arguments]
 
     def walk(items: Items, times: int) -> None:
         for item in items:
@@ -342,18 +329,12 @@ def _reads(body: PlannedBody, program: Program) -> list[ArgumentReads]:
                 walk(item.items, times * item.count)
                 continue
             for n, access in enumerate(item.accesses):
-                if item.plane != "load" and (item.plane != "store" or access.mode != "add"):
-                    continue
-                dtype = program.recording.buffers[task.arguments[access.argument].buffer].dtype
-                sizes[access.argument] = BY_NAME[dtype].bytes
-                moved = line_bytes(access, sizes[access.argument], line) * times
-                size[access.argument] = size.get(access.argument, 0) + moved
-                places.setdefault(access.argument, {})[item.first_access + n] = access
+                if item.plane == "load" or (item.plane == "store" and access.mode == "add"):
+                    moved[access.argument] += line_bytes(access, size[access.argument], line) * times
+                    places[access.argument][item.first_access + n] = access
 
     walk(body.lowered.items, 1)
-    return [
-        ArgumentReads(argument, size[argument], tuple(places[argument].items()), sizes[argument]) for argument in size
-    ]
+    return [ArgumentReads(at, moved[at], tuple(places[at].items()), size[at]) for at in moved]
 
 
 MOST = 1 << 21  # spans that are looked at one by one; of more, an even sample
@@ -364,10 +345,7 @@ def distinct_lines(boxes: Sequence[tuple[Access, Ints]], size: int, line: int) -
     found: list[Ints] = []
     share = 1.0
     for access, offsets in boxes:
-        outer = list(zip(access.shape, access.strides, strict=True))
-        span = 1
-        while outer and (outer[-1][1] == span or outer[-1][0] == 1):
-            span *= outer.pop()[0]
+        span, outer = spans_of(access)
         starts = once(offsets.reshape(-1))
         for extent, stride in outer:
             starts = once((starts[:, None] + np.arange(extent, dtype=np.int64) * stride).reshape(-1))

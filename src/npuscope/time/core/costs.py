@@ -76,7 +76,7 @@ def _size(value: Value) -> int:
     return prod(value.shape) * BY_NAME[value.dtype].bytes
 
 
-def _spans(access: Access) -> tuple[int, list[tuple[int, int]]]:
+def spans_of(access: Access) -> tuple[int, list[tuple[int, int]]]:
     """Elements of a box that lie side by side in GM, and the extents and strides along which such spans repeat."""
     span, outer = 1, list(zip(access.shape, access.strides, strict=True))
     while outer and (outer[-1][1] == span or outer[-1][0] == 1):
@@ -86,7 +86,7 @@ def _spans(access: Access) -> tuple[int, list[tuple[int, int]]]:
 
 def line_bytes(access: Access, size: int, line: int) -> int:
     """Bytes of whole lines that a box of GM touches: contiguous spans, each rounded up to lines."""
-    span, outer = _spans(access)
+    span, outer = spans_of(access)
     spans = prod(extent for extent, _ in outer)
     gap = min((stride for extent, stride in outer if extent > 1), default=0) * size
     if spans > 1 and gap < line:  # neighbours share lines
@@ -98,7 +98,7 @@ def _rows_and_bytes(one: Instruction, lowered: Lowered, size: int) -> tuple[floa
     """Rows that lie apart in GM and the bytes that one core moves, in steps of GRAIN; of a split body each its half."""
     rows = moved = 0.0
     for access in one.accesses:
-        span, outer = _spans(access)
+        span, outer = spans_of(access)
         spans = prod(extent for extent, _ in outer)
         rows += spans
         moved += spans * -(-span * size // GRAIN) * GRAIN
@@ -143,13 +143,13 @@ def _brought(rows: float, moved: float, clash: float, core: str, source: str, de
 def _clashes(access: Access, size: int, device: Device) -> bool:
     """Whether its rows lie a multiple of `clash_stride` apart: all in one part of the memory, while others are idle."""
     stride = device.timing["clash_stride"].value
-    return any(extent > 1 and step * size % stride == 0 for extent, step in _spans(access)[1])
+    return any(extent > 1 and step * size % stride == 0 for extent, step in spans_of(access)[1])
 
 
 def _drawn(access: Access, size: int, device: Device) -> float:
     """Bytes of whole lines for which HBM is taken: more than are read where rows clash that fill their lines."""
     line = int(device.core["gm_line"].value)
-    clashing = _spans(access)[0] * size >= line and _clashes(access, size, device)
+    clashing = spans_of(access)[0] * size >= line and _clashes(access, size, device)
     return line_bytes(access, size, line) * (device.timing["clash_whole"].value if clashing else 1.0)
 
 
@@ -158,7 +158,7 @@ def _short_clashing(one: Instruction, lowered: Lowered, size: int, device: Devic
     line, whole = device.core["gm_line"].value, device.timing["clash_row"].value
     rows = 0.0
     for access in one.accesses:
-        span, outer = _spans(access)
+        span, outer = spans_of(access)
         if span * size < line and _clashes(access, size, device):
             rows += prod(extent for extent, _ in outer) * min(1.0, span * size / whole)
     return rows / _halves(one, lowered)
