@@ -7,13 +7,14 @@ pipe may already do the next one. `op_price` is what an op costs by itself, on a
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 from npuscope.base.errors import NpuscopeError
-from npuscope.chip.devices import Device, OpCost, ReduceCost
+from npuscope.chip.devices import Constant, Device, OpCost, ReduceCost
 from npuscope.lower.chip import matrix
 from npuscope.lower.model import CoreKind, Instruction, Lowered, Pipe, Value
 from npuscope.ops.dtypes import BY_NAME
@@ -237,12 +238,14 @@ def cost_place(one: Instruction, lowered: Lowered) -> str:
 
 def confidence(spec: OpSpec | None, place: str, device: Device) -> str:
     """How sure a cost is: a guess where it is another op's, else as sure as its place in the device file."""
-    if spec and spec.like and place == spec.cost:
-        return "guessed"
+    return "guessed" if spec and spec.like and place == spec.cost else _at(place, device).confidence
+
+
+def _at(place: str, device: Device) -> Constant | OpCost | ReduceCost:
     table, _, key = place.partition(".")
-    if table in ("timing", "core"):
-        return (device.timing if table == "timing" else device.core)[key].confidence
-    return vector_cost(place, device).confidence
+    return (
+        device.timing[key] if table == "timing" else device.core[key] if table == "core" else vector_cost(place, device)
+    )
 
 
 def vector_cost(place: str, device: Device) -> OpCost | ReduceCost:
@@ -259,14 +262,7 @@ def vector_cost(place: str, device: Device) -> OpCost | ReduceCost:
 
 def _reduced(cost: ReduceCost, rows: int, columns: int) -> float:
     """Between two widths that were measured the slope and bias between theirs."""
-    widths = cost.columns
-    at = bisect_left(widths, columns)
-    if at == 0 or at == len(widths):
-        near = min(at, len(widths) - 1)
-        return cost.slope[near] * rows * columns + cost.bias[near]
-    share = (columns - widths[at - 1]) / (widths[at] - widths[at - 1])
-    slope = cost.slope[at - 1] + share * (cost.slope[at] - cost.slope[at - 1])
-    bias = cost.bias[at - 1] + share * (cost.bias[at] - cost.bias[at - 1])
+    slope, bias = (float(np.interp(columns, cost.columns, values)) for values in (cost.slope, cost.bias))
     return slope * rows * columns + bias
 
 
@@ -293,20 +289,9 @@ class OpPrice:
 
 
 def op_price(spec: OpSpec, device: Device, shape: tuple[int, int] = SHAPE, dtype: str = DTYPE) -> OpPrice | None:
-    """The cost of an op on tiles of one shape; None for what takes no time, such as a view."""
+    """The cost of an op by itself, on tiles of one shape; None for what takes no time, such as a view."""
     if not spec.cost:
         return None
-    assert device.clock is not None
-    cost = _cost(spec, device, shape, dtype)
-    cycle = NS / device.clock.core.value
-    cycles, place = (cost.fixed + cost.memory) / cycle, cost.place
-    if not place:  # no instruction of its own: what the scalar unit takes
-        cycles, place = device.timing[spec.cost.removeprefix("timing.")].value, spec.cost
-    like = f"as {place}: {spec.like}" if spec.like and place == spec.cost else ""
-    return OpPrice(cycles, place, confidence(spec, place, device), like or _source(place, device))
-
-
-def _cost(spec: OpSpec, device: Device, shape: tuple[int, int], dtype: str) -> Cost:
     result = ((shape[0], 1) if spec.axis == "rows" else (1, shape[1])) if spec.is_a(Role.REDUCTION) else shape
     spaces = ("Left", "Right", "Acc") if spec.plane == "cube" else ("Vec", "Vec", "Vec")
     tiles = enumerate(zip((shape, shape, result), spaces, strict=True))
@@ -314,22 +299,16 @@ def _cost(spec: OpSpec, device: Device, shape: tuple[int, int], dtype: str) -> C
     unit, pipe = _PIPE[spec.plane]
     if spec.is_a(Role.SEND, Role.RECEIVE):
         pipe = "MTE3" if spec.is_a(Role.SEND) else "MTE2"
-    operands = (None, 0, 1) if spec.plane == "cube" else (0, 1)
-    one = Instruction(spec.name, spec.plane, 0, operands, 2, accesses=_accesses(spec, shape), unit=unit, pipe=pipe)
-    return cost_of(one, Lowered("", 0, values, (one,)), device)
-
-
-def _accesses(spec: OpSpec, shape: tuple[int, int]) -> tuple[Access, ...]:
-    """The box of GM that it touches, side by side in memory; one element for the scalar unit."""
+    accesses: tuple[Access, ...] = ()  # the box of GM that it touches, side by side in memory
     if spec.plane in ("load", "store"):
-        return (Access(0, "read" if spec.plane == "load" else "write", shape, (shape[1], 1)),)
-    if spec.cost == "timing.scalar_read":
-        return (Access(0, "read", (1, 1), (1, 1)),)
-    return ()
-
-
-def _source(place: str, device: Device) -> str:
-    table, _, key = place.partition(".")
-    if table in ("timing", "core"):
-        return (device.timing if table == "timing" else device.core)[key].source
-    return vector_cost(place, device).source
+        accesses = (Access(0, "read" if spec.plane == "load" else "write", shape, (shape[1], 1)),)
+    elif spec.cost == "timing.scalar_read":
+        accesses = (Access(0, "read", (1, 1), (1, 1)),)
+    operands = (None, 0, 1) if spec.plane == "cube" else (0, 1)
+    one = Instruction(spec.name, spec.plane, 0, operands, 2, accesses=accesses, unit=unit, pipe=pipe)
+    cost = cost_of(one, Lowered("", 0, values, (one,)), device)
+    cycles, place = (cost.fixed + cost.memory) / NS * _clock(device), cost.place
+    if not place:  # no instruction of its own: what the scalar unit takes
+        cycles, place = device.timing[spec.cost.removeprefix("timing.")].value, spec.cost
+    like = f"as {place}: {spec.like}" if spec.like and place == spec.cost else ""
+    return OpPrice(cycles, place, confidence(spec, place, device), like or _at(place, device).source)

@@ -7,11 +7,11 @@ first of a line waits for GM, the others do not: the core's data cache begins em
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from hashlib import sha256
 
 import numpy as np
@@ -78,11 +78,6 @@ def _located(stream: InstructionStream, body: PlannedBody) -> InstructionStream:
     return replace(stream, sites=sites[stream.sites]) if len(sites) else stream
 
 
-def _groups(device: Device) -> int:
-    """Pipes, as bits: a vector core's loads, where the device file says so."""
-    return 1 << PLACE["AIV", "MTE2"] if device.timing["load_groups"].value else 0
-
-
 class _StreamWriter:
     def __init__(self, body: PlannedBody, device: Device, fresh: Mapping[int, int]) -> None:
         self.body, self.device, self.fresh = body, device, fresh
@@ -94,19 +89,16 @@ class _StreamWriter:
         self.read = self.written = self.barriers = 0
         self.drawn = 0.0
         assert device.clock is not None
-        cycle = NS / device.clock.core.value
-        self.step = device.timing["scalar_step"].value * cycle
-        self.access = device.timing["scalar_access"].value * cycle
-        self.turn = device.timing["scalar_turn"].value * cycle
-        self.barrier = device.timing["barrier"].value * cycle
+        names = ("scalar_step", "scalar_access", "scalar_turn", "barrier")
+        cycles = (device.timing[name].value * (NS / device.clock.core.value) for name in names)
+        self.step, self.access, self.turn, self.barrier = cycles
         self.spent: dict[tuple[str, str], float] = defaultdict(float)
         self.loops = self.nested = 0
 
     def stream(self) -> InstructionStream:
         self._items(self.lowered.items, 1, 1)
-        count = len(self.lowered.values)
         storage = np.array([value.storage for value in self.lowered.values] or [0], np.int64)
-        copies, turns, first, slots = self._slots(max(count, 1))
+        copies, turns, first, slots = self._slots(max(len(self.lowered.values), 1))
         return InstructionStream(
             np.array(self.rows or [(VIEW, -1, -1, 0, *(-1,) * READS)], np.int64),
             np.array(self.costs or [(0.0,) * 5], np.float64),
@@ -121,7 +113,7 @@ class _StreamWriter:
             self.written,
             tuple(self.names),
             self.barriers,
-            _groups(self.device),
+            1 << PLACE["AIV", "MTE2"] if self.device.timing["load_groups"].value else 0,
             self.spent,
             self.drawn,
         )
@@ -174,28 +166,21 @@ class _StreamWriter:
             self.spent["", f"timing.{hand_over(one)}"] += cost.latency * times
         if cost.place:
             self.spent[one.name, cost.place] += (cost.fixed + cost.memory) * times
-        if one.plane in ("load", "store"):
-            if one.plane == "load":
-                self.read += cost.lines * times
-                self.drawn += cost.drawn * times
-            else:
-                self.written += cost.lines * times
-                if any(access.mode == "add" for access in one.accesses):
-                    self.read += cost.lines * times
-                    self.drawn += cost.lines * times
+        adds = one.plane == "store" and any(access.mode == "add" for access in one.accesses)
+        if one.plane == "load" or adds:
+            self.read += cost.lines * times
+            self.drawn += (cost.lines if adds else cost.drawn) * times
+        if one.plane == "store":
+            self.written += cost.lines * times
         if (one.unit, one.pipe) not in PLACE:
             raise NpuscopeError(
                 f"{self.body.kernel} cannot be timed: {one.name} would need a pipe {one.pipe} on the {one.unit}",
-                remedy="npuscope check tells the line, and the way that the chip has.",
+                remedy="npuscope check names the line, and the way that the chip has.",
             )
         taken = int(one.spec.is_a(Role.RECEIVE))
         self._row((RUN, PLACE[one.unit, one.pipe], result, taken), tuple(reads), one.site, cost, issue)
-        self.names[-1] = self._name(one)
-
-    def _name(self, one: Instruction) -> str:
-        """`load w_gate`; what makes no tile is named after the one it reads."""
         tile = one.result if one.result is not None else next(iter(one.reads), None)
-        return one.name if tile is None else f"{one.name} {self.lowered.values[tile].name}"
+        self.names[-1] = one.name if tile is None else f"{one.name} {self.lowered.values[tile].name}"
 
     def _row(
         self, head: tuple[int, ...], reads: tuple[int, ...], site: int, cost: Cost = Cost(0.0), issue: float = 0.0
@@ -262,7 +247,7 @@ def fresh_lines(
     seen: dict[int, set[int]] = {}
     found: dict[int, int] = {}
     for one in lowered.instructions:
-        if not _reads(one):
+        if one.pipe != "S" or one.first_access < 0 or all(access.mode != "read" for access in one.accesses):
             continue
         (access, *_) = one.accesses
         lines = np.unique(offsets[one.first_access][..., 0] * sizes[access.argument] // line).tolist()
@@ -272,37 +257,20 @@ def fresh_lines(
     return found
 
 
-def _reads(one: Instruction) -> bool:
-    return one.pipe == "S" and one.first_access >= 0 and any(access.mode == "read" for access in one.accesses)
-
-
 class KeptStreams:
-    """Streams on one chip."""
+    """Streams on one chip, kept between runs beside the bodies that they are made of."""
 
     def __init__(self, device: Device) -> None:
-        self.device = device
-
-    @cached_property
-    def _chip(self) -> bytes:
-        return device_content(self.device)
+        self.device, self._chip = device, device_content(device)
 
     def stream(self, body: PlannedBody, fresh: Mapping[int, int]) -> InstructionStream:
         """As `stream_of` makes it."""
         if body.content is None:
             return stream_of(body, self.device, fresh)
         key = sha256(repr(("stream", body.content, sorted(fresh.items()))).encode() + self._chip).hexdigest()
-        stream = _read(FILES.read(key))
-        if stream is None:
-            stream = _StreamWriter(body, self.device, fresh).stream()
-            FILES.write(key, pickle.dumps(stream, 5))
+        with contextlib.suppress(Exception):  # a disk that has spoilt it: it is made anew
+            if (data := FILES.read(key)) is not None:
+                return _located(pickle.loads(data), body)
+        stream = _StreamWriter(body, self.device, fresh).stream()
+        FILES.write(key, pickle.dumps(stream, 5))
         return _located(stream, body)
-
-
-def _read(data: bytes | None) -> InstructionStream | None:
-    if data is None:
-        return None
-    try:
-        found: InstructionStream = pickle.loads(data)
-    except Exception:  # a disk that has spoilt it: it is made anew
-        return None
-    return found
