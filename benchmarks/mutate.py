@@ -36,7 +36,7 @@ from builders import balanced
 from small import SMALL
 
 import npuscope
-from npuscope.explain.choosing import apart
+from npuscope.explain.choosing import split_ranks
 from npuscope.explain.doctor import symptoms_of
 from npuscope.explain.explanation import explain
 from npuscope.explain.summary import summarise
@@ -193,7 +193,7 @@ def verdict(path: Path, seconds: float) -> str:
             trace = npuscope.read(path)
             if not balanced(trace):
                 return "unbalanced"
-            for part in apart(trace):
+            for part in split_ranks(trace):
                 explain(part.trace)
             symptoms_of(trace), summarise(trace)
     except npuscope.NpuscopeError as error:

@@ -23,7 +23,7 @@ def test_the_second_seeds_table_is_one_call() -> None:
     found = analysis.compare(cce, pypto, kernels="attention|fa_fused")
     # THEN
     assert found.totals["on_core_ns"] == (548 * US, 1263 * US)
-    assert found.gaps().filter(metric="on_core_ns")["ratio"].item() == pytest.approx(2.3, abs=0.01)
+    assert found.tables()["gaps"].frame.filter(metric="on_core_ns")["ratio"].item() == pytest.approx(2.3, abs=0.01)
     assert found.totals["core_ns"] == (4 * 548 * US, 4 * 1263 * US)
 
 

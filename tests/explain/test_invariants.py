@@ -11,7 +11,7 @@ from made import Task, made
 
 import npuscope
 from npuscope import explain as analysis
-from npuscope.explain.choosing import apart
+from npuscope.explain.choosing import split_ranks
 from npuscope.trace import Trace
 
 LANES = ("AIC_0", "AIC_1", "AIV_0")
@@ -84,5 +84,5 @@ def test_a_trace_against_itself_has_no_gap(trace: Trace) -> None:
 
 
 def test_every_capture_adds_up(any_capture: Path) -> None:
-    for part in apart(npuscope.read(any_capture)):
+    for part in split_ranks(npuscope.read(any_capture)):
         check(part.trace)

@@ -16,7 +16,7 @@ import npuscope
 from npuscope import NpuscopeError
 from npuscope import explain as analysis
 from npuscope.explain import many as statistics
-from npuscope.explain.choosing import apart, chosen
+from npuscope.explain.choosing import choose_rank, split_ranks
 from npuscope.explain.diagnosis import Gain
 from npuscope.trace import Trace
 
@@ -120,9 +120,9 @@ def test_what_is_about_one_rank_refuses_several(two: Path) -> None:
     for question in (analysis.explain, analysis.busy, analysis.critical_path, analysis.steps):
         with pytest.raises(NpuscopeError, match=r"holds 2 ranks \(0, 1\)"):
             question(trace)
-    assert analysis.explain(chosen(trace, 1)).work.wall == 100_000
+    assert analysis.explain(choose_rank(trace, 1)).work.wall == 100_000
     with pytest.raises(NpuscopeError, match="no rank or device 7"):
-        chosen(trace, 7)
+        choose_rank(trace, 7)
 
 
 def test_devices_of_one_capture_are_kept_apart_and_keep_the_hosts_threads(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_ranks_of_kernel_tables(tmp_path: Path) -> None:
 
 def test_the_parts_of_a_trace_hold_all_of_its_work(two: Path) -> None:
     trace = npuscope.read(two)
-    parts = apart(trace)
+    parts = split_ranks(trace)
     assert pl.concat([part.trace.slices["task"] for part in parts]).sort().equals(trace.slices["task"].sort())
     assert [part.name for part in parts] == ["rank 0", "rank 1"]
-    assert apart(Trace.of(trace.slices.clear(), trace.lanes, trace.meta))[0].name == "the capture"
+    assert split_ranks(Trace.of(trace.slices.clear(), trace.lanes, trace.meta))[0].name == "the capture"

@@ -31,7 +31,7 @@ class Asked:
 def explain(asked: Asked) -> Told:
     """Where the time of a capture or of a simulated program went."""
     from npuscope.explain import explain as explained
-    from npuscope.explain.choosing import chosen
+    from npuscope.explain.choosing import choose_rank
     from npuscope.trace import read
 
     if asked.is_program:
@@ -41,7 +41,7 @@ def explain(asked: Asked) -> Told:
         found = explained(simulated.trace, cores=3 * simulated.prepared.machine.clusters)
         told = {**found.as_dict(), **diagnosis_of(simulated).as_dict()}
     else:
-        trace = chosen(read(asked.path), asked.rank)
+        trace = choose_rank(read(asked.path), asked.rank)
         found = explained(trace if asked.step is None else trace.select(step=[asked.step]))
         told = found.as_dict()
     causes = [{key: value for key, value in cause.items() if key != "where"} for cause in told["causes"]]  # type: ignore[attr-defined]
@@ -77,7 +77,7 @@ def compare(a: str, b: str, kernels: str | None = None) -> Told:
 def what_if(asked: Asked) -> Told:
     """What each kernel, each wait and each finding is worth, the one worth most first."""
     from npuscope.explain.changes import whatif_each
-    from npuscope.explain.choosing import chosen
+    from npuscope.explain.choosing import choose_rank
     from npuscope.report.gains import gains_dict
     from npuscope.trace import read
 
@@ -88,7 +88,7 @@ def what_if(asked: Asked) -> Told:
         found, diagnosis = whatif_program(base)
         told = gains_dict(found, diagnosis)
     else:
-        unchanged, gains = whatif_each(chosen(read(asked.path), asked.rank))
+        unchanged, gains = whatif_each(choose_rank(read(asked.path), asked.rank))
         told = {**unchanged.as_dict(), **gains.as_dict()}
     return {"wall_ns": told.get("wall_ns", told.get("measured_ns")), "gains": list(told["gains"])[:MOST_GAINS]}  # type: ignore[call-overload]
 

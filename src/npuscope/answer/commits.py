@@ -22,7 +22,7 @@ from npuscope.base import progress
 from npuscope.base.errors import BadInput, CannotWrite, NpuscopeError
 from npuscope.base.kept_files import own_source
 from npuscope.explain.many.files import append_line, git
-from npuscope.explain.many.history import ORDER, Line, read_runs_of
+from npuscope.explain.many.history import ORDER, HistoryLine, read_runs_of
 from npuscope.explain.many.runs import run_of
 from npuscope.explain.work import Work
 
@@ -81,7 +81,7 @@ def simulate_commits(
     return len(pieces)
 
 
-def line_of(piece: Piece) -> Line:
+def line_of(piece: Piece) -> HistoryLine:
     """What a commit comes to; one that does not run says why."""
     with TemporaryDirectory(dir=piece.place) as place:
         try:
@@ -93,10 +93,10 @@ def line_of(piece: Piece) -> Line:
             run = run_of(piece.revision, Work.of(ran.trace))
         except NpuscopeError as error:
             return _without_run(piece, str(error).replace(f"{place}/", ""))
-    return Line(piece.revision, run, True, "", piece.subject, piece.settings)
+    return HistoryLine(piece.revision, run, True, "", piece.subject, piece.settings)
 
 
-def _ended(piece: Piece, line: Line | Failed) -> Line:
+def _ended(piece: Piece, line: HistoryLine | Failed) -> HistoryLine:
     """A program that ends its process is a fact of its commit; all else may go better the next time."""
     if not isinstance(line, Failed):
         return line
@@ -105,8 +105,8 @@ def _ended(piece: Piece, line: Line | Failed) -> Line:
     raise NpuscopeError(f"{piece.revision}: {line.told}")
 
 
-def _without_run(piece: Piece, why: str) -> Line:
-    return Line(piece.revision, None, True, why, piece.subject, piece.settings)
+def _without_run(piece: Piece, why: str) -> HistoryLine:
+    return HistoryLine(piece.revision, None, True, why, piece.subject, piece.settings)
 
 
 def revisions(repo: str, since: str) -> list[tuple[str, str]]:

@@ -128,12 +128,12 @@ def show(
 def _read(paths: Sequence[str], kernels: str | None, areas: str | None, rank: int | None) -> Captures:
     from npuscope.cli.output import names_of
     from npuscope.explain import explain_ranks
-    from npuscope.explain.choosing import chosen
+    from npuscope.explain.choosing import choose_rank
     from npuscope.lab.captures import captures_of
     from npuscope.trace import read
 
     return captures_of(
-        names_of(list(paths)), [explain_ranks(chosen(read(path), rank), kernels, areas) for path in paths]
+        names_of(list(paths)), [explain_ranks(choose_rank(read(path), rank), kernels, areas) for path in paths]
     )
 
 

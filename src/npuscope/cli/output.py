@@ -180,13 +180,13 @@ def read_steps(path: str, steps: list[int] | None, number: int | None = None, ra
     """
     import polars as pl
 
-    from npuscope.explain.choosing import chosen
+    from npuscope.explain.choosing import choose_rank
     from npuscope.explain.passes.export import check_steps, numbered_pass
     from npuscope.trace import read
 
     if steps and number is not None:
         raise NpuscopeError("--step and --pass name a part each", remedy="Give one of them.")
-    trace = chosen(read(path), rank)
+    trace = choose_rank(read(path), rank)
     if number is not None:
         return numbered_pass(trace, number, path)
     if steps:

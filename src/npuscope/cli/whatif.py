@@ -62,7 +62,7 @@ def command(
     from npuscope.cli.output import check_outputs, counts_of, numbers_of, print_text, write_reports
     from npuscope.explain import Change, whatif
     from npuscope.explain.changes import whatif_each
-    from npuscope.explain.choosing import chosen
+    from npuscope.explain.choosing import choose_rank
     from npuscope.report.gains import asked as asked_report
     from npuscope.report.gains import gains as report
     from npuscope.report.gains import gains_dict
@@ -87,7 +87,7 @@ def command(
     check_outputs([path], html)
     with progress_bar():
         simulated = _simulated(path, arguments, setting, device, program) if is_program else None
-        trace = simulated.trace if simulated else chosen(read(path), rank)
+        trace = simulated.trace if simulated else choose_rank(read(path), rank)
         parts: list[Part]
         if asked:
             result = whatif(trace, change)

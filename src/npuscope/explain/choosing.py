@@ -11,7 +11,7 @@ from npuscope.trace.core import Trace
 from npuscope.trace.schema import is_work
 
 
-class Part(NamedTuple):
+class RankTrace(NamedTuple):
     """What one rank, or one device of several, has of a trace."""
 
     rank: int | None
@@ -20,12 +20,12 @@ class Part(NamedTuple):
 
     @property
     def name(self) -> str:
-        told = [f"{word} {n}" for word, n in (("rank", self.rank), ("device", self.device)) if n is not None]
-        return ", ".join(told) or "the capture"
+        words = [f"{word} {n}" for word, n in (("rank", self.rank), ("device", self.device)) if n is not None]
+        return ", ".join(words) or "the capture"
 
 
 def divided_by(lanes: pl.DataFrame) -> tuple[str | None, list[int]]:
-    """What tells parts of some lanes from one another, rank or else device, and its values; none where all are one."""
+    """By what some lanes are of several, rank or else device, and its values; none where all are one."""
     for column in ("rank", "device"):
         values = lanes[column].drop_nulls().unique().sort().to_list()
         if len(values) > 1:
@@ -33,38 +33,38 @@ def divided_by(lanes: pl.DataFrame) -> tuple[str | None, list[int]]:
     return None, []
 
 
-def apart(trace: Trace) -> list[Part]:
-    """A trace apart by rank, or else by device where it has several. Threads of no device stay with each."""
+def split_ranks(trace: Trace) -> list[RankTrace]:
+    """A trace by rank, or else by device where it has several. Threads of no device stay with each."""
     work = trace.slices.filter(is_work())["lane"].unique()
     used = trace.lanes.filter(pl.col("lane").is_in(work.implode()))
     column, values = divided_by(used)
     ranks = used["rank"].drop_nulls().unique().to_list()
     rank = ranks[0] if len(ranks) == 1 else None
     if column is None:
-        return [Part(rank, None, trace)]
+        return [RankTrace(rank, None, trace)]
     parts = []
     for value in values:
-        own = (pl.col(column) == value) | (pl.col(column).is_null() & (column == "device"))
-        one = trace.select(lane=trace.lanes.filter(own.fill_null(False))["lane"].to_list())
-        parts.append(Part(value, None, one) if column == "rank" else Part(rank, value, one))
+        here = (pl.col(column) == value) | (pl.col(column).is_null() & (column == "device"))
+        one = trace.select(lane=trace.lanes.filter(here.fill_null(False))["lane"].to_list())
+        parts.append(RankTrace(value, None, one) if column == "rank" else RankTrace(rank, value, one))
     return parts
 
 
-def chosen(trace: Trace, number: int | None) -> Trace:
+def choose_rank(trace: Trace, number: int | None) -> Trace:
     """The part of one rank or device; the trace itself where no number is given."""
     if number is None:
         return trace
-    parts = {part.device if part.device is not None else part.rank: part for part in apart(trace)}
+    parts = {part.device if part.device is not None else part.rank: part for part in split_ranks(trace)}
     if number not in parts:
         known = ", ".join(map(str, parts)) if None not in parts else "none that it tells"
         raise NpuscopeError(f"no rank or device {number}", remedy=f"The trace has {known}.")
     return parts[number].trace
 
 
-def check_one(lanes: pl.DataFrame) -> None:
+def check_one_rank(lanes: pl.DataFrame) -> None:
     """Refuse lanes of several ranks or devices: what one computes must not hide what another waits for."""
     column, values = divided_by(lanes)
     if column is not None:
         listed = ", ".join(map(str, values[:10])) + (", …" if len(values) > 10 else "")
-        remedy = "`npuscope report` explains each, --rank N chooses one; in Python, explain_ranks and apart.chosen."
+        remedy = "`npuscope report` explains each, --rank N chooses one; in Python, explain_ranks and choose_rank."
         raise NpuscopeError(f"it holds {len(values)} {column}s ({listed}), and this is about one", remedy=remedy)

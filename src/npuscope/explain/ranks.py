@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from npuscope.base import progress
-from npuscope.explain.choosing import Part, apart
+from npuscope.explain.choosing import RankTrace, split_ranks
 from npuscope.explain.diagnosis.cause import WORTH_A_WORD, Cause, CauseKind, Diagnosis, Gain, ranked
 from npuscope.explain.explanation import Explanation, explain
 from npuscope.explain.work import Work
@@ -51,7 +51,7 @@ class Ranks(Tabular):
     """The ranks in order, each with its explanation."""
 
     trace: Trace
-    parts: tuple[Part, ...]
+    parts: tuple[RankTrace, ...]
     explained: tuple[Explanation, ...]
     waits: CollectiveWaits
 
@@ -145,7 +145,7 @@ def _bound(bound: str) -> str:
     return "something unknown" if bound == "unknown" else bound
 
 
-def _row(part: Part, e: Explanation, waits: CollectiveWaits) -> dict[str, object]:
+def _row(part: RankTrace, e: Explanation, waits: CollectiveWaits) -> dict[str, object]:
     comm, copies, wall = e.communication, e.copies, e.work.wall
     return {
         "rank": part.name,
@@ -166,7 +166,7 @@ def explain_ranks(
     trace: Trace, kernels: str | None = None, areas: str | Path | None = None, cores: int | None = None
 ) -> Ranks:
     """Every rank of a trace, or every device, explained on its own; options as those of `explain`."""
-    parts = apart(trace)
+    parts = split_ranks(trace)
     explained = []
     for number, part in enumerate(parts):
         progress.report("explaining ranks", number, len(parts))

@@ -23,7 +23,7 @@ from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.base.toml_file import read_toml
 from npuscope.chip.kernels import area_of as known_area
 from npuscope.chip.kernels.demangle import readable
-from npuscope.explain.choosing import check_one
+from npuscope.explain.choosing import check_one_rank
 from npuscope.table.formats import short
 from npuscope.trace.core import Trace, overlaps
 from npuscope.trace.intervals import Intervals, Ints, gaps, lane_order, union
@@ -68,7 +68,7 @@ class Work:
         if "window_ns" in trace.meta.notes:
             here = here.filter(overlaps(*window))
         lanes = _lanes_of(trace, here)
-        check_one(lanes)
+        check_one_rank(lanes)
         if (window[1] - window[0]) * max(lanes.height, 1) >= LONGEST:
             days = (window[1] - window[0]) / 86_400e9
             what = f"a window of {days:,.0f} days on {lanes.height:,} lanes is too long to add up"

@@ -187,7 +187,7 @@ def history(name: str, found: History, wide: bool = False) -> Iterator[Part]:
     yield Heading("Since their last change", where=In.POSTED)
     yield Heading("since their last change:", where=In.TEXT)
     yield Rows(tables["series"], SERIES, wide=wide)
-    broken = found.each_commit().filter(found.each_commit()["error"].is_not_null())
+    broken = tables["commits"].frame.drop_nulls("error")
     if broken.height:
         yield Heading("Commits without a run", where=In.POSTED)
         yield Heading("commits without a run:", where=In.TEXT)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from html import escape
 from math import isfinite
@@ -23,6 +23,16 @@ from npuscope.table.text import Paint, aligned, plain
 
 MOST = 20  # rows printed of a long table
 LEGEND = 110  # characters of a line below a table
+
+
+TYPES: dict[str, pl.DataType] = {  # what JSON has -> what a frame has
+    "string": pl.String(),
+    "int": pl.Int64(),
+    "number": pl.Float64(),
+    "bool": pl.Boolean(),
+    "list of strings": pl.List(pl.String()),
+    "list of numbers": pl.List(pl.Float64()),
+}
 
 
 @dataclass(frozen=True)
@@ -105,6 +115,12 @@ class Columns:
     @property
     def keys(self) -> list[str]:
         return [column.key for column in self.columns]
+
+    def table(self, rows: Iterable[Sequence[object] | Mapping[str, object]]) -> Table:
+        """A table of rows, each in the order of the columns or by key, with the types that JSON has."""
+        as_rows = [[row.get(key) for key in self.keys] if isinstance(row, Mapping) else row for row in rows]
+        schema = {column.key: TYPES[column.form.json.split(",")[0]] for column in self.columns}
+        return Table(self, pl.DataFrame(as_rows, schema=schema, orient="row"))
 
 
 @dataclass(frozen=True)

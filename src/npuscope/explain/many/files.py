@@ -1,4 +1,4 @@
-"""What git says of a folder; nothing where there is no git or no repository."""
+"""What a history is kept in: what git says of a folder, and files of a JSON object per line that only ever grow."""
 
 from __future__ import annotations
 
@@ -11,30 +11,27 @@ from typing import TypeVar
 
 from npuscope.base.errors import BadInput, CannotWrite
 
-SECONDS = 60  # a repository on a slow disk may take so long
-
-
-def git(folder: str | Path, *words: str) -> str | None:
-    """What a git command prints in a folder; None where it fails."""
-    command = ["git", "-C", str(folder), *words]
-    try:
-        run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return run.stdout.strip()
-
-
 T = TypeVar("T")
+SECONDS = 60  # a repository on a slow disk may take so long
 BROKEN = (ValueError, TypeError, KeyError, AttributeError, RecursionError)  # what a line that is none of ours raises
 
 
-def read_lines(file: Path, made_of: Callable[[dict[str, object], int], T], what: str) -> Iterator[T]:
-    """What `made_of` makes of each object and its line's number; `what` says what a line of such a file must be."""
+def git(folder: str | Path, *words: str) -> str | None:
+    """What a git command prints in a folder; None where it fails, there is no git, or no repository."""
+    command = ["git", "-C", str(folder), *words]
     try:
-        text = file.read_text(encoding="utf-8")
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def read_lines(file: Path, made_of: Callable[[dict[str, object], int], T], what: str) -> Iterator[T]:
+    """What `made_of` makes of each object and its line's number; `what` says what a line of such a file must be.
+    A last object that an interrupt cut off is not counted."""
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
         raise BadInput(f"{what}: it is no text", path=file) from None
-    lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

@@ -1,4 +1,5 @@
-"""The performance gate: limits of a budget, held against one or several captures of a run, and a baseline.
+"""The performance gate: limits of a budget, held against one or several captures of a run, and a baseline; or the
+newest runs held against a history, each time against the runs since its last change.
 
 A limit is broken only where the noise cannot explain it: where the whole 95% interval of the value, or of its ratio to
 the baseline, lies beyond the limit. A value beyond it whose interval is not is undecided. The interval comes from three
@@ -28,7 +29,15 @@ from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import CHANGE, COUNT, NUMBER, SHARE, TEXT, many
 from npuscope.trace.core import Trace
 
-EachRank = Sequence[Explanation]  # of one capture
+NOISE = 0.05  # single captures differ by 3 to 5% (pypto-lib docs/debug-and-tune/performance-tuning.md)
+ALLOWED = 0.01  # a slowdown up to this share is nobody's trouble
+COUNTS = ("tasks", "count")
+METRICS = {  # of what -> the metrics that can be limited
+    None: ("wall_us", "core_us", "on_core_us", "tasks", "overhead", "in_flight", "running"),
+    "kernel": ("core_us", "on_core_us", "mean_us", "p95_us", "count"),
+    "unit": ("busy", "idle_us"),
+    "reason": ("bubble_us", "path_us"),
+}
 LIMITS = Columns(
     "gate.limits",
     "A limit of the budget, in its order.",
@@ -44,10 +53,60 @@ LIMITS = Columns(
     ),
 )
 
-SCHEMA: dict[str, pl.DataType] = {
-    column.key: pl.String() if column.form is TEXT else pl.Int64() if column.form is COUNT else pl.Float64()
-    for column in LIMITS
-}
+
+class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of a budget. `max` and `min` are absolute, `max_increase` is a share of the baseline."""
+
+    metric: str
+    kernel: str | None = None
+    unit: str | None = None
+    reason: str | None = None
+    max: float | None = None
+    min: float | None = None
+    max_increase: float | None = None
+
+    @property
+    def of(self) -> list[str]:
+        """Which of kernel, unit and reason it is on."""
+        return [name for name in ("kernel", "unit", "reason") if getattr(self, name) is not None]
+
+    @property
+    def name(self) -> str:
+        return f"{self.metric} of {getattr(self, self.of[0])}" if self.of else self.metric
+
+
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file: `noise` and a list of [[limit]] tables."""
+
+    limit: list[Limit]
+    noise: float = NOISE
+
+
+def read_budget(path: str | Path) -> Budget:
+    """A budget from its file, checked."""
+    path = Path(path)
+    budget = read_toml(path, Budget, "a budget ([[limit]] tables; see docs/howto/ci.md)")
+    for number, limit in enumerate(budget.limit, 1):
+        known = METRICS[limit.of[0] if limit.of else None]
+        bounds = [bound for bound in (limit.max, limit.min, limit.max_increase) if bound is not None]
+        wrong, remedy = "", ""
+        if limit.metric not in known:
+            wrong, remedy = f": no metric '{limit.metric}' here", f"Choose one of {', '.join(known)}."
+        elif limit.reason not in (None, *PARTS):
+            wrong, remedy = f": no reason '{limit.reason}'", f"See {', '.join(PARTS[:7])}."
+        elif len(limit.of) > 1:
+            wrong = " names two of kernel, unit and reason; a limit is on one"
+        elif not all(isfinite(bound) for bound in bounds):
+            wrong = f" ({limit.name}) is no finite number"
+        elif not bounds:
+            wrong = f" ({limit.name}) has neither max, min nor max_increase"
+        if wrong:
+            raise BadInput(f"limit {number}{wrong}", path=path, remedy=remedy)
+    if not budget.limit:
+        raise BadInput("a budget without a [[limit]]", path=path)
+    if not 0 <= budget.noise < 1:
+        raise BadInput(f"noise is {budget.noise}; it is a share from 0 to 1", path=path)
+    return budget
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,10 +134,10 @@ class Gate(Tabular):
         failed = int((self.table["status"] == "FAIL").sum())
         limit, limits = ("limit", "") if self.held is None else ("time", "times held against the history")
         held = many(self.held or self.table.height, limit, limits)
-        told = f"gate passed: {held}" if self.passed else f"gate FAILED: {failed} of {held}"
+        result = f"gate passed: {held}" if self.passed else f"gate FAILED: {failed} of {held}"
         open_ones = f", {self.undecided} undecided" if self.undecided else ""
         baseline = f", {self.captures[1]} of the baseline" if self.captures[1] else ""
-        return f"{told}{open_ones} ({many(self.captures[0], 'capture')}{baseline})"
+        return f"{result}{open_ones} ({many(self.captures[0], 'capture')}{baseline})"
 
 
 def gate(traces: Sequence[Trace], budget: Budget, baseline: Sequence[Trace] = ()) -> Gate:
@@ -89,35 +148,31 @@ def gate(traces: Sequence[Trace], budget: Budget, baseline: Sequence[Trace] = ()
     if not baseline and any(limit.max_increase is not None for limit in budget.limit):
         raise NpuscopeError("the budget limits an increase, and there is no baseline", remedy="Give --baseline.")
     run, before = ([explain_ranks(trace).explained for trace in given] for given in (traces, baseline))
-    rows = [_row(limit, budget.noise, run, before) for limit in budget.limit]
-    return Gate(pl.DataFrame(rows, schema=SCHEMA, orient="row"), (len(run), len(baseline)))
+    rows = [_row(limit, budget.noise, _values(limit, run), _values(limit, before)) for limit in budget.limit]
+    return Gate(LIMITS.table(rows).frame, (len(run), len(baseline)))
 
 
-def _row(limit: Limit, noise: float, run: Sequence[EachRank], baseline: Sequence[EachRank]) -> tuple[object, ...]:
+def _row(limit: Limit, noise: float, values: list[float], before: list[float]) -> tuple[object, ...]:
     noise = 0.0 if limit.metric in COUNTS else noise
-    values, before = _values(limit, run), _values(limit, baseline)
     value, usual = (float(np.median(side)) if side else None for side in (values, before))
     change = None if value is None or not usual else value / usual - 1
-    allowed = _allowed(limit)
-    if value is None or (limit.max_increase is not None and usual is None):
-        return (limit.name, value, allowed, usual, None, 0.0, "FAIL", None)  # what is limited must be there
-    bounds = [] if limit.max is None else [_against(values, limit.max, noise)]
-    bounds += [] if limit.min is None else [_against(values, limit.min, noise).turned]
-    if limit.max_increase is not None and usual is not None:
-        bounds.append(_increase(values, before, 1 + limit.max_increase, noise))
+    parts, bounds = [], []
+    if limit.max is not None:
+        parts.append(f"at most {limit.max:g}")
+        bounds += [_against(values, limit.max, noise)] if values else []
+    if limit.min is not None:
+        parts.append(f"at least {limit.min:g}")
+        bounds += [_against(values, limit.min, noise).inverted] if values else []
+    if limit.max_increase is not None:
+        parts.append(f"at most {limit.max_increase:+.1%}")
+        bounds += [_increase(values, before, 1 + limit.max_increase, noise)] if values and before else []
+    allowed = " and ".join(parts)
+    if len(bounds) < len(parts):
+        return limit.name, value, allowed, usual, None, 0.0, "FAIL", None  # what is limited must be there
     worst = max(bounds, key=lambda bound: (bound.broken, bound.excess))
     status = "FAIL" if worst.broken else "undecided" if worst.excess > 0 else "ok"
     more = worst.more if status == "undecided" else None
-    return (limit.name, value, allowed, usual, change, worst.noise, status, more)
-
-
-def _allowed(limit: Limit) -> str:
-    told = (
-        "" if limit.max is None else f"at most {limit.max:g}",
-        "" if limit.min is None else f"at least {limit.min:g}",
-        "" if limit.max_increase is None else f"at most {limit.max_increase:+.1%}",
-    )
-    return " and ".join(text for text in told if text)
+    return limit.name, value, allowed, usual, change, worst.noise, status, more
 
 
 @dataclass(frozen=True)
@@ -135,157 +190,67 @@ class _Bound:
         return self.excess > 0 and self.low > 0
 
     @property
-    def turned(self) -> _Bound:
+    def inverted(self) -> _Bound:
         """For a minimum: what is too little is beyond it."""
-        return _Bound(_inverse(self.excess), _inverse(self.high), _inverse(self.low), self.noise, self.more)
-
-
-def _inverse(share: float) -> float:
-    return 1 / (1 + share) - 1 if share > -1 else inf
+        ends = (1 / (1 + share) - 1 if share > -1 else inf for share in (self.excess, self.high, self.low))
+        return _Bound(*ends, self.noise, self.more)
 
 
 def _against(values: Sequence[float], allowed: float, noise: float) -> _Bound:
     """Captures against a number."""
-    from scipy.special import stdtrit
-
     middle = float(np.median(values))
     if allowed <= 0 or min(values) <= 0:  # no share of nothing
-        beyond = (middle > allowed) - (middle < allowed)
-        share = inf if beyond > 0 else -1.0 if beyond < 0 else 0.0
+        share = inf if middle > allowed else -1.0 if middle < allowed else 0.0
         return _Bound(share, share, share, 0.0, None)
     excess = middle / allowed - 1
     if len(values) < ENOUGH:
         return _Bound(excess, (1 + excess) / (1 + noise) - 1, (1 + excess) * (1 + noise) - 1, noise, None)
-    found = typical(values)
-    width = float(stdtrit(found.freedom, (1 + CONFIDENCE) / 2)) * found.variance**0.5
-    size = found.mean - log(allowed)
-    more = more_runs(size, found.variance, [found.runs]) if found.variance else None
+    one = typical(values)
+    width, size = one.width(), one.mean - log(allowed)
+    more = more_runs(size, one.variance, [one.runs]) if one.variance else None
     return _Bound(excess, exp(size - width) - 1, exp(size + width) - 1, exp(width) - 1, more)
 
 
 def _increase(values: Sequence[float], before: Sequence[float], allowed: float, noise: float) -> _Bound:
     """Captures against those of a baseline."""
+    usual = float(np.median(before))
     if min(values) <= 0 or min(before) <= 0:
-        return _against(values, float(np.median(before)) * allowed, 0.0)
-    found: Ratio = ratio_of(before, values, noise)
-    excess = float(np.median(values)) / float(np.median(before)) / allowed - 1
-    share = found.high / found.value - 1
-    return _Bound(excess, found.low / allowed - 1, found.high / allowed - 1, share, found.more_runs)
+        return _against(values, usual * allowed, 0.0)
+    ratio = ratio_of(before, values, noise)
+    excess = float(np.median(values)) / usual / allowed - 1
+    return _Bound(
+        excess, ratio.low / allowed - 1, ratio.high / allowed - 1, ratio.high / ratio.value - 1, ratio.more_runs
+    )
 
 
-def _values(limit: Limit, explained: Sequence[EachRank]) -> list[float]:
-    """A value per capture; none where one of them does not have what is limited."""
-    values = [_worst(limit, ranks) for ranks in explained]
-    known = [value for value in values if value is not None]
-    return known if len(known) == len(values) else []
-
-
-def _worst(limit: Limit, ranks: EachRank) -> float | None:
-    """Of the rank furthest on the wrong side; None where a rank does not have what is limited."""
-    values = [_value(limit, e) for e in ranks]
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        return None
-    return min(known) if limit.max is None and limit.max_increase is None else max(known)
+def _values(limit: Limit, captures: Sequence[Sequence[Explanation]]) -> list[float]:
+    """A value per capture, of its rank furthest on the wrong side; none where a rank does not have what is limited."""
+    worst = min if limit.max is None and limit.max_increase is None else max
+    each = [[_value(limit, rank) for rank in ranks] for ranks in captures]
+    if any(value is None for values in each for value in values):
+        return []
+    scale = 1000 if limit.metric.endswith("_us") else 1
+    return [float(worst(value for value in values if value is not None)) / scale for values in each]
 
 
 def _value(limit: Limit, e: Explanation) -> float | None:
+    """As its analysis has it: times in nanoseconds."""
+    column = limit.metric.replace("_us", "_ns")
     if len(e.work.lane) == 0:
         return None  # an empty capture keeps no limit
-    if limit.kernel is not None:
-        rows = e.busy.kernels.filter(pl.col("kernel") == limit.kernel).to_dicts()
-        column = limit.metric.replace("_us", "_ns")
-        return _told(rows[0][column], limit.metric) if rows else None
-    if limit.unit is not None:
-        rows = e.busy.units.filter(pl.col("unit").cast(pl.String) == limit.unit).to_dicts()
-        column = "share" if limit.metric == "busy" else "idle_ns"
-        return _told(rows[0][column], limit.metric) if rows else None
+    if limit.kernel is not None or limit.unit is not None:
+        table, key = (e.busy.units, "unit") if limit.kernel is None else (e.busy.kernels, "kernel")
+        rows = table.filter(pl.col(key).cast(pl.String) == (limit.kernel or limit.unit))
+        value: float | None = rows["share" if column == "busy" else column][0] if rows.height else None
+        return value
     if limit.reason is not None:
         parts = e.bubbles.by_reason if limit.metric == "bubble_us" else e.path.by_part()
         merged = any(limit.reason in part.split("+") and ns for part, ns in parts.items() if part != limit.reason)
-        return None if merged else _told(parts.get(limit.reason, 0), limit.metric)  # a part of it cannot be told
-    values = {
-        "wall_us": e.work.wall,
-        "core_us": e.busy.core_ns,
-        "on_core_us": e.busy.on_core_ns,
-        "tasks": e.scheduling.tasks,
-        "overhead": e.scheduling.overhead,
-        "in_flight": e.scheduling.in_flight,
-        "running": e.busy.running,
-    }
-    return _told(values[limit.metric], limit.metric)
-
-
-def _told(value: float | None, metric: str) -> float | None:
-    return None if value is None else value / 1000 if metric.endswith("_us") else float(value)
-
-
-NOISE = 0.05  # single captures differ by 3 to 5% (pypto-lib docs/debug-and-tune/performance-tuning.md)
-COUNTS = ("tasks", "count")
-PER_TRACE = ("wall_us", "core_us", "on_core_us", "tasks", "overhead", "in_flight", "running")
-PER_KERNEL = ("core_us", "on_core_us", "mean_us", "p95_us", "count")
-PER_UNIT = ("busy", "idle_us")
-PER_REASON = ("bubble_us", "path_us")
-
-
-class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of a budget. `max` and `min` are absolute, `max_increase` is a share of the baseline."""
-
-    metric: str
-    kernel: str | None = None
-    unit: str | None = None
-    reason: str | None = None
-    max: float | None = None
-    min: float | None = None
-    max_increase: float | None = None
-
-    @property
-    def name(self) -> str:
-        of = self.kernel or self.unit or self.reason
-        return self.metric if of is None else f"{self.metric} of {of}"
-
-
-class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file: `noise` and a list of [[limit]] tables."""
-
-    limit: list[Limit]
-    noise: float = NOISE
-
-
-def read_budget(path: str | Path) -> Budget:
-    """A budget from its file, checked."""
-    path = Path(path)
-    budget = read_toml(path, Budget, "a budget ([[limit]] tables; see docs/howto/ci.md)")
-    for number, limit in enumerate(budget.limit, 1):
-        known = _known(limit)
-        if limit.metric not in known:
-            what = f"limit {number}: no metric '{limit.metric}' here"
-            raise BadInput(what, path=path, remedy=f"Choose one of {', '.join(known)}.")
-        if limit.reason not in (None, *PARTS):
-            raise BadInput(
-                f"limit {number}: no reason '{limit.reason}'", path=path, remedy=f"See {', '.join(PARTS[:7])}."
-            )
-        if sum(of is not None for of in (limit.kernel, limit.unit, limit.reason)) > 1:
-            raise BadInput(f"limit {number} names two of kernel, unit and reason; a limit is on one", path=path)
-        if not all(isfinite(bound) for bound in (limit.max, limit.min, limit.max_increase) if bound is not None):
-            raise BadInput(f"limit {number} ({limit.name}) is no finite number", path=path)
-        if limit.max is None and limit.min is None and limit.max_increase is None:
-            raise BadInput(f"limit {number} ({limit.name}) has neither max, min nor max_increase", path=path)
-    if not budget.limit:
-        raise BadInput("a budget without a [[limit]]", path=path)
-    if not 0 <= budget.noise < 1:
-        raise BadInput(f"noise is {budget.noise}; it is a share from 0 to 1", path=path)
-    return budget
-
-
-def _known(limit: Limit) -> tuple[str, ...]:
-    for given, metrics in ((limit.kernel, PER_KERNEL), (limit.unit, PER_UNIT), (limit.reason, PER_REASON)):
-        if given is not None:
-            return metrics
-    return PER_TRACE
-
-
-ALLOWED = 0.01  # a slowdown up to this share is nobody's trouble
+        return None if merged else parts.get(limit.reason, 0)  # a part of it cannot be told
+    if column == "wall_ns":
+        return e.work.wall
+    number: float | None = getattr(e.scheduling if column in ("tasks", "overhead", "in_flight") else e.busy, column)
+    return number
 
 
 def hold_against(history: History, runs: Sequence[Run], allowed: float = ALLOWED) -> Gate:
@@ -298,20 +263,19 @@ def hold_against(history: History, runs: Sequence[Run], allowed: float = ALLOWED
             continue  # a kernel that is gone is not slower
         usual = series.stretches[-1].times
         count = max(count, len(usual))
-        noise = 0.0 if history.exact else None
-        ratio = ratio_of(usual[-1:] if history.exact else usual, times, noise)
+        ratio = ratio_of(usual[-1:], times, 0.0) if history.exact else ratio_of(usual, times)
         found.append((series.name, float(np.median(times)), float(np.median(usual)), ratio))
     if not found:
         raise NpuscopeError("nothing in the run is in the history")
     rows = []
-    for (name, value, usual_ns, ratio), p in zip(found, holm([one[3].p for one in found]), strict=True):
-        beyond = value / usual_ns - 1 > allowed
+    for (name, value, before, ratio), p in zip(found, holm([one[3].p for one in found]), strict=True):
+        change = value / before - 1
         sure = ratio.has_interval and p <= 1 - CONFIDENCE and ratio.low > 1
-        status = "ok" if not beyond else "FAIL" if sure else "undecided"
+        status = "ok" if change <= allowed else "FAIL" if sure else "undecided"
         if status == "ok" and name != WALL:
             continue
         label = "wall_us" if name == WALL else f"core_us of {name}"
-        change, more = value / usual_ns - 1, ratio.more_runs if status == "undecided" else None
-        noise_told = ratio.high / ratio.value - 1 if ratio.has_interval else None
-        rows.append((label, value / 1e3, f"at most {allowed:+.1%}", usual_ns / 1e3, change, noise_told, status, more))
-    return Gate(pl.DataFrame(rows, schema=SCHEMA, orient="row"), (len(runs), count), len(found))
+        noise = ratio.high / ratio.value - 1 if ratio.has_interval else None
+        more = ratio.more_runs if status == "undecided" else None
+        rows.append((label, value / 1e3, f"at most {allowed:+.1%}", before / 1e3, change, noise, status, more))
+    return Gate(LIMITS.table(rows).frame, (len(runs), count), len(found))

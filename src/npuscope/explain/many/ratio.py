@@ -4,6 +4,7 @@ The interval is Yuen's: a t interval of the difference of means on a log scale, 
 fifth of its runs, that does not take both sides to be equally noisy. benchmarks/noise.py measured how often
 intervals cover the true ratio, with real and with heavy-tailed noise: this one about 95 times in 100 from three runs
 a side on, bootstraps of the medians 89 times with three runs and 92 with four (docs/understand/noise.md).
+scipy.special has what is needed here; scipy.stats, which has the test itself, takes longer to import than to run.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Verdict = Literal["faster", "slower", "undecided"]
 
 @dataclass(frozen=True)
 class Ratio:
-    """B over A, below 1 where B is faster. `low` to `high` has the true ratio so often as `confidence` says."""
+    """B over A, below 1 where B is faster. `low` to `high` has the true ratio 95 times in 100."""
 
     value: float
     low: float
@@ -55,8 +56,8 @@ class Ratio:
 
     def as_dict(self) -> dict[str, object]:
         """Part of the JSON contracts; ends that are not known are null."""
-        told = {**asdict(self), "runs": list(self.runs), "verdict": self.verdict}
-        return told if self.has_interval else {**told, "low": None, "high": None, "p": None}
+        unknown = {} if self.has_interval else {"low": None, "high": None, "p": None}
+        return {**asdict(self), "runs": list(self.runs), "verdict": self.verdict, **unknown}
 
 
 @dataclass(frozen=True)
@@ -69,27 +70,39 @@ class Typical:
     spread: float  # standard deviation of a single run, none left out
     runs: int
 
+    def width(self) -> float:
+        """Half the interval of the mean."""
+        return t_quantile(self.freedom) * sqrt(self.variance)
+
 
 def typical(times: Sequence[float] | np.ndarray) -> Typical:
     """Positive times, one a run, at least one."""
     logs = np.sort(np.log(np.asarray(times, dtype=np.float64)))
     n = len(logs)
-    cut = int(TRIM * n)
-    kept = logs[cut : n - cut]
     if n < 2:
         return Typical(float(logs[0]), 0.0, 0, 0.0, n)
-    pulled = np.clip(logs, kept[0], kept[-1])  # those left out count as the outermost that are in
-    variance = (n - 1) * float(pulled.var(ddof=1)) / (len(kept) * (len(kept) - 1))
-    return Typical(float(kept.mean()), variance, len(kept) - 1, float(logs.std(ddof=1)), n)
+    cut = int(TRIM * n)
+    inner = logs[cut : n - cut]
+    pulled = np.clip(logs, inner[0], inner[-1])  # those left out count as the outermost that are in
+    variance = (n - 1) * float(pulled.var(ddof=1)) / (len(inner) * (len(inner) - 1))
+    return Typical(float(inner.mean()), variance, len(inner) - 1, float(logs.std(ddof=1)), n)
 
 
-def ratio_of(
-    a: Sequence[float], b: Sequence[float], noise: float | None = None, confidence: float = CONFIDENCE
-) -> Ratio:
+def t_quantile(freedom: float) -> float:
+    """How many standard errors the interval reaches to either side."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(min(freedom, 1e9), (1 + CONFIDENCE) / 2))
+
+
+def ratio_of(a: Sequence[float], b: Sequence[float], noise: float | None = None) -> Ratio:
     """Times of runs of A and of B. Where a side has fewer than three the other's noise counts for it; where neither
     has, `noise`, by which share single runs differ (half the width of the interval of one run), or nothing is known."""
+    from scipy.special import ndtri, stdtr
+
     one, two = typical(a), typical(b)
-    value, runs = exp(two.mean - one.mean), (one.runs, two.runs)
+    size, runs = two.mean - one.mean, (one.runs, two.runs)
+    value = exp(size)
     if min(runs) >= ENOUGH:
         variance = one.variance + two.variance
         squares = sum(side.variance**2 / side.freedom for side in (one, two))
@@ -98,34 +111,22 @@ def ratio_of(
         known = one if one.runs > two.runs else two
         variance, freedom = known.spread**2 / min(runs) + known.variance, known.runs - 1
     elif noise is not None:
-        from scipy.special import ndtri
-
-        return _within(value, runs, (noise / float(ndtri(0.975))) ** 2 * (1 / runs[0] + 1 / runs[1]), inf, confidence)
+        variance, freedom = (noise / float(ndtri(0.975))) ** 2 * (1 / runs[0] + 1 / runs[1]), inf
     else:
-        return Ratio(value, 0.0, inf, runs, 1.0, None, confidence)
-    return _within(value, runs, variance, freedom, confidence)
-
-
-def _within(value: float, runs: tuple[int, int], variance: float, freedom: float, confidence: float) -> Ratio:
-    """The interval of a log ratio of this variance."""
-    from scipy.special import stdtr, stdtrit
-
+        return Ratio(value, 0.0, inf, runs, 1.0, None)
     error, size = sqrt(variance), log(value)
     if error == 0:  # runs that are all equal: no noise, so any difference is one
-        return Ratio(value, value, value, runs, float(value == 1), None, confidence)
-    freedom = min(freedom, 1e9)
-    width = error * float(stdtrit(freedom, (1 + confidence) / 2))
-    p = 2 * float(stdtr(freedom, -abs(size) / error))
-    found = Ratio(value, exp(size - width), exp(size + width), runs, p, None, confidence)
-    if found.verdict != "undecided":
-        return found
-    return replace(found, more_runs=more_runs(size, variance, runs, confidence))
+        return Ratio(value, value, value, runs, float(value == 1), None)
+    width = error * t_quantile(freedom)
+    p = 2 * float(stdtr(min(freedom, 1e9), -abs(size) / error))
+    ratio = Ratio(value, exp(size - width), exp(size + width), runs, p, None)
+    return ratio if ratio.verdict != "undecided" else replace(ratio, more_runs=more_runs(size, variance, runs))
 
 
-def more_runs(size: float, variance: float, runs: Sequence[int], confidence: float = CONFIDENCE) -> int | None:
+def more_runs(size: float, variance: float, runs: Sequence[int]) -> int | None:
     """Runs to add to each side, `runs` being those there are, until a log difference of this size, whose variance is
     now this, is decided with a chance of 80%; None where nobody would run so many."""
-    from scipy.special import ndtri, stdtrit
+    from scipy.special import ndtri
 
     if size == 0:
         return None
@@ -136,7 +137,7 @@ def more_runs(size: float, variance: float, runs: Sequence[int], confidence: flo
     while more <= MOST_RUNS:
         error = sqrt(of_one_run * sum(1 / (n + more) for n in runs))
         freedom = max(sum((n + more) * (1 - 2 * TRIM) - 1 for n in runs), 1)
-        if abs(size) >= error * (float(stdtrit(freedom, (1 + confidence) / 2)) + float(ndtri(CHANCE))):
+        if abs(size) >= error * (t_quantile(freedom) + float(ndtri(CHANCE))):
             return max(more, 1)
         more += max(1, ceil(more / 20))
     return None
@@ -144,9 +145,9 @@ def more_runs(size: float, variance: float, runs: Sequence[int], confidence: flo
 
 def holm(p: Sequence[float]) -> list[float]:
     """p values corrected for their number by Holm: the chance that any of those up to 5% is noise is at most 5%."""
-    count, worst = len(p), 0.0
-    corrected = [1.0] * count
-    for rank, place in enumerate(sorted(range(count), key=lambda n: p[n])):
-        worst = max(worst, min(1.0, (count - rank) * p[place]))
-        corrected[place] = worst
-    return corrected
+    values = np.asarray(p, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    scaled = np.minimum(values[order] * (len(values) - np.arange(len(values))), 1.0)
+    corrected = np.empty(len(values))
+    corrected[order] = np.maximum.accumulate(scaled)
+    return [float(one) for one in corrected]

@@ -1,7 +1,8 @@
-"""A run in the numbers that are compared over many: its wall time and every kernel's core time.
+"""Several runs of A against several of B: the ratio of wall times and the kernels that changed, told from noise.
 
-A run is a capture, or a step of one. Where a path stands for several runs is decided here: a capture is one, a folder
-of captures as many, unless they are the ranks of one run.
+A run is a capture, or a step of one, in the numbers that are compared: its wall time and every kernel's core time.
+Where a path stands for several runs is decided here: a capture is one, a folder of captures as many, unless they are
+the ranks of one run.
 """
 
 from __future__ import annotations
@@ -18,109 +19,25 @@ import polars as pl
 from npuscope.base import progress
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.explain.busy_idle import kernel_table
-from npuscope.explain.choosing import apart, chosen
-from npuscope.explain.comparison import Match, match_kernels
+from npuscope.explain.choosing import choose_rank, split_ranks
+from npuscope.explain.comparison import check_pairs, match_kernels
 from npuscope.explain.many.ratio import CONFIDENCE, Ratio, holm, ratio_of
 from npuscope.explain.repetition import in_steps, steps_of
 from npuscope.explain.work import Work
-from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
+from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import MEAN_TIME, SHARE, TEXT, Form, significant
 from npuscope.trace import Trace, read
 from npuscope.trace.formats import is_capture
 from npuscope.trace.readers.root import captures_of
 
-
-@dataclass(frozen=True)
-class Run:
-    """Times in nanoseconds. `kernels` has the core time of each: the sum over cores of all that ran of it."""
-
-    name: str
-    wall_ns: float
-    kernels: Mapping[str, float]
-
-    def time_of(self, names: Sequence[str]) -> float:
-        """Core time of some kernels together."""
-        return sum(self.kernels.get(name, 0) for name in names)
-
-
-def run_paths(path: str | Path) -> list[Path]:
-    """The runs that a path stands for."""
-    place = Path(path)
-    if not place.exists():
-        raise BadInput("no such file or folder", path=path)
-    if is_capture(place):
-        return [place]
-    found = captures_of(place).captures
-    ranks = [capture.rank for capture in found]
-    if len(found) == 1 or (None not in ranks and len(set(ranks)) == len(ranks)):
-        return [place]  # of one run
-    below = {capture.path.relative_to(place).parts[0] for capture in found}
-    return [place / name for name in sorted(below, key=in_order)]
-
-
-def in_order(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Sorts `run2` before `run10`."""
-    import re
-
-    parts = re.findall(r"\d+|\D+", name)
-    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
-
-
-def slowest_part(trace: Trace, rank: int | None = None) -> Work:
-    """The device work of the rank that took longest, or of the one asked for."""
-    works = [Work.of(part.trace) for part in apart(chosen(trace, rank))]
-    return max(works, key=lambda work: work.wall)
-
-
-def run_of(name: str, work: Work) -> Run:
-    """A whole capture as a run."""
-    table = kernel_table(work)
-    return Run(name, work.wall, dict(table.select("kernel", "core_ns").iter_rows()))
-
-
-def steps_as_runs(name: str, work: Work) -> list[Run]:
-    """The steps of a capture; of several phases those of the commonest, so that like is held against like."""
-    rows, source = in_steps(work)
-    if source == "none":
-        raise NpuscopeError(
-            f"{name}: no steps are marked, and no repetition was found", remedy="Give several captures instead."
-        )
-    table = steps_of(work).table
-    phases = Counter(phase for phase in table["phase"].to_list() if phase is not None)
-    if phases:
-        table = table.filter(pl.col("phase") == phases.most_common(1)[0][0])
-    once = rows.filter(~pl.col("duplicate") & pl.col("step").is_not_null())
-    times: dict[int, dict[str, float]] = {}
-    for step, kernel, ns in once.group_by("step", "kernel").agg(pl.col("dur").sum()).sort("step", "kernel").iter_rows():
-        times.setdefault(step, {})[kernel] = ns
-    spans = table.select("step", "span_ns").iter_rows()
-    return [Run(f"{name}, step {step}", span, times.get(step, {})) for step, span in spans]
-
-
-def read_runs(paths: Sequence[str | Path], steps: bool = False, rank: int | None = None) -> list[Run]:
-    """The runs of some paths; with `steps` each step of each capture is one."""
-    places = [place for path in paths for place in run_paths(path)]
-    runs: list[Run] = []
-    for number, place in enumerate(places):
-        progress.report("reading runs", number, len(places))
-        work = slowest_part(read(place), rank)
-        runs += steps_as_runs(str(place), work) if steps else [run_of(str(place), work)]
-    for run in runs:
-        if run.wall_ns <= 0:
-            raise BadInput("nothing ran in it, so there is no time to compare", path=run.name)
-    return runs
-
-
 LEAST_SHARE = 0.001  # of the time of all kernels; testing those below would only make the others harder to tell
 
 
 def _ends(value: object) -> str:
-    if not isinstance(value, list | tuple):
-        return str(value)
-    return " to ".join(f"{significant(end)}x" for end in value)
+    return " to ".join(f"{significant(end)}x" for end in value) if isinstance(value, list | tuple) else str(value)
 
 
-BETWEEN = Form("text", "[low, high]", _ends)
+BETWEEN = Form("text", "list of numbers, low and high", _ends)
 TIMES = Form("ratio", "number", lambda value: f"{significant(float(str(value)))}x")
 CHANGED = Columns(
     "compare.changed",
@@ -140,11 +57,77 @@ CHANGED = Columns(
     ),
 )  # fmt: skip
 
-WORDS = ("kernel", "in_b", "verdict")
-SCHEMA: dict[str, pl.DataType] = {
-    key: pl.List(pl.Float64()) if key == "interval" else pl.String() if key in WORDS else pl.Float64()
-    for key in CHANGED.keys
-}
+
+@dataclass(frozen=True)
+class Run:
+    """Times in nanoseconds. `kernels` has the core time of each: the sum over cores of all that ran of it."""
+
+    name: str
+    wall_ns: float
+    kernels: Mapping[str, float]
+
+
+def run_paths(path: str | Path) -> list[Path]:
+    """The runs that a path stands for."""
+    place = Path(path)
+    if not place.exists():
+        raise BadInput("no such file or folder", path=path)
+    if is_capture(place):
+        return [place]
+    found = captures_of(place).captures
+    ranks = [capture.rank for capture in found]
+    if len(found) == 1 or (None not in ranks and len(set(ranks)) == len(ranks)):
+        return [place]  # of one run
+    below = {capture.path.relative_to(place).parts[0] for capture in found}
+    return [place / name for name in sorted(below, key=in_order)]
+
+
+def in_order(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Sorts `run2` before `run10`."""
+    parts = re.findall(r"\d+|\D+", name)
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
+
+
+def read_runs(paths: Sequence[str | Path], steps: bool = False, rank: int | None = None) -> list[Run]:
+    """The runs of some paths, of several ranks that which took longest; with `steps` each step of each capture."""
+    places = [place for path in paths for place in run_paths(path)]
+    runs: list[Run] = []
+    for number, place in enumerate(places):
+        progress.report("reading runs", number, len(places))
+        work = slowest_part(read(place), rank)
+        runs += steps_as_runs(str(place), work) if steps else [run_of(str(place), work)]
+    for run in runs:
+        if run.wall_ns <= 0:
+            raise BadInput("nothing ran in it, so there is no time to compare", path=run.name)
+    return runs
+
+
+def slowest_part(trace: Trace, rank: int | None = None) -> Work:
+    """The device work of the rank that took longest, or of the one asked for."""
+    works = [Work.of(part.trace) for part in split_ranks(choose_rank(trace, rank))]
+    return max(works, key=lambda work: work.wall)
+
+
+def run_of(name: str, work: Work) -> Run:
+    """A whole capture as a run."""
+    return Run(name, work.wall, dict(kernel_table(work).select("kernel", "core_ns").iter_rows()))
+
+
+def steps_as_runs(name: str, work: Work) -> list[Run]:
+    """The steps of a capture; of several phases those of the commonest, so that like is held against like."""
+    rows, source = in_steps(work)
+    if source == "none":
+        what = f"{name}: no steps are marked, and no repetition was found"
+        raise NpuscopeError(what, remedy="Give several captures instead.")
+    table = steps_of(work).table
+    if phases := Counter(table["phase"].drop_nulls().to_list()):
+        table = table.filter(pl.col("phase") == phases.most_common(1)[0][0])
+    once = rows.filter(~pl.col("duplicate") & pl.col("step").is_not_null())
+    times: dict[int, dict[str, float]] = {}
+    for step, kernel, ns in once.group_by("step", "kernel").agg(pl.col("dur").sum()).sort("step", "kernel").iter_rows():
+        times.setdefault(step, {})[kernel] = ns
+    spans = table.select("step", "span_ns").iter_rows()
+    return [Run(f"{name}, step {step}", span, times.get(step, {})) for step, span in spans]
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,7 +168,7 @@ class SeveralRuns(Tabular):
             "kernels_tested": self.tested,
             "kernels_too_small": self.small,
             "correction": "Holm",
-            **all_rows(self.tables()),
+            **super().as_dict(),
         }
 
     @property
@@ -204,83 +187,54 @@ def compare_runs(
 ) -> SeveralRuns:
     """A against B. `kernels` limits all to names that the regular expression finds."""
     in_a, in_b = (list(dict.fromkeys(name for run in side for name in run.kernels)) for side in (a, b))
-    for x, y in (pairs or {}).items():
-        if x not in in_a or y not in in_b:
-            raise NpuscopeError(f"'{x}' is no kernel of A, or '{y}' none of B, so they cannot be matched")
-    matches = [match for match in match_kernels(in_a, in_b, pairs) if _asked(match, kernels)]
+    check_pairs(pairs, in_a, in_b)
+    matches = [one for one in match_kernels(in_a, in_b, pairs) if finds(kernels, *one.in_a, *one.in_b)]
     if kernels is not None and not matches:
         raise NpuscopeError(f"no kernel is called like '{kernels}'")
-    times = [_times(match, a, b) for match in matches]
+    # of each match and side the time of every run
+    times = [
+        [
+            [sum(run.kernels.get(name, 0) for name in names) for run in side]
+            for names, side in ((m.in_a, a), (m.in_b, b))
+        ]
+        for m in matches
+    ]
     if kernels is None:
-        what, totals = "wall time", ([run.wall_ns for run in a], [run.wall_ns for run in b])
+        what, totals = "wall time", [[run.wall_ns for run in side] for side in (a, b)]
     else:
-        sums = [np.sum([pair[side] for pair in times], axis=0).tolist() for side in range(2)]
-        what, totals = f"core time of {kernels}", (sums[0], sums[1])
+        what, totals = f"core time of {kernels}", [np.sum([pair[n] for pair in times], axis=0).tolist() for n in (0, 1)]
         if not all(min(side) > 0 for side in totals):
             raise NpuscopeError(f"a run has no kernel called like '{kernels}'")
-    changed, tested, small = _changed(matches, times)
-    both = (tuple(totals[0]), tuple(totals[1]))
-    return SeveralRuns(tuple(a), tuple(b), what, both, ratio_of(*totals), changed, tested, small, steps)
-
-
-def _asked(match: Match, kernels: str | None) -> bool:
-    if kernels is None:
-        return True
-    try:
-        return any(re.search(kernels, name) for name in (*match.in_a, *match.in_b))
-    except re.error as error:
-        raise NpuscopeError(f"'{kernels}' is no regular expression: {error}") from error
-
-
-Pair = tuple[list[float], list[float]]
-
-
-def _times(match: Match, a: Sequence[Run], b: Sequence[Run]) -> Pair:
-    return [run.time_of(match.in_a) for run in a], [run.time_of(match.in_b) for run in b]
-
-
-def _changed(matches: Sequence[Match], times: Sequence[Pair]) -> tuple[pl.DataFrame, int, int]:
-    """The kernels that changed, how many were tested, and how many are too small to matter."""
-    sides = [np.array([np.median(pair[side]) for pair in times]) for side in range(2)]
-    sums = [side.sum() or 1.0 for side in sides]
-    tested: list[tuple[int, Ratio]] = []
-    rows: list[dict[str, object]] = []
-    small = 0
-    for number, (match, (one, two)) in enumerate(zip(matches, times, strict=True)):
-        if max(sides[0][number] / sums[0], sides[1][number] / sums[1]) < LEAST_SHARE:
-            small += 1
-        elif min(one) > 0 and min(two) > 0:
-            tested.append((number, ratio_of(one, two)))
+    medians = np.array([[np.median(side) for side in pair] for pair in times]).reshape(-1, 2)
+    sums = [float(side) or 1.0 for side in medians.sum(axis=0)]
+    small = (medians / sums).max(axis=1, initial=0.0) < LEAST_SHARE
+    ratios: dict[int, Ratio] = {}
+    verdicts: dict[int, str] = {}
+    for n in np.flatnonzero(~small).tolist():
+        one, two = times[n]
+        if min(one) > 0 and min(two) > 0:
+            ratios[n] = ratio_of(one, two)
         elif max(one) == 0 or max(two) == 0:
-            verdict = "new" if max(one) == 0 else "gone"
-            rows.append(_row(match, sides, number, sums[0], verdict))
+            verdicts[n] = "new" if max(one) == 0 else "gone"
         # a kernel that only some runs of a side have is no change between the sides that noise explains or not
-    for (number, found), p in zip(tested, holm([found.p for _, found in tested]), strict=True):
-        if p <= 1 - CONFIDENCE and found.has_interval:
-            rows.append(_row(matches[number], sides, number, sums[0], found.verdict, found, p))
-    rows.sort(key=lambda row: (-abs(float(str(row["gap_ns"]))), str(row["kernel"])))
-    return pl.DataFrame(rows, schema=SCHEMA), len(tested), small
+    corrected = dict(zip(ratios, holm([ratio.p for ratio in ratios.values()]), strict=True))
+    verdicts |= {n: r.verdict for n, r in ratios.items() if corrected[n] <= 1 - CONFIDENCE and r.has_interval}
+    rows = []
+    for n, verdict in verdicts.items():
+        match, (one, two), ratio = matches[n], medians[n].tolist(), ratios.get(n)
+        found = (None, None) if ratio is None else (ratio.value, [ratio.low, ratio.high])
+        rows.append((match.kernel, match.other_names, one, two, two - one, *found, verdict, one / sums[0],
+                     corrected.get(n)))  # fmt: skip
+    rows.sort(key=lambda row: (-abs(row[4]), row[0]))
+    changed, both = CHANGED.table(rows).frame, (tuple(totals[0]), tuple(totals[1]))
+    return SeveralRuns(
+        tuple(a), tuple(b), what, both, ratio_of(*totals), changed, len(ratios), int(small.sum()), steps
+    )  # fmt: skip
 
 
-def _row(
-    match: Match,
-    sides: Sequence[np.ndarray],
-    number: int,
-    sum_a: float,
-    verdict: str,
-    found: Ratio | None = None,
-    p: float | None = None,
-) -> dict[str, object]:
-    one, two = float(sides[0][number]), float(sides[1][number])
-    return {
-        "kernel": match.kernel,
-        "in_b": ", ".join(match.in_b) if match.rule in ("given", "bare name") else None,
-        "median_a_ns": one,
-        "median_b_ns": two,
-        "gap_ns": two - one,
-        "ratio": None if found is None else found.value,
-        "interval": None if found is None else [found.low, found.high],
-        "verdict": verdict,
-        "share_of_a": one / sum_a,
-        "p": p,
-    }
+def finds(pattern: str | None, *names: str) -> bool:
+    """Whether a regular expression finds something in one of the names; no expression always does."""
+    try:
+        return pattern is None or any(re.search(pattern, name) for name in names)
+    except re.error as error:
+        raise NpuscopeError(f"'{pattern}' is no regular expression: {error}") from error

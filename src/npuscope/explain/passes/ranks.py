@@ -14,7 +14,7 @@ import polars as pl
 from npuscope.base import progress
 from npuscope.base.engine import run
 from npuscope.base.errors import CannotWrite, NpuscopeError
-from npuscope.explain.choosing import apart
+from npuscope.explain.choosing import split_ranks
 from npuscope.explain.passes.export import CLEAN, fill, is_export, selected, with_tracks, write_pass
 from npuscope.explain.passes.found import WINDOWS, Passes, passes
 from npuscope.explain.passes.statistics import RankPasses, Skew, skew, statistics
@@ -160,7 +160,7 @@ def _numbered(told: list[int | None]) -> list[int | None]:
 def _one(piece: tuple[str, int | None, Wanted]) -> list[RankPasses]:
     """All of one capture, which may itself hold several ranks or devices."""
     path, rank, wanted = piece
-    parts = apart(read(path))
+    parts = split_ranks(read(path))
     one_file = wanted.perfetto or (wanted.out if is_table(wanted.out) else None)
     if one_file is not None and len(parts) > 1:
         raise _one_rank(one_file, f"{path} has {len(parts)}")
