@@ -192,8 +192,8 @@ class _Bound:
     @property
     def inverted(self) -> _Bound:
         """For a minimum: what is too little is beyond it."""
-        ends = (1 / (1 + share) - 1 if share > -1 else inf for share in (self.excess, self.high, self.low))
-        return _Bound(*ends, self.noise, self.more)
+        excess, low, high = (1 / (1 + share) - 1 if share > -1 else inf for share in (self.excess, self.high, self.low))
+        return _Bound(excess, low, high, self.noise, self.more)
 
 
 def _against(values: Sequence[float], allowed: float, noise: float) -> _Bound:

@@ -228,7 +228,7 @@ def compare_runs(
     rows.sort(key=lambda row: (-abs(row[4]), row[0]))
     changed, both = CHANGED.table(rows).frame, (tuple(totals[0]), tuple(totals[1]))
     return SeveralRuns(
-        tuple(a), tuple(b), what, both, ratio_of(*totals), changed, len(ratios), int(small.sum()), steps
+        tuple(a), tuple(b), what, both, ratio_of(*both), changed, len(ratios), int(small.sum()), steps
     )  # fmt: skip
 
 
