@@ -10,7 +10,7 @@ are simulated as `npuscope simulate FILE -- ARGUMENTS` would, from the file's fo
 Trees, recordings and results are kept in --cache: a result under the hash of npuscope's sources and device files, so
 that what is interrupted goes on where it was and nothing old is taken for new; a recording under the hash of what
 records it, so that a change of the simulator alone runs no script. The score's rule is in published_changes/score.py.
-With --learn the misses become src/npuscope/time/misses.csv, from which npuscope's intervals are learnt.
+With --learn the misses become src/npuscope/time/uncertainty.csv, from which npuscope's intervals are learnt.
 """
 
 from __future__ import annotations

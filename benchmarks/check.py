@@ -19,8 +19,8 @@ from measure import cost, table
 
 import npuscope.tile as pl
 from npuscope.base.process_memory import collected_rarely
-from npuscope.check.checked import check
 from npuscope.check.races import races
+from npuscope.check.run import check
 from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import Recording

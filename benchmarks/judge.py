@@ -25,11 +25,12 @@ from judging.models import MODELS
 from judging.mutants import KINDS, Mutant, mutants
 
 from npuscope.answer.answer import Answer
-from npuscope.answer.examine import examine, golden_of
 from npuscope.answer.job_limits import GIB, Limits
-from npuscope.answer.judge import MODULES, How, judge_all
+from npuscope.answer.judge import How, judge_all
+from npuscope.answer.numbers import numbers_of
 from npuscope.answer.pool import Pool, close_pools
-from npuscope.answer.variant import Variant
+from npuscope.answer.prediction import answer_of
+from npuscope.answer.request import Request
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = [*sorted((ROOT / "models" / "basics").glob("*.py")), ROOT / "models" / "qwen3_14b" / "decode_layer.py"]
@@ -38,14 +39,14 @@ LARGE = ("decode_layer",)  # their goldens compute for long
 
 def answers(turns: int) -> None:
     print(f"{'program':<16} {'examined':>10} {'with golden':>12}   CPU-s of npuscope, least of {turns}")
-    with Pool(1, MODULES) as pool:
+    with Pool(1) as pool:
         for file in PROGRAMS:
-            variant = Variant(file.name, str(file))
+            request = Request(str(file), name=file.name)
             least = []
-            for work in (examine, golden_of)[: 1 if file.stem in LARGE else 2]:
+            for work in (answer_of, numbers_of)[: 1 if file.stem in LARGE else 2]:
                 handles = []
                 for _ in range(turns):
-                    handles.append(pool.ask(work, variant, Limits()))
+                    handles.append(pool.ask(work, request, Limits()))
                     handles[-1].result()
                 least.append(min(handle.used.cpu_seconds for handle in handles))
             print(f"{file.stem:<16} {least[0]:>10.3f} {f'{sum(least):.3f}' if len(least) > 1 else '–':>12}")
@@ -55,14 +56,14 @@ def batch(many: int, seconds: float, memory: float, jobs: int | None, only: str)
     made = [one for one in mutants(many) if only in one.name]
     with tempfile.TemporaryDirectory() as place:
         variants = [one.written(Path(place)) for one in made]
-        how = How(limits=Limits(seconds, round(memory * GIB)), cache=False, jobs=jobs)
+        how = How(limits=Limits(seconds, round(memory * GIB)), jobs=jobs)
         began = time.monotonic()
         wanted = {one.name: one for one in made}
 
         def tell(answer: Answer) -> None:
             if not is_named(wanted[answer.candidate], answer):
-                ids = sorted({reason.id for reason in (*answer.reasons, *answer.races)})
-                print(f"  {answer.candidate}: {answer.verdict} {ids} {answer.told[:200]}", flush=True)
+                ids = sorted({reason.id for reason in (*answer.errors, *answer.races)})
+                print(f"  {answer.candidate}: {answer.verdict} {ids} {answer.message[:200]}", flush=True)
 
         with watched() as held:
             found = judge_all(variants, how=how, tell=tell)
@@ -86,7 +87,7 @@ def batch(many: int, seconds: float, memory: float, jobs: int | None, only: str)
 
 
 def is_named(mutant: Mutant, answer: Answer) -> bool:
-    ids = {reason.id for reason in (*answer.reasons, *answer.races)}
+    ids = {reason.id for reason in (*answer.errors, *answer.races)}
     return answer.verdict in mutant.verdicts and (not mutant.ids or bool(ids & {*mutant.ids}))
 
 

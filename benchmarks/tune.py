@@ -15,7 +15,7 @@ import argparse
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
@@ -25,10 +25,10 @@ from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import Trial, TrialState
 
+from npuscope.answer.rank import answers_of
+from npuscope.answer.request import Request
 from npuscope.answer.search import Goals, Search
 from npuscope.answer.space import Point, Space, space_of
-from npuscope.answer.variant import Variant
-from npuscope.answer.variants import outcomes
 
 ROOT = Path(__file__).resolve().parents[1]
 NEAR = 1.02
@@ -49,8 +49,8 @@ class Case:
         return space_of([(name, [str(value) for value in values], str(now)) for name, values, now in self.settings])
 
     @property
-    def alike(self) -> Variant:
-        return Variant("", str(ROOT / self.file), self.argv)
+    def alike(self) -> Request:
+        return Request(str(ROOT / self.file), self.argv)
 
 
 TILELET = ("--heads", "8", "--kv-heads", "1", "--inter", "256", "--context", "128")
@@ -128,8 +128,8 @@ def tried(case: Case, kept: Path, seeds: int, jobs: int | None) -> bool:
     points = list(product(*(range(len(values)) for _, values in space.settings)))
     names = {point: " ".join(f"{name}={value}" for name, value in space.at(point)) for point in points}
     alike = case.alike
-    variants = [Variant(names[point], alike.file, alike.argv, space.at(point), alike.device) for point in points]
-    every = outcomes(variants, results, jobs=jobs)
+    variants = [replace(alike, settings=space.at(point), name=names[point]) for point in points]
+    every = answers_of(variants, results, jobs=jobs)
     times = {point: one.wall_ns for point, one in zip(points, every, strict=True)}
     walls = sorted(wall for wall in times.values() if wall is not None)
     trials = max(len(walls) // PART, 1)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
-from npuscope.check.findings import Finding, Waste
-from npuscope.check.rule import Rule
+from npuscope.check.rule import Finding, Rule, Waste
 from npuscope.check.rules import own_rules
 from npuscope.chip.devices import load
 from npuscope.lower.program import Program

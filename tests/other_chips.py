@@ -10,9 +10,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from npuscope.answer.prediction import Prediction
+from npuscope.answer.request import Request
 from npuscope.chip.devices import Device, load
 from npuscope.lower.program import Program
-from npuscope.time.programs import program_of
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYER = ROOT / "models/qwen3_14b/decode_layer.py"
@@ -37,7 +38,7 @@ def random_chip(seed: int, spread: float = 0.3) -> Device:
 
 @cache
 def _recorded(file: Path, argv: tuple[str, ...]) -> Program:
-    program = program_of(str(file), argv, CHIP)
+    program = Prediction(Request(str(file), argv)).program
     assert program.planned is not None
     assert program.graph is not None
     return program

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from npuscope.check.checked import Checked, CheckOptions, check_all
-from npuscope.check.findings import Finding
-from npuscope.chip.devices import load
+from npuscope.answer.prediction import checks
+from npuscope.answer.request import Request
+from npuscope.check.rule import Finding
+from npuscope.check.run import Checked, rules_of
 
 HEAD = """import numpy as np
 import npuscope.tile as pl
 """
 
 
-def checked(folder: Path, text: str, *argv: str, **options: object) -> Checked:
+def checked(folder: Path, text: str, *argv: str, select: Sequence[str] = (), races: bool = True) -> Checked:
     """What is found in the one program that a script runs; the script is `folder/script.py`."""
     file = folder / "script.py"
     file.write_text(HEAD + text)
-    (found,) = check_all(str(file), argv, load("ascend910b1"), CheckOptions(**options))  # type: ignore[arg-type]
+    return check_file(file, *argv, select=select, races=races)
+
+
+def check_file(file: Path, *argv: str, select: Sequence[str] = (), races: bool = True) -> Checked:
+    """What is found in the one program of a file, without prices."""
+    (found,) = checks(Request(str(file), argv), rules_of(select, (), races), price=False)
     return found
 
 
 def findings(folder: Path, text: str, id: str, *argv: str) -> list[Finding]:
     """The findings of one rule, in the order of their lines."""
-    found = [one.finding for one in checked(folder, text, *argv, select=(id,)).findings]
+    found = checked(folder, text, *argv, select=(id,)).findings
     return sorted(found, key=lambda finding: finding.line)
 
 

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import npuscope
 from npuscope.answer.fork_server import QUIET
-from npuscope.answer.warm import warm_up
+from npuscope.answer.prediction import warm_up
 from npuscope.cli import main
 
 PATIENCE_S = 600

@@ -22,8 +22,7 @@ from validation.predictions import Value, predict, recorded
 
 from npuscope.chip.devices import Device, with_values
 from npuscope.lower.program import Program
-from npuscope.time.programs import chip_to_time
-from npuscope.time.run import Simulated, simulate
+from npuscope.time.run import Simulated, chip_to_time, simulate
 
 Values = Mapping[str, float]  # `timing.load_fixed`, `op.vgather.row` -> its value
 

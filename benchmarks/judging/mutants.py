@@ -13,7 +13,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from judging.models import MODELS, TEXTS, Model, Replaced
-from npuscope.answer.variant import Variant
+from npuscope.answer.request import Request
 
 AT = "with pl.at(level=pl.Level.CORE_GROUP, name_hint={name!r}):"
 
@@ -32,13 +32,13 @@ class Mutant:
     verdicts: tuple[str, ...]
     ids: tuple[str, ...] = ()
 
-    def written(self, place: Path) -> Variant:
+    def written(self, place: Path) -> Request:
         """In a folder of its own."""
         for name, text in self.files.items():
             file = place / self.name / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        return Variant(self.name, str(place / self.name / self.entry), self.argv)
+        return Request(str(place / self.name / self.entry), self.argv, name=self.name)
 
 
 Plant = Callable[[Model, int], Replaced]  # the file that it changes, and its new text

@@ -9,8 +9,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from npuscope.time.misses import FILE, Covered, Miss, Misses, left_out, read_misses, write_misses
-from npuscope.time.uncertainty import COVERAGE, ratio_inside, time_inside
+from npuscope.base.interval import COVERAGE
+from npuscope.time.uncertainty import (
+    FILE,
+    Covered,
+    Miss,
+    Misses,
+    left_out,
+    ratio_inside,
+    read_misses,
+    time_inside,
+    write_misses,
+)
 from published_changes.measures import Measured
 from published_changes.rows import BadRows, Side
 from published_changes.runs import Outcome

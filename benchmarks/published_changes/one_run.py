@@ -26,8 +26,7 @@ from npuscope.check.run import unfit
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import Recording
 from npuscope.tile.script.run import run_script
-from npuscope.time.programs import chip_to_time
-from npuscope.time.run import Simulated, simulate
+from npuscope.time.run import Simulated, chip_to_time, simulate
 from published_changes.measures import Measured, Scope
 
 

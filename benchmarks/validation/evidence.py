@@ -26,8 +26,7 @@ from validation import blocks, measured, public
 from validation.results import Pair
 
 from npuscope.chip.devices import Device, load
-from npuscope.time.misses import Misses
-from npuscope.time.uncertainty import known_misses
+from npuscope.time.uncertainty import Misses, known_misses
 
 DEVICE = "910b1"
 KEPT = Path(__file__).parent / "predicted"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from validation.evidence import Evidence
 from validation.markdown import percent, table
 
+from npuscope.base.interval import COVERAGE
 from npuscope.time.bound import KIND_OF
-from npuscope.time.misses import QUANTITIES, learnt_as
-from npuscope.time.uncertainty import COVERAGE, against, time_estimate
+from npuscope.time.uncertainty import QUANTITIES, against, learnt_as, time_estimate
 
 SETS = {"wall": "walls", "kernel": "kernels", "any": "walls and kernels"}
 CHANGE = 0.8  # a predicted ratio to show an interval of

@@ -15,10 +15,10 @@ from npuscope.chip.devices import Device
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import Recording
 from npuscope.tile.script.run import run_script
+from npuscope.time.change_job import with_jitter
 from npuscope.time.chip.job import MIX, SLOW
 from npuscope.time.chip.prepare import STEPS
 from npuscope.time.core.pipes import time_block
-from npuscope.time.jitter import with_jitter
 from npuscope.time.run import Simulated, simulate
 
 HERE = Path(__file__).parent

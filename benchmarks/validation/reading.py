@@ -11,8 +11,8 @@ from validation.markdown import percent
 from validation.results import agreement
 from validation.score_table import LARGE, side_times
 
-from npuscope.time.misses import left_out
-from npuscope.time.uncertainty import COVERAGE, Against, against, ratio_inside, time_estimate, time_inside
+from npuscope.base.interval import COVERAGE, Against
+from npuscope.time.uncertainty import against, left_out, ratio_inside, time_estimate, time_inside
 
 
 def interval(one: Prediction, known: Evidence) -> Against:

@@ -12,8 +12,8 @@ from validation.evidence import Evidence
 from validation.markdown import DASH, correlation, percent, table
 from validation.results import Pair, agreement, share_within
 
-from npuscope.time.misses import left_out
-from npuscope.time.uncertainty import COVERAGE, ratio_inside, time_inside
+from npuscope.base.interval import COVERAGE
+from npuscope.time.uncertainty import left_out, ratio_inside, time_inside
 
 NEUTRAL, LARGE = "neutral or slower", "faster by over 15 %"
 HEAD = (

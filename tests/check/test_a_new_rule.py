@@ -12,7 +12,7 @@ from linted import program
 
 import npuscope.tile as pl
 from npuscope.check import rules
-from npuscope.check.checked import CheckOptions, check, rules_of
+from npuscope.check.run import check, rules_of
 from npuscope.report.reference import rule_text, rules_page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "extend.md"
@@ -42,17 +42,17 @@ def new_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_file_in_the_folder_runs_is_documented_and_can_be_selected() -> None:
     checked = program(element, ("FP32", 16, 16), ("FP32", 16, 16))
     # WHEN everything is checked THEN it is among what was found
-    (found,) = [one for one in check(checked).findings if one.finding.id == ID]
-    assert found.finding.message == "loads one element as a tile"
-    assert "# one" in Path(found.finding.file).read_text().splitlines()[found.finding.line - 1]
+    (found,) = [one for one in check(checked).findings if one.id == ID]
+    assert found.message == "loads one element as a tile"
+    assert "# one" in Path(found.file).read_text().splitlines()[found.line - 1]
     # AND it is selected and left out by its name
-    assert [rule.id for rule in rules_of(CheckOptions(select=(ID,)))] == [ID]
-    only = check(checked, CheckOptions(select=("one-*",)))
-    assert [one.finding.id for one in only.findings] == [ID]
-    assert ID not in {one.finding.id for one in check(checked, CheckOptions(ignore=(ID,))).findings}
+    assert [rule.id for rule in rules_of((ID,))] == [ID]
+    only = check(checked, rules_of(("one-*",)))
+    assert [one.id for one in only.findings] == [ID]
+    assert ID not in {one.id for one in check(checked, rules_of(ignore=(ID,))).findings}
     # AND the page and the terminal explain it
     assert f"| [{ID}](#{ID}) | hint | a tile of one element |" in rules_page()
-    (rule,) = rules_of(CheckOptions(select=(ID,)))
+    (rule,) = rules_of((ID,))
     assert "x = pl.read(a, [i, 0])" in rule_text(rule)
 
 

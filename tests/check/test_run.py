@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from scripts import checked, line_of
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.check.findings import Finding, Waste
 from npuscope.check.gm_traffic import seconds_of
+from npuscope.check.rule import Finding, Waste
 from npuscope.check.rules import all_rules
-from npuscope.check.run import added_up, ranked
-from npuscope.check.select import chosen
+from npuscope.check.run import added_up, ranked, rules_of
 from npuscope.check.source_text import silenced
 from npuscope.chip.devices import load
 
@@ -50,7 +49,7 @@ def test_the_costliest_comes_first_then_the_worst_then_the_order_of_the_source()
     megabyte, task = found(7, waste=Waste(bytes=1 << 20)), found(8, waste=Waste(tasks=1))
     order = ranked([free, found(2), fault, megabyte, task], CHIP)
     # a task: 0.874 + 7.5 µs of the runtime; a mebibyte at 1.6 TiB/s: 0.6 µs
-    assert [one.finding.line for one in order] == [8, 7, 12, 2, 9]
+    assert [one.line for one in order] == [8, 7, 12, 2, 9]
     assert order[0].seconds == pytest.approx(8.374e-6)
 
 
@@ -118,8 +117,8 @@ narrow(np.zeros((16, 64), np.float32), np.zeros((16, 64), pl.BF16.storage))
 
 def test_what_a_comment_silences_is_counted(tmp_path: Path) -> None:
     loud = checked(tmp_path, CASTS.format(comment=""))
-    assert ([one.finding.id for one in loud.findings], loud.ignored) == (["rounding-mode"], 0)
-    assert loud.findings[0].finding.line == line_of(CASTS, "pl.cast")
+    assert ([one.id for one in loud.findings], loud.ignored) == (["rounding-mode"], 0)
+    assert loud.findings[0].line == line_of(CASTS, "pl.cast")
     quiet = checked(tmp_path, CASTS.format(comment="  # npuscope: ignore[rounding-mode]"))
     assert (quiet.findings, quiet.ignored) == ((), 1)
 
@@ -127,16 +126,16 @@ def test_what_a_comment_silences_is_counted(tmp_path: Path) -> None:
 def test_a_comment_that_silences_a_rule_there_is_not_is_told(tmp_path: Path) -> None:
     text = CASTS.format(comment="  # npuscope: ignore[rounding-modes, rounding-mode]")
     (one,) = checked(tmp_path, text).findings
-    assert (one.finding.id, one.finding.line) == ("unknown-ignore", line_of(text, "pl.cast"))
-    assert one.finding.fix == "Write rounding-mode."
+    assert (one.id, one.line) == ("unknown-ignore", line_of(text, "pl.cast"))
+    assert one.fix == "Write rounding-mode."
 
 
 def test_rules_are_chosen_by_id_or_prefix() -> None:
     every = [rule.id for rule in all_rules()]
-    assert [rule.id for rule in chosen(all_rules())] == every
-    assert [rule.id for rule in chosen(all_rules(), ["many-*"])] == ["many-tasks"]
-    assert [rule.id for rule in chosen(all_rules(), ["many-tasks,short-task"], ["sh*"])] == ["many-tasks"]
-    assert "rounding-mode" not in {rule.id for rule in chosen(all_rules(), (), ["rounding-mode"])}
+    assert [rule.id for rule in rules_of()] == every
+    assert [rule.id for rule in rules_of(["many-*"])] == ["many-tasks"]
+    assert [rule.id for rule in rules_of(["many-tasks,short-task"], ["sh*"])] == ["many-tasks"]
+    assert "rounding-mode" not in {rule.id for rule in rules_of((), ["rounding-mode"])}
     assert len(set(every)) == len(every)
 
 
@@ -145,5 +144,5 @@ def test_rules_are_chosen_by_id_or_prefix() -> None:
 )
 def test_a_rule_that_is_not_there_is_refused(name: str, told: str) -> None:
     with pytest.raises(NpuscopeError, match="--ignore") as caught:
-        chosen(all_rules(), (), [name])
+        rules_of((), [name])
     assert told in str(caught.value)

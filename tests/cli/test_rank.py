@@ -13,15 +13,16 @@ from command import npuscope as entry
 from page_data import charts_in
 from typer.testing import CliRunner
 
-from npuscope.answer.results import Outcome, kept
-from npuscope.answer.variant import Variant
-from npuscope.answer.variants import outcomes
+from npuscope.answer.answer import Answer
+from npuscope.answer.rank import answers_of
+from npuscope.answer.request import Request
+from npuscope.answer.results import results_in
 from npuscope.base.errors import CannotWrite, NpuscopeError
 from npuscope.cli import app
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 NUMBERS = ",".join(map(str, range(20)))
-TYPED = b'{"variant": "ROWS=16", "key": [], "wall_ns": "fast"}\n'
+TYPED = b'{"candidate":"ROWS=16","verdict":"good","key":[]}\n'
 
 
 @pytest.fixture
@@ -81,12 +82,12 @@ def test_a_sweep_is_resumed(add: Path, tmp_path: Path) -> None:
     sweep = ("sweep", add, "--jobs", 1, "--results", results, "--set")
     first = told(*sweep, "ROWS=16,512")
     kept = results.read_text()
-    results.write_text(kept + '{"variant": "ROWS=4", "ke')
+    results.write_text(kept + '{"candidate":"ROWS=4","ve')
     # WHEN it goes on with one more value
     again = told(*sweep, "ROWS=16,4,512")
-    # THEN only the missing one is run and added
+    # THEN only the missing one is added
     assert results.read_text().startswith(kept)
-    assert [json.loads(line)["variant"] for line in results.read_text().splitlines()] == [
+    assert [json.loads(line)["candidate"] for line in results.read_text().splitlines()] == [
         "ROWS=16",
         "ROWS=512",
         "ROWS=4",
@@ -94,21 +95,22 @@ def test_a_sweep_is_resumed(add: Path, tmp_path: Path) -> None:
     ranks = {one["variant"]: one.pop("rank") for one in (*first, *again)}
     assert ranks["ROWS=512"] == 3  # behind the new one, too
     assert [one for one in again if one["variant"] != "ROWS=4"] == first
-    # and a changed program is run again, while a changed file of results is taken at its word
-    results.write_text(results.read_text().replace(f'"wall_ns": {first[0]["wall_ns"]}', '"wall_ns": 1'))
-    assert told(*sweep, "ROWS=16")[0]["wall_ns"] == 1
+    # and a changed program is run again, while a file whose numbers are no longer the program's is refused
     add.write_text(ADD.replace("1.0)", "2.0)"))
     assert told(*sweep, "ROWS=16")[0]["wall_ns"] == first[0]["wall_ns"]
+    results.write_text(results.read_text().replace(f'"value":{first[0]["wall_ns"]}', '"value":1'))
+    done = CliRunner().invoke(app, [*map(str, sweep), "ROWS=16"])
+    assert "comes out otherwise than it stands in" in str(done.exception)
 
 
 def test_a_variant_is_run_again_with_other_rings(add: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN results, and a folder beside the program that only looks like a module
     (tmp_path / "folder.py").mkdir()
     results = tmp_path / "results.jsonl"
-    (free,) = outcomes([Variant("a", str(add))], results, jobs=1)
+    (free,) = answers_of([Request(str(add), name="a")], results, jobs=1)
     # WHEN the user's environment asks for rings of two tasks (one slot of a ring stays empty)
     monkeypatch.setenv("PTO2_RING_TASK_WINDOW", "3")
-    (held,) = outcomes([Variant("a", str(add))], results, jobs=1)
+    (held,) = answers_of([Request(str(add), name="a")], results, jobs=1)
     # THEN the time is that of such rings, not the one that was kept
     assert held.wall_ns is not None
     assert free.wall_ns is not None
@@ -167,23 +169,24 @@ def test_programs_with_settings(add: Path) -> None:
 
 def test_a_file_of_results_has_one_writer(add: Path, tmp_path: Path) -> None:
     results = tmp_path / "r.jsonl"
-    with kept(results), pytest.raises(CannotWrite, match="another rank or sweep is writing to it"):
-        outcomes([Variant("a", str(add))], results)
+    with results_in(results, "rank"), pytest.raises(CannotWrite, match="another command is writing to it"):
+        answers_of([Request(str(add), name="a")], results)
 
 
-def test_results_that_do_not_fit_the_disk_are_refused_with_their_file(tmp_path: Path) -> None:
+def test_results_that_do_not_fit_the_disk_are_refused_with_their_file(add: Path, tmp_path: Path) -> None:
     results, (before, most) = tmp_path / "r.jsonl", getrlimit(RLIMIT_FSIZE)
-    setrlimit(RLIMIT_FSIZE, (100, most))
+    setrlimit(RLIMIT_FSIZE, (900, most))
+    requests = [Request(str(add), settings=(("ROWS", str(n)),)) for n in range(10)]
     try:
-        with pytest.raises(CannotWrite, match=r"large") as refused, kept(results) as (_, add):  # noqa: PT012
-            for n in range(10):
-                add(Outcome(f"v{n}", f"k{n}", 1, 1, 1, "core"))
+        with pytest.raises(CannotWrite, match=r"large") as refused, results_in(results, "rank") as kept:  # noqa: PT012
+            for request in requests:
+                kept.add(request, Answer("a", "good"))
     finally:
         setrlimit(RLIMIT_FSIZE, (before, most))
     assert refused.value.path == results
-    # AND what fitted is kept
-    with kept(results) as (known, _):
-        assert list(known) == ["k0"]
+    # AND what fitted is kept, of which the first is tried again
+    with results_in(results, "rank") as kept:
+        assert [one is not None for one in kept.known(requests)][:3] == [False, True, False]
 
 
 def test_a_program_that_refuses_its_arguments_is_listed_with_its_words(add: Path) -> None:
@@ -223,9 +226,15 @@ def test_nothing_that_fits_is_an_exit_code(add: Path) -> None:
         (("sweep", "add.py", "--set", "ROWS=1", "--set", "ROWS=2"), "--set names ROWS twice"),
         (("sweep", "none.py", "--set", "ROWS=1"), "no such file"),
         (("sweep", "add.py", "--set", "ROWS=16", "--results", "add.py"), "is an input"),
-        (("sweep", "add.py", "--set", "ROWS=16", "--results", "other.txt"), "not a result of rank or sweep"),
-        (("sweep", "add.py", "--set", "ROWS=16", "--results", "short.txt"), "not a result of rank or sweep"),
-        (("sweep", "add.py", "--set", "ROWS=16", "--results", "binary"), "not a result of rank or sweep"),
+        (
+            ("sweep", "add.py", "--set", "ROWS=16", "--results", "other.txt"),
+            "not a result of judge, rank, sweep or tune",
+        ),
+        (
+            ("sweep", "add.py", "--set", "ROWS=16", "--results", "short.txt"),
+            "not a result of judge, rank, sweep or tune",
+        ),
+        (("sweep", "add.py", "--set", "ROWS=16", "--results", "binary"), "not a result of judge, rank, sweep or tune"),
         (("sweep", "add.py", "--set", "ROWS=16", "--results", "typed.jsonl"), "typed.jsonl, line 1: not a result"),
         (("sweep", "add.py", "--set", "ROWS=16", "--results", "."), "holds an input"),
         (("sweep", "add.py", "--set", "ROWS=16", "--results", "none/r.jsonl"), "no such folder"),

@@ -7,12 +7,11 @@ from typing import Any
 
 from browser import chromium, watched_page
 
-from npuscope.chip.devices import load
+from npuscope.answer.prediction import Prediction
+from npuscope.answer.request import Request
 from npuscope.explain import explain
 from npuscope.explain.comparison import compare_explained
 from npuscope.lab.runs import compare_document
-from npuscope.time.programs import program_of
-from npuscope.time.run import simulate
 from tests.lab.app import opened
 from tests.report.memory_programs import written
 
@@ -20,7 +19,7 @@ from tests.report.memory_programs import written
 def test_a_change_is_told_by_its_lines(tmp_path: Path) -> None:
     # GIVEN the same program with smaller tiles, and so more tasks
     files = [written(tmp_path / name, tn=tn) for name, tn in (("fine.py", 64), ("coarse.py", 256))]
-    fine, coarse = (simulate(program_of(str(file), [], load("ascend910b1"))) for file in files)
+    fine, coarse = (Prediction(Request(str(file))).simulated for file in files)
     found = compare_explained(explain(fine.trace), explain(coarse.trace))
     data: Any = compare_document(("fine", "coarse"), found, (), (fine, coarse))
     # THEN the constant is the one line of source that differs

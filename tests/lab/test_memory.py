@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from browser import chromium, watched_page
 
-from npuscope.check.fit import fits_of
+from npuscope.answer.prediction import fits
+from npuscope.answer.request import Request
 from npuscope.lab.report_pages import memory_page
 from npuscope.lower.chip import chip_to_lower_for
 from tests.lab.app import opened as drawn_app
@@ -29,7 +30,7 @@ def browser() -> Iterator[Any]:
 
 def made(folder: Path, **constants: Any) -> str:
     path = written(folder / "layer.py", **constants)
-    return memory_page(str(path), CHIP, fits_of(str(path), [], CHIP))
+    return memory_page(str(path), CHIP, fits(Request(str(path))))
 
 
 def opened(page: Any, folder: Path, text: str, chosen: str = "") -> Any:

@@ -9,16 +9,13 @@ from typing import Any
 import pytest
 from browser import chromium, watched_page
 
-from npuscope.check.checked import check
-from npuscope.chip.devices import load
+from npuscope.answer.prediction import Prediction
+from npuscope.answer.request import Request
 from npuscope.explain import explain
-from npuscope.lab.document import document
-from npuscope.lab.panels import panels_of
 from npuscope.lab.payload.source import file_names, source
-from npuscope.lab.runs import run_of
+from npuscope.lab.runs import prediction_document
 from npuscope.time.per_line import line_times
-from npuscope.time.programs import program_of
-from npuscope.time.run import Simulated, simulate
+from npuscope.time.run import Simulated
 from tests.lab.app import drawn, opened, state
 from tests.report.memory_programs import written
 
@@ -32,16 +29,16 @@ def browser() -> Iterator[Any]:
         yield running
 
 
+def predicted(folder: Path, **constants: Any) -> Prediction:
+    return Prediction(Request(str(written(folder / "layer.py", **constants))))
+
+
 def layer(folder: Path, **constants: Any) -> Simulated:
-    return simulate(program_of(str(written(folder / "layer.py", **constants)), [], load("ascend910b1")))
+    return predicted(folder, **constants).simulated
 
 
 def page_of(folder: Path, **constants: Any) -> dict[str, object]:
-    simulated = layer(folder, **constants)
-    checked = check(simulated.prepared.program)
-    explained = explain(simulated.trace)
-    panels = dict(panels_of(simulated, explained, checked))
-    return document("layer", [run_of("layer.py", explained, simulated=simulated, panels=panels)])
+    return prediction_document("layer.py", predicted(folder, **constants))
 
 
 def test_lines_of_the_page_add_up_to_what_was_simulated(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import npuscope
 import npuscope.tile as pl
-from npuscope.check.checked import check
+from npuscope.check.run import check
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.time.run import simulate
 from tests.lower.kernels import program, tensor

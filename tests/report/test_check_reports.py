@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from npuscope.check.checked import Checked
 from npuscope.check.columns import amount, saving_text
-from npuscope.check.findings import Finding, Waste
-from npuscope.check.rule import Example, Rule
+from npuscope.check.rule import Example, Finding, Rule, Waste
 from npuscope.check.rules import all_rules
-from npuscope.check.run import ranked
+from npuscope.check.run import Checked, ranked
 from npuscope.chip.devices import load
 from npuscope.report.check_markdown import check_markdown
 from npuscope.report.check_sarif import check_sarif

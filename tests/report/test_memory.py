@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from npuscope.answer.prediction import fits
+from npuscope.answer.request import Request
 from npuscope.check.columns import BAR, bar
-from npuscope.check.fit import Fit, fits_of
+from npuscope.check.run import Fit
 from npuscope.lower.chip import chip_to_lower_for
 from npuscope.report.program import lowering_text, memory, memory_tables
 from npuscope.table.columns import all_rows
@@ -19,7 +21,7 @@ CHIP = chip_to_lower_for("910b1")
 
 
 def planned(path: Path, kernel: str | None = None) -> tuple[Fit, ...]:
-    return fits_of(str(path), [], CHIP, kernel=kernel)
+    return fits(Request(str(path)), kernel)
 
 
 def test_every_function_with_its_share_and_what_does_not_fit_first(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ def test_all_commands_and_formats_agree(program: str, tmp_path: Path) -> None:
     ranked: list[dict[str, Any]] = json.loads(ran("rank", program, ROOT / other, "--json", "--jobs", "1"))
     (row,) = (one for one in ranked if one["variant"] == Path(program).name)
     assert (row["verdict"], row["bound"], row["wall_ns"]) == (verdict, simulated["bound"], wall)
-    (judged,) = json.loads(ran("judge", program, "--json", "--no-cache", "--no-golden", "--seconds", "600"))["answers"]
-    assert (judged["bound_told"], judged["bound"]) == (verdict, simulated["bound"])
+    (judged,) = json.loads(ran("judge", program, "--json", "--no-golden", "--seconds", "600"))["answers"]
+    assert (judged["bound_message"], judged["bound"]) == (verdict, simulated["bound"])
     assert judged["time"]["wall_ns"] == wall
     reasons = ran("rank", program, ROOT / other, "--jobs", "1")
     assert f"{Path(program).name}: {verdict}" in reasons

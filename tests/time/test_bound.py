@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuscope.time.bound import FULL, KIND_OF, LIMITS, bound_of
+from npuscope.time.change_job import jittered
 from npuscope.time.chip.engine import run_chip
 from npuscope.time.chip.job import AIC, AIV, MIX, NONE, Job, Machine, Times
-from npuscope.time.jitter import jittered
 from tests.time.jobs import equal, job, machine
 
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.chip.devices import load
+from npuscope.answer.prediction import Prediction
+from npuscope.answer.request import Request
 from npuscope.explain import explain
 from npuscope.lower.program import Program
 from npuscope.tile.record.summary import summarise
+from npuscope.time.change_job import with_jitter
 from npuscope.time.core.pipes import time_block, trace_block
 from npuscope.time.core.stream import FIXED, stream_of
 from npuscope.time.inside import ARRIVING, PLACES, chain_of
-from npuscope.time.jitter import with_jitter
 from npuscope.time.per_line import kinds_of, line_times
-from npuscope.time.programs import program_of
 from npuscope.time.run import Simulated, simulate
 from tests.lower.kernels import lowered, tensor
 from tests.report.memory_programs import written
@@ -48,7 +48,7 @@ def phases(x: pl.Tensor, out: pl.Out[pl.Tensor]):
 
 
 def layer() -> Simulated:
-    return simulate(program_of(str(MODELS / "qwen3_14b" / "decode_layer.py"), [], load("ascend910b1")))
+    return Prediction(Request(str(MODELS / "qwen3_14b" / "decode_layer.py"))).simulated
 
 
 def test_a_block_is_tiled_by_its_chain() -> None:
@@ -117,7 +117,7 @@ def test_a_layer_s_lines_have_its_time_its_bytes_and_its_work() -> None:
 
 
 def test_noise_changes_kinds_and_not_that_lines_add_up(tmp_path: Path) -> None:
-    program = program_of(str(written(tmp_path / "layer.py")), [], load("ascend910b1"))
+    program = Prediction(Request(str(written(tmp_path / "layer.py")))).program
     noisy = with_jitter(simulate(program), 3)
     kinds = list(kinds_of(noisy))
     assert sum(kind.blocks for kind in kinds) == len(noisy.prepared.job.block_class)

@@ -14,8 +14,8 @@ from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.ops import table
 from npuscope.time.certainty import Certainty, certainty_of
+from npuscope.time.change_job import with_jitter
 from npuscope.time.core.costs import op_price
-from npuscope.time.jitter import with_jitter
 from npuscope.time.run import simulate
 
 CHIP = load("ascend910b1")

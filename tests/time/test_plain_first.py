@@ -15,8 +15,9 @@ PLAIN = """
 import sys
 from npuscope.time import compiled, run
 from npuscope.time.chip import engine
-from npuscope.time.programs import chip_to_time, program_of
-program = program_of(sys.argv[1], [], chip_to_time("ascend910b1"))
+from npuscope.answer.prediction import Prediction
+from npuscope.answer.request import Request
+program = Prediction(Request(sys.argv[1])).program
 first = run.simulate(program)
 print(type(engine.run).__name__, first.wall_ns)
 if "switch" in sys.argv:

@@ -22,9 +22,9 @@ from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import record
 from npuscope.tile.script.run import run_script
+from npuscope.time.change_job import with_jitter
 from npuscope.time.chip.job import AIC, AIV, MIX, NONE
 from npuscope.time.chip.prepare import Prepared, prepare
-from npuscope.time.jitter import with_jitter
 from npuscope.time.run import Simulated, run
 from npuscope.trace.core import READY_QUEUES
 

@@ -13,13 +13,20 @@ from hypothesis import strategies as st
 
 from npuscope.base.errors import BadInput
 from npuscope.time.bound import KIND_OF
-from npuscope.time.misses import LEAST, SHIFTED, Miss, Misses, Spread, left_out, read_misses, write_misses
 from npuscope.time.uncertainty import (
+    LEAST,
+    SHIFTED,
+    Miss,
+    Misses,
+    Spread,
     against,
     known_misses,
+    left_out,
     ratio_inside,
+    read_misses,
     time_estimate,
     time_inside,
+    write_misses,
 )
 
 walls = st.floats(1, 1e9)

@@ -6,19 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from npuscope.check.checked import CheckOptions, check
-from npuscope.check.findings import Finding, Waste
+from npuscope.check.rule import Finding, Waste
+from npuscope.check.run import check, rules_of
 from npuscope.chip.devices import load
 from npuscope.explain.changes import EVERY_PRODUCER, Gains, OneChange
 from npuscope.lower.program import Program
 from npuscope.tile.script.run import run_script
+from npuscope.time.change_job import COSTS
 from npuscope.time.chip.job import AIC, AIV, MIX, Job
 from npuscope.time.diagnosis import diagnosis_of
-from npuscope.time.priced import prices_of
+from npuscope.time.priced import NO_PRICE, Owners, Priced, named, priced, removal_of, without
 from npuscope.time.run import Simulated, simulate
 from npuscope.time.whatif import THREADS, whatif_each
-from npuscope.time.without_finding import NO_PRICE, Owners, removal_of, without
-from npuscope.time.without_limit import COSTS
 
 # 24 vector tasks of `long` side by side, then one `last` that reads what they wrote
 SCRIPT = """
@@ -78,8 +77,12 @@ def found(gains: Gains) -> dict[str, OneChange]:
     return {gain.what: gain for gain in gains.gains}
 
 
+NOTHING = Priced(0, ())
+
+
 def finding(kernel: str, id: str = "many-tasks", **cost: int) -> Finding:
-    return Finding(id, "hint", "dir/layer.py", 9, "", "", kernel, waste=Waste(**cost))
+    (rule,) = rules_of((id,))
+    return Finding(id, "hint", "dir/layer.py", 9, "", "", kernel, waste=Waste(**cost), without=rule.without)
 
 
 def taken(finding: Finding, owner: Owners) -> tuple[str, Job]:
@@ -92,7 +95,7 @@ def taken(finding: Finding, owner: Owners) -> tuple[str, Job]:
 
 
 def test_kernels_and_costs_are_ranked_by_what_they_are_worth(base: Simulated) -> None:
-    gains = whatif_each(base)
+    gains = whatif_each(base, NOTHING)
     by_name = found(gains)
     others = {"submit", THREADS, "all of the scheduler", "HBM shared by blocks", EVERY_PRODUCER}
     assert {"long", "last", *COSTS, *others} == by_name.keys()
@@ -142,7 +145,7 @@ def test_false_waits_are_taken_away_and_true_ones_kept(base: Simulated) -> None:
 
 
 def test_what_has_no_price_or_no_kernel_is_listed(base: Simulated) -> None:
-    gains = whatif_each(base, prices_of(base, [finding("long", "rounding-mode"), finding("nobody", tasks=3)]))
+    gains = whatif_each(base, priced(base, [finding("long", "rounding-mode"), finding("nobody", tasks=3)]))
     assert gains.not_expressed == (
         ("rounding-mode layer.py:9 long", NO_PRICE),
         ("many-tasks layer.py:9 nobody", NO_PRICE),
@@ -150,23 +153,23 @@ def test_what_has_no_price_or_no_kernel_is_listed(base: Simulated) -> None:
 
 
 def test_the_findings_of_a_check_are_tried(base: Simulated) -> None:
-    told = [one.finding for one in check(base.prepared.program, CheckOptions(races=False)).findings]
-    gains = whatif_each(base, prices_of(base, told, halves=True))
+    told = check(base.prepared.program, rules_of(races=False)).findings
+    gains = whatif_each(base, priced(base, told))
     tried = [gain for gain in gains.gains if gain.kind == "finding"]
     assert len(tried) + len(gains.not_expressed) == len(told)
     assert any(gain.what.startswith("false-serialisation layer.py") for gain in tried), told
 
 
 def test_two_runs_give_the_same_answer(base: Simulated, tmp_path: Path) -> None:
-    assert whatif_each(base) == whatif_each(base)
+    assert whatif_each(base, NOTHING) == whatif_each(base, NOTHING)
 
 
 def test_a_chain_of_every_turn_becomes_one_task(tmp_path: Path) -> None:
     """Eight turns of a product on a cube core and a sum on a vector core, which hand over through `p`."""
     base = simulated(CHAIN, tmp_path / "chain.py")
     assert base.prepared.job.shape.tolist() == [AIC, AIV] * 8
-    found = check(base.prepared.program, CheckOptions(races=False)).findings
-    (halves,) = (one.finding for one in found if one.finding.id == "split-halves")
+    found = check(base.prepared.program, rules_of(races=False)).findings
+    (halves,) = (one for one in found if one.id == "split-halves")
     how, job = taken(halves, Owners(base.prepared))
     assert how.endswith("taken away; 16 tasks as 8")
     assert job.shape.tolist() == [MIX] * 8
@@ -174,7 +177,7 @@ def test_a_chain_of_every_turn_becomes_one_task(tmp_path: Path) -> None:
     # a block takes as long as both did, less what passed through GM
     product, total = (base.prepared.job.run[base.prepared.job.block_class[n], 0] for n in (0, 1))
     assert 0.5 * (product + total) < job.run[job.block_class[0], 0] < product + total
-    assert whatif_each(base, prices_of(base, [halves])).gains[0].nothing_ns < base.wall_ns
+    assert whatif_each(base, priced(base, [halves])).gains[0].nothing_ns < base.wall_ns
 
 
 def test_all_that_saves_time_is_also_taken_away_together(base: Simulated) -> None:
@@ -185,10 +188,10 @@ def test_all_that_saves_time_is_also_taken_away_together(base: Simulated) -> Non
         finding("last", "false-serialisation", waits=1),
         finding("long", "rounding-mode"),
     ]
-    prices = prices_of(base, told)
-    assert [price.finding for price in prices.savers()] == told[:3]
+    prices = priced(base, told)
+    assert sorted(one.id for one in prices.savers) == sorted(one.id for one in told[:3])
     # THEN all of them together are simulated once, and save more than the best alone
-    alone = [price.wall_ns for price in prices.savers()]
+    alone = [one.price.wall_ns for one in prices.savers if one.price]
     assert prices.together_ns is not None
     assert prices.together_ns < min(wall for wall in alone if wall is not None)
     together = diagnosis_of(base, prices).together
@@ -196,15 +199,15 @@ def test_all_that_saves_time_is_also_taken_away_together(base: Simulated) -> Non
     assert (together.findings, together.gain.ns) == (3, base.wall_ns - prices.together_ns)
     assert together.gain.low_ns <= together.gain.ns <= together.gain.high_ns
     # AND of one there is no together
-    assert prices_of(base, told[:1]).together_ns is None
-    assert diagnosis_of(base, prices_of(base, told[:1])).together is None
+    assert priced(base, told[:1]).together_ns is None
+    assert diagnosis_of(base, priced(base, told[:1])).together is None
 
 
 def test_findings_that_share_tasks_go_together(tmp_path: Path) -> None:
     """Eight turns of two tasks: each turn as one task, and the eight as blocks of one, are a task of 8 blocks."""
     base = simulated(CHAIN, tmp_path / "chain.py")
     owner = Owners(base.prepared)
-    found = [one.finding for one in check(base.prepared.program, CheckOptions(races=False)).findings]
+    found = check(base.prepared.program, rules_of(races=False)).findings
     (halves,) = (one for one in found if one.id == "split-halves")
     equal = finding(base.prepared.program.recording.tasks[0].kernel, tasks=7)
     removals = [removal_of(one, owner) for one in (halves, equal)]
@@ -216,13 +219,12 @@ def test_findings_that_share_tasks_go_together(tmp_path: Path) -> None:
 
 
 def test_a_cause_is_worth_at_least_what_its_remedy_saves(base: Simulated) -> None:
-    told = [one.finding for one in check(base.prepared.program, CheckOptions(races=False)).findings]
-    prices = prices_of(base, told)
+    told = check(base.prepared.program, rules_of(races=False)).findings
+    prices = priced(base, told)
     for cause in diagnosis_of(base, prices).causes:
-        for price in prices.savers():
-            if price.name in cause.remedy:
-                gain = prices.gain_ns(price)
+        for one in prices.savers:
+            if named(one) in cause.remedy:
                 assert cause.gain is not None
-                assert gain is not None
-                assert cause.gain.ns >= gain
-                assert (": " in cause.remedy.rpartition(price.name)[2]) == (cause.gain.ns > gain)
+                assert one.saves_ns is not None
+                assert cause.gain.ns >= one.saves_ns
+                assert (": " in cause.remedy.rpartition(named(one))[2]) == (cause.gain.ns > one.saves_ns)

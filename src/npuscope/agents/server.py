@@ -20,9 +20,9 @@ from pydantic import BaseModel, Field
 
 from npuscope import __version__
 from npuscope.agents import tools
-from npuscope.agents.budget import LEAST, within
 from npuscope.agents.guide import guide as guide_text
 from npuscope.agents.tools import Asked
+from npuscope.answer.answer import LEAST_BUDGET, within
 from npuscope.answer.job_limits import Failed, Limits
 from npuscope.answer.judge import How, judge_many
 from npuscope.answer.pool import Pool
@@ -37,7 +37,7 @@ INSTRUCTIONS = (
     "findings worth most, each with line and fix. `--baseline` says whether a change is faster, slower or undecided."
 )
 
-Budget = Annotated[int, Field(ge=LEAST, description="Most bytes of the answer; `cut` says what was left out.")]
+Budget = Annotated[int, Field(ge=LEAST_BUDGET, description="Most bytes of the answer; `cut` says what was left out.")]
 Device = Annotated[str, Field(description="The chip: a name such as ascend910b1, or a TOML file.")]
 Arguments = Annotated[list[str], Field(description="The program's own arguments.")]
 Settings = Annotated[dict[str, str], Field(description="Options, constants or fields of the program to set.")]
@@ -50,7 +50,8 @@ class Judged(BaseModel):
     good: int
     of: int
     answers: list[dict[str, Any]] = Field(
-        description="Each: candidate, verdict (good, wrong, race, unfit, fails, exited, crashed, time, memory), told, "
+        description="Each: candidate, verdict (good, wrong, race, unfit, fails, exited, crashed, time, memory), "
+        "message, "
         "right, wrong, reasons, races, time {wall_ns, low_ns, high_ns, coverage}, bound, findings, tasks, versus, cut."
     )
 
@@ -146,7 +147,7 @@ def server() -> MCPServer[Any]:
                     [_program(one) for one in programs], arguments, device=device, settings=settings,
                     baseline=None if baseline is None else _program(baseline), how=how,
                 )  # fmt: skip
-            return [answer.as_dict(max(budget // len(answers), LEAST)) for answer in answers]
+            return [answer.to_dict(max(budget // len(answers), LEAST_BUDGET)) for answer in answers]
 
         try:
             found = await to_thread.run_sync(work, abandon_on_cancel=True)

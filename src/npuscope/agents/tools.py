@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
+
+if TYPE_CHECKING:
+    from npuscope.answer.prediction import Prediction
 
 MOST_KERNELS, MOST_GAINS = 12, 20
 Told = dict[str, Any]
@@ -35,15 +39,11 @@ def explain(asked: Asked) -> Told:
     from npuscope.trace import read
 
     if asked.is_program:
-        simulated = _simulated(asked)
-        from npuscope.time.diagnosis import diagnosis_of
-
-        found = explained(simulated.trace, cores=3 * simulated.prepared.machine.clusters)
-        told = {**found.as_dict(), **diagnosis_of(simulated).as_dict()}
+        found = _prediction(asked).explanation
     else:
         trace = choose_rank(read(asked.path), asked.rank)
         found = explained(trace if asked.step is None else trace.select(step=[asked.step]))
-        told = found.as_dict()
+    told = found.as_dict()
     causes = [{key: value for key, value in cause.items() if key != "where"} for cause in told["causes"]]  # type: ignore[attr-defined]
     kept = ("verdict", "bound", "wall_ns", "format", "device", "notes")
     return {
@@ -82,11 +82,8 @@ def what_if(asked: Asked) -> Told:
     from npuscope.trace import read
 
     if asked.is_program:
-        from npuscope.time.whatif import whatif_program
-
-        base = _simulated(asked)
-        found, diagnosis = whatif_program(base)
-        told = gains_dict(found, diagnosis)
+        one = _prediction(asked)
+        told = gains_dict(one.gains, one.diagnosis)
     else:
         unchanged, gains = whatif_each(choose_rank(read(asked.path), asked.rank))
         told = {**unchanged.as_dict(), **gains.as_dict()}
@@ -95,22 +92,19 @@ def what_if(asked: Asked) -> Told:
 
 def findings(asked: Asked) -> Told:
     """What `check` finds in a program, with line, fix and what it is worth."""
-    from npuscope.check.checked import CheckOptions, check_all
-    from npuscope.lower.chip import chip_to_lower_for
-    from npuscope.models import file_of
+    from npuscope.answer.prediction import checks
+    from npuscope.check.rules import all_rules
     from npuscope.report.check_json import check_dict
-    from npuscope.time.worth import priced
 
-    chip = chip_to_lower_for(asked.device)
-    checks = check_all(file_of(asked.path), list(asked.argv), chip, CheckOptions(), None, priced)
-    return check_dict(asked.path, chip.name, checks)
+    request = _request(asked)
+    return check_dict(asked.path, request.device, checks(request, all_rules()))
 
 
 def op(name: str | None, device: str) -> Told:
     """One op, or all of them in a line each."""
     from npuscope.ops import table
     from npuscope.report.reference import op_table
-    from npuscope.time.programs import chip_to_time
+    from npuscope.time.run import chip_to_time
 
     if name is not None:
         return op_table([table.find(name)], chip_to_time(device)).rows()[0]
@@ -147,15 +141,21 @@ def rules() -> Told:
     }
 
 
-def _simulated(asked: Asked) -> Any:
+def _request(asked: Asked) -> Request:
     from npuscope.models import file_of
-    from npuscope.time.programs import chip_to_time, fitting, program_of
-    from npuscope.time.run import simulate
 
     if asked.step is not None or asked.rank is not None:
         raise NpuscopeError("a step or a rank is of a capture, not of a program", path=asked.path)
-    chip = chip_to_time(asked.device)
-    return simulate(fitting(program_of(file_of(asked.path), list(asked.argv), chip, settings=asked.settings)))
+    return Request(file_of(asked.path), asked.argv, tuple(asked.settings.items()), asked.device)
+
+
+def _prediction(asked: Asked) -> Prediction:
+    from npuscope.answer.prediction import Prediction, refusals
+
+    one = Prediction(_request(asked))
+    with refusals(one.request.file, one.request.argv):
+        _ = one.ran
+    return one
 
 
 def run(call: tuple[str, Sequence[Any]]) -> Told:

@@ -1,14 +1,17 @@
-"""What the judge says of one candidate: a small answer for programs, agents and people alike.
-
-Light on purpose: whoever asks for answers loads neither tables nor simulator.
-"""
+"""What came of a request: one answer for programs, agents and people alike. Light: whoever passes answers on loads
+neither tables nor simulator."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Literal
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from npuscope.base.errors import BadInput
+from npuscope.base.interval import Interval
+from npuscope.check.rule import Finding
 
 Verdict = Literal["good", "wrong", "race", "unfit", "fails", "exited", "crashed", "time", "memory"]
 MEANING: dict[Verdict, str] = {
@@ -24,18 +27,13 @@ MEANING: dict[Verdict, str] = {
 }
 LEAST_BUDGET = 512  # bytes
 SHORT = 120  # characters of a sentence that a budget cuts
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why a candidate is not good: the rule (or "race"), the place and what to do."""
-
-    id: str
-    message: str
-    file: str
-    line: int
-    fix: str = ""
-    kernel: str = ""
+MOST_FINDINGS = 3  # that an answer lists
+SENTENCES = "ends of sentences"
+CUTS = (  # what a budget takes away and how much of it stays, the least important first
+    ("kernels", 0), ("findings", 2), ("races", 3), ("reasons", 3), ("findings", 1), ("bound_message", 0),
+    (SENTENCES, 1), ("findings", 0), ("races", 1), ("reasons", 1), ("device", 0), ("versus", 0), ("races", 0),
+    ("wrong", 0), ("reasons", 0), ("message", 0), ("time", 0), ("together_ns", 0), ("cpu_seconds", 0),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,36 +41,13 @@ class Wrong:
     """The first tensor that differs from its golden, and the line that last wrote its first wrong element."""
 
     tensor: str
-    told: str
+    message: str
     file: str = ""
     line: int | None = None
 
 
 @dataclass(frozen=True)
-class Worth:
-    """A finding, and what the run takes less without it, in nanoseconds: simulated again."""
-
-    id: str
-    message: str
-    file: str
-    line: int
-    fix: str
-    gain_ns: int
-    kernel: str = ""
-
-
-@dataclass(frozen=True)
-class Time:
-    """Predicted wall time; `coverage` of measured walls lie from `low_ns` to `high_ns`."""
-
-    wall_ns: int
-    low_ns: int
-    high_ns: int
-    coverage: float
-
-
-@dataclass(frozen=True)
-class KernelTold:
+class KernelShare:
     """A kernel of the run: `run_ns` is the sum over its blocks, `memory` the share of each on-chip memory it fills."""
 
     kernel: str
@@ -80,6 +55,15 @@ class KernelTold:
     blocks: int
     run_ns: int
     memory: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Fullest:
+    """The fullest on-chip memory of a program; above 1 a comment lets it through."""
+
+    function: str
+    space: str
+    share: float
 
 
 @dataclass(frozen=True)
@@ -97,112 +81,153 @@ class Versus:
 
 @dataclass(frozen=True)
 class Answer:
-    """One candidate. What there is not is None or empty, and left out of JSON. `right` is None where nothing was
-    compared; `told` says why. `cut` names what a budget took away.
+    """One candidate. What there is not is None or empty. `right` is None where nothing was compared; `message` says why
+    it is not good, or what a reader of its time should know. `findings` are priced, the one that saves most first.
     """
 
     candidate: str
     verdict: Verdict
-    told: str = ""
+    message: str = ""
     right: bool | None = None
     wrong: Wrong | None = None
-    reasons: tuple[Reason, ...] = ()
-    races: tuple[Reason, ...] = ()
-    time: Time | None = None
-    bound: str = ""
-    bound_told: str = ""
-    findings: tuple[Worth, ...] = ()
+    errors: tuple[Finding, ...] = ()
+    races: tuple[Finding, ...] = ()
+    time: Interval | None = None  # the wall in nanoseconds
+    bound: str = ""  # the kind of the first cause
+    bound_message: str = ""  # its sentence
+    findings: tuple[Finding, ...] = ()
     together_ns: int | None = None  # what all findings that save time save at once
     tasks: int | None = None
     blocks: int | None = None
+    memory: Fullest | None = None
+    kernels: tuple[KernelShare, ...] = ()
     versus: Versus | None = None
-    kernels: tuple[KernelTold, ...] = ()
     device: str = ""
     line: int | None = None  # of an error
+    key: str = ""  # of its request
     cpu_seconds: float | None = None
-    cached: bool = False
-    cut: tuple[str, ...] = ()
 
     @property
     def is_good(self) -> bool:
         return self.verdict == "good"
 
-    def as_dict(self, budget: int | None = None) -> dict[str, object]:
-        """The JSON contract (docs/howto/judge.md): what there is, in at most so many bytes."""
-        told = _told(self)
-        if budget is None:
-            return told
-        cut: list[str] = []
-        for name, less in CUTS:
-            if _size(told) <= budget:
-                break
-            smaller = less(told)
-            if smaller != told:
-                cut.append(name)
-                told = {**smaller, "cut": list(cut)}
-        return told if _size(told) <= budget else _least(self, budget)
+    @property
+    def wall_ns(self) -> int | None:
+        return None if self.time is None else round(self.time.value)
+
+    @property
+    def error(self) -> str | None:
+        """Why it has no time."""
+        if self.time is not None:
+            return None
+        if not self.errors:
+            return self.message
+        first, more = self.errors[0], len(self.errors) - 1
+        what = f"{first.message} (and {more} more)" if more else first.message
+        return str(BadInput(what, path=first.file, line=first.line, remedy=first.fix))
+
+    def with_message(self, more: str) -> Answer:
+        return replace(self, message="; ".join(filter(None, [self.message, more])))
+
+    def to_dict(self, budget: int | None = None) -> dict[str, object]:
+        """The JSON contract of the judge (docs/howto/judge.md): what there is, in at most so many bytes."""
+        time = self.time
+        whole: dict[str, Any] = {
+            "candidate": self.candidate,
+            "verdict": self.verdict,
+            "message": self.message,
+            "right": self.right,
+            "wrong": self.wrong and asdict(self.wrong),
+            "reasons": [_place(one) for one in self.errors],
+            "races": [_place(one) for one in self.races],
+            "time": time
+            and {
+                "wall_ns": self.wall_ns,
+                "low_ns": round(time.low),
+                "high_ns": round(time.high),
+                "coverage": time.coverage,
+            },
+            "bound": self.bound,
+            "bound_message": self.bound_message,
+            "findings": [
+                {**_place(one), "gain_ns": one.saves_ns}
+                for one in self.findings[:MOST_FINDINGS]
+                if (one.saves_ns or 0) > 0
+            ],
+            "together_ns": self.together_ns,
+            "tasks": self.tasks,
+            "blocks": self.blocks,
+            "versus": self.versus and asdict(self.versus),
+            "kernels": [asdict(one) for one in self.kernels],
+            "device": self.device,
+            "line": self.line,
+            "cpu_seconds": self.cpu_seconds,
+        }
+        there = {name: value for name, value in whole.items() if value not in (None, "", (), [])}
+        if budget is None or size_of(there) <= budget:
+            return there
+        return _cut(there, budget)
 
 
-def _told(answer: Answer) -> dict[str, object]:
-    """What there is: that numbers are not right is something, an answer that was not kept is nothing."""
-    return {
-        name: value
-        for name, value in asdict(answer).items()
-        if value not in (None, "", (), []) and (value is not False or name == "right")
-    }
+def _place(finding: Finding) -> dict[str, object]:
+    """What of a finding an answer says."""
+    return {name: getattr(finding, name) for name in ("id", "message", "file", "line", "fix", "kernel")}
 
 
-def _least(answer: Answer, budget: int) -> dict[str, object]:
-    """The verdict of whom: of a long path its end."""
-    least: dict[str, object] = {"candidate": answer.candidate, "verdict": answer.verdict, "cut": ["all the rest"]}
-    while _size(least) > budget:
-        least["candidate"] = f"…{str(least['candidate'])[_size(least) - budget + 1 :]}"
-    return least
+def _cut(whole: dict[str, Any], budget: int) -> dict[str, object]:
+    """The least important goes first, and `cut` says so; last of all the beginning of a long path."""
+    smaller, cut = dict(whole), dict[str, str]()
+    for name, most in CUTS:
+        if size_of({**smaller, "cut": cut}) <= budget:
+            break
+        if name == SENTENCES:
+            smaller, cut[name] = _shorter(smaller), f"at most {SHORT} characters"
+        elif most == 0 and name in smaller:
+            del smaller[name]
+            cut[name] = "left out"
+        elif len(smaller.get(name, ())) > most:
+            smaller[name], cut[name] = smaller[name][:most], f"{most} of {len(whole[name])}"
+    while (over := size_of({**smaller, "cut": cut}) - budget) > 0:
+        smaller["candidate"] = f"…{smaller['candidate'][over + 1 :]}"
+    return {**smaller, "cut": cut}
 
 
-def _size(told: object) -> int:
+def within(whole: dict[str, Any], budget: int | None) -> dict[str, Any]:
+    """The same in at most so many bytes, if it can be: the longest list is halved until it fits, then sentences end
+    early. `cut` has the place of each with how many entries are left of how many."""
+    if budget is None or size_of(whole) <= budget:
+        return whole
+    smaller, cut = deepcopy(whole), dict[str, str]()
+    lengths = {place: len(items) for place, items in _lists(smaller, "")}
+    while size_of({**smaller, "cut": cut}) > budget:
+        found = [(place, items) for place, items in _lists(smaller, "") if len(items) > 1]
+        if not found:
+            smaller, cut[SENTENCES] = _shorter(smaller), f"at most {SHORT} characters"
+            break
+        place, items = max(found, key=lambda one: size_of(one[1]))
+        del items[len(items) // 2 :]
+        cut[place] = f"{len(items)} of {lengths.get(place, len(items))}"
+    return {**smaller, "cut": cut}
+
+
+def size_of(data: object) -> int:
     """In bytes as it is printed, where what is no text becomes a question mark."""
-    return len(json.dumps(told, ensure_ascii=False).encode(errors="replace"))
+    return len(json.dumps(data, ensure_ascii=False, default=str).encode(errors="replace"))
 
 
-def _without(name: str) -> Callable[[dict[str, object]], dict[str, object]]:
-    return lambda told: {key: value for key, value in told.items() if key != name}
+def _lists(value: object, place: str) -> Iterator[tuple[str, list[Any]]]:
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _lists(one, f"{place}.{name}" if place else str(name))
+    elif isinstance(value, list):
+        yield place, value
+        for one in value:
+            yield from _lists(one, place + "[]")
 
 
-def _first(name: str, many: int) -> Callable[[dict[str, object]], dict[str, object]]:
-    def less(told: dict[str, object]) -> dict[str, object]:
-        held = told.get(name)
-        return {**told, name: held[:many]} if isinstance(held, list | tuple) and len(held) > many else told
-
-    return less
-
-
-def _shorter(told: dict[str, object]) -> dict[str, object]:
-    def short(value: object) -> object:
-        if isinstance(value, str):
-            return value if len(value) <= SHORT else f"{value[: SHORT - 1]}…"
-        if isinstance(value, Mapping):
-            return {key: short(one) for key, one in value.items()}
-        return [short(one) for one in value] if isinstance(value, list | tuple) else value
-
-    return {key: short(value) for key, value in told.items()}
-
-
-CUTS: tuple[tuple[str, Callable[[dict[str, object]], dict[str, object]]], ...] = (  # the least important first
-    ("kernels", _without("kernels")),
-    ("findings after the second", _first("findings", 2)),
-    ("races after the third", _first("races", 3)),
-    ("reasons after the third", _first("reasons", 3)),
-    ("findings after the first", _first("findings", 1)),
-    ("bound_told", _without("bound_told")),
-    ("ends of sentences", _shorter),
-    ("findings", _without("findings")),
-    ("races after the first", _first("races", 1)),
-    ("reasons after the first", _first("reasons", 1)),
-    ("device", _without("device")),
-    ("versus", _without("versus")),
-    ("races", _without("races")),
-    ("wrong", _without("wrong")),
-    ("reasons", _without("reasons")),
-    ("told", _without("told")),
-)
+def _shorter(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= SHORT else f"{value[: SHORT - 1]}…"
+    if isinstance(value, dict):
+        return {name: _shorter(one) for name, one in value.items()}
+    return [_shorter(one) for one in value] if isinstance(value, list) else value

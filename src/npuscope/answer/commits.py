@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 from npuscope.answer.alone import alone
 from npuscope.answer.job_limits import Failed
-from npuscope.answer.variant import Variant
-from npuscope.answer.variants import simulated
+from npuscope.answer.prediction import Prediction, refusals
+from npuscope.answer.request import Request
 from npuscope.base import progress
 from npuscope.base.errors import BadInput, CannotWrite, NpuscopeError
 from npuscope.base.kept_files import own_source
@@ -89,8 +89,10 @@ def line_of(piece: Piece) -> HistoryLine:
             program = Path(place) / piece.file
             if not program.is_file():
                 raise NpuscopeError(f"{piece.file} is not in this commit")
-            ran = simulated(Variant(piece.revision, str(program), piece.argv, device=piece.device))
-            run = run_of(piece.revision, Work.of(ran.trace))
+            one = Prediction(Request(str(program), piece.argv, device=piece.device))
+            with refusals(str(program), piece.argv):
+                _ = one.ran
+            run = run_of(piece.revision, Work.of(one.simulated.trace))
         except NpuscopeError as error:
             return _without_run(piece, str(error).replace(f"{place}/", ""))
     return HistoryLine(piece.revision, run, True, "", piece.subject, piece.settings)

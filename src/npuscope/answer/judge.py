@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,28 +18,26 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from npuscope.answer import answers
-from npuscope.answer.answer import Answer, Verdict
-from npuscope.answer.answers import KeptAnswer, kept_answer
+from npuscope.answer.answer import Answer, KernelShare, Verdict, Versus
 from npuscope.answer.job_limits import Failed, Limits
 from npuscope.answer.job_process import Place
-from npuscope.answer.kept_lines import Kind, kept
-from npuscope.answer.pool import WARM, Handle, Named, Pool, shared_pool
-from npuscope.answer.variant import Variant
+from npuscope.answer.pool import Handle, Named, Pool, shared_pool
+from npuscope.answer.request import Request
+from npuscope.answer.results import results_in
 from npuscope.base import progress
 from npuscope.base.errors import BadInput, NpuscopeError
-from npuscope.base.surroundings import Surroundings
+from npuscope.table.formats import duration, many
 
 if TYPE_CHECKING:
-    from npuscope.answer.examine import Compared, Examined
+    from npuscope.answer.numbers import Numbers
 
 DEFAULT = Limits()
-EXAMINE = "npuscope.answer.examine"
-EXAMINED: Named[Variant, Examined] = Named(EXAMINE, "examine")
-NUMBERS: Named[Variant, Compared] = Named(EXAMINE, "golden_of")
-MODULES = (*WARM, EXAMINE)
+EXAMINED: Named[Request, Answer] = Named("npuscope.answer.prediction", "answer_of")
+NUMBERS: Named[Request, Numbers] = Named("npuscope.answer.numbers", "numbers_of")
 HEARTBEAT_S = 0.5  # how often whoever waits for an answer is told that there is none yet
-LINES = Kind(KeptAnswer, b'{"key": "', "judge")
+MOST_CHANGES = 4  # changes that are told
+LEAST_RUN = 0.01  # of the baseline's time over all blocks: a kernel that changes by less is not told
+LEAST_MEMORY = 0.05  # of a memory
 ENDED: dict[str, Verdict] = {
     "refused": "fails", "raised": "fails", "exited": "exited", "crashed": "crashed", "time": "time",
     "memory": "memory", "cancelled": "exited", "lost": "crashed",
@@ -52,7 +50,6 @@ class How:
 
     golden: bool = True
     limits: Limits = DEFAULT
-    cache: bool = True
     results: Path | None = None
     engine: str = "processes"
     jobs: int | None = None
@@ -85,12 +82,12 @@ def judge_many(
 ) -> list[Answer]:
     """Judges several, in parallel, each with a limit of time and memory; answers in their order."""
     with tempfile.TemporaryDirectory(prefix="npuscope-judge-") as place:
-        alike = Variant("", "", tuple(argv), tuple((settings or {}).items()), device, number)
+        alike = Request("", tuple(argv), tuple((settings or {}).items()), device, number)
         every = [*programs, *([] if baseline is None else [baseline])]
         files = [_file(one, Path(place) / str(n)) for n, one in enumerate(every)]
-        variants = [replace(alike, name=file.name, file=str(file)) for file in files]
-        base = None if baseline is None else variants.pop()
-        return judge_all(variants, base, how)
+        requests = [replace(alike, name=file.name, file=str(file)) for file in files]
+        base = None if baseline is None else requests.pop()
+        return judge_all(requests, base, how)
 
 
 def _file(candidate: str | Path, place: Path) -> Path:
@@ -106,69 +103,59 @@ def _file(candidate: str | Path, place: Path) -> Path:
 
 
 def judge_all(
-    variants: Sequence[Variant],
-    baseline: Variant | None = None,
+    requests: Sequence[Request],
+    baseline: Request | None = None,
     how: How = How(),
     tell: Callable[[Answer], None] = lambda answer: None,
 ) -> list[Answer]:
     """An answer for each, in their order; `tell` hears each as it is there. The baseline is judged without numbers."""
-    every = [*variants, *([baseline] if baseline is not None else [])]
+    every = [*requests, *([baseline] if baseline is not None else [])]
     found: dict[int, Answer] = {}
-    with kept(how.results, LINES) as (known, add):
-        missing = []
-        for n, variant in enumerate(every):
-            _ = variant.told  # its text as it is now: a program may change or delete itself
-            golden = how.golden and n < len(variants)
-            held = answers.among([*known.values()], variant, golden) if known else None
-            held = held or (answers.found(variant, golden) if how.cache else None)
-            if held is None:
-                missing.append(n)
-            else:
-                found[n] = held
-        done = len(every) - len(missing)
+    with results_in(how.results, f"judge{'' if how.golden else '-shapes'}") as kept:
+        known = kept.known(requests)
+        if how.results is not None:
+            _ = [request.key for request in requests]  # of their text as it is now: a program may change itself
+        for n, one in enumerate(known):
+            if one is not None:
+                found[n] = replace(one, candidate=requests[n].name)
+                tell(found[n])
+        done = len(found)
         progress.report("judging", done, len(every))
-        for n, answer in found.items():
-            if n < len(variants):
-                tell(answer)
-        pieces = [(n, every[n], how.golden and n < len(variants)) for n in missing]
+        pieces = [(n, every[n], how.golden and n < len(requests)) for n in range(len(every)) if n not in found]
         with closing(_judged(pieces, how)) as judged:  # whoever stops listening ends what is under way
             for made in judged:
                 if made is not None:
-                    n, one = made[0], kept_answer(every[made[0]], *made[1:])
-                    found[n] = one.answer
-                    if one.answer.verdict in answers.LASTING or how.results is not None:
-                        add(one)
-                    if how.cache:
-                        answers.keep(every[n], one)
-                    if n < len(variants):
-                        tell(one.answer)
+                    n, answer = made
+                    if how.results is not None and n < len(requests):
+                        answer = kept.add(every[n], answer)
+                    found[n] = answer
+                    if n < len(requests):
+                        tell(answer)
                     done += 1
                 progress.report("judging", done, len(every))
-    base = found.get(len(variants))
-    told = [found[n] for n in range(len(variants))]
-    return told if base is None else [_against(base, answer) for answer in told]
+    base = found.get(len(requests))
+    answers = [found[n] for n in range(len(requests))]
+    return answers if base is None else [_against(base, answer) for answer in answers]
 
 
 def _against(base: Answer, answer: Answer) -> Answer:
     if base.time is None:
-        raise NpuscopeError(f"the baseline {base.candidate} has no time: {base.told or base.verdict}")
+        raise NpuscopeError(f"the baseline {base.candidate} has no time: {base.message or base.verdict}")
     if answer.time is None:
         return answer
-    from npuscope.answer.versus import versus
-
     return replace(answer, versus=versus(base, answer))
 
 
-Piece = tuple[int, Variant, bool]  # its number, what, whether its numbers are compared
-Made = tuple[int, Answer, list[Surroundings], bool]  # the number, what came of it, what both runs took from around
+Piece = tuple[int, Request, bool]  # its number, what, whether its numbers are compared
+Judged = tuple[int, Answer]
 
 
-def _judged(pieces: Sequence[Piece], how: How) -> Generator[Made | None]:
+def _judged(pieces: Sequence[Piece], how: How) -> Generator[Judged | None]:
     """What came of each, as it is there; None from time to time: nothing yet."""
     if not pieces:
         return
     if how.engine == "processes":
-        yield from _in_pool(shared_pool(how.jobs or os.cpu_count() or 1, MODULES), pieces, how.limits, Place.here())
+        yield from _in_pool(shared_pool(how.jobs or os.cpu_count() or 1), pieces, how.limits, Place.here())
     else:
         from npuscope.base import engine as workers
 
@@ -176,27 +163,27 @@ def _judged(pieces: Sequence[Piece], how: How) -> Generator[Made | None]:
         yield from workers.as_they_end(work, pieces, how.engine, how.jobs)
 
 
-def _elsewhere(limits: Limits, place: Place, piece: Piece) -> Made:
+def _elsewhere(limits: Limits, place: Place, piece: Piece) -> Judged:
     """On a machine of a Ray cluster, whose worker keeps a warm process of its own."""
-    (made,) = filter(None, _in_pool(shared_pool(1, MODULES), [piece], limits, place))
+    (made,) = filter(None, _in_pool(shared_pool(1), [piece], limits, place))
     return made
 
 
-def _in_pool(pool: Pool, pieces: Sequence[Piece], limits: Limits, place: Place) -> Generator[Made | None]:
+def _in_pool(pool: Pool, pieces: Sequence[Piece], limits: Limits, place: Place) -> Generator[Judged | None]:
     """Each piece is examined and then, where it ran, computed; whatever is done first comes first.
 
     Where somebody ended the server, all pieces under way are lost with it. Each is then judged once more, when nothing
     else is: whoever ends the server again did it, and takes nobody along.
     """
-    events: SimpleQueue[tuple[Piece, Handle[Examined], Handle[Compared] | None]] = SimpleQueue()
-    handles: dict[int, Handle[Examined] | Handle[Compared]] = {}
+    events: SimpleQueue[tuple[Piece, Handle[Answer], Handle[Numbers] | None]] = SimpleQueue()
+    handles: dict[int, Handle[Answer] | Handle[Numbers]] = {}
 
     def ask(piece: Piece) -> None:
         handle = pool.ask(EXAMINED, piece[1], limits, place)
         handles[piece[0]] = handle
         handle.when_done(lambda done: events.put((piece, done, None)))
 
-    def ask_numbers(piece: Piece, examined: Handle[Examined]) -> None:
+    def ask_numbers(piece: Piece, examined: Handle[Answer]) -> None:
         handle = pool.ask(NUMBERS, piece[1], limits, place)
         handles[piece[0]] = handle
         handle.when_done(lambda done: events.put((piece, examined, done)))
@@ -211,7 +198,7 @@ def _in_pool(pool: Pool, pieces: Sequence[Piece], limits: Limits, place: Place) 
             except Empty:
                 yield None
                 continue
-            number, variant, golden = piece
+            number, request, golden = piece
             examined = first.result()
             last = second.result() if second is not None else None
             ran = not isinstance(examined, Failed) and examined.verdict not in ("fails", "exited")
@@ -224,8 +211,7 @@ def _in_pool(pool: Pool, pieces: Sequence[Piece], limits: Limits, place: Place) 
                 left -= 1
                 del handles[number]
                 seconds = first.used.cpu_seconds + (second.used.cpu_seconds if second is not None else 0.0)
-                answer, seen = _answer(variant, examined, last, golden)
-                yield number, replace(answer, cpu_seconds=round(seconds, 4)), seen, golden
+                yield number, replace(_answer(request, examined, last, golden), cpu_seconds=round(seconds, 4))
             if alone and len(alone) == left:
                 ask(alone.popleft())
     finally:
@@ -233,31 +219,69 @@ def _in_pool(pool: Pool, pieces: Sequence[Piece], limits: Limits, place: Place) 
             handle.cancel()
 
 
-def _answer(
-    variant: Variant, examined: Examined | Failed, numbers: Compared | Failed | None, golden: bool
-) -> tuple[Answer, list[Surroundings]]:
+def _answer(request: Request, examined: Answer | Failed, numbers: Numbers | Failed | None, golden: bool) -> Answer:
     """Both runs as one answer. What keeps it from the chip weighs more than wrong numbers."""
     if isinstance(examined, Failed):
-        return Answer(variant.name, ENDED[examined.kind], examined.told, device=variant.device), []
-    answer = Answer(
-        variant.name, examined.verdict, examined.told, None, None, examined.reasons, examined.races, examined.time,
-        examined.bound, examined.bound_told, examined.findings, examined.together_ns, examined.tasks, examined.blocks,
-        kernels=examined.kernels, device=variant.device, line=examined.line,
-    )  # fmt: skip
+        return Answer(request.name, ENDED[examined.kind], examined.told, device=request.device)
     if numbers is None:
-        why = "its numbers were not compared (--no-golden)" if not golden else ""
-        return (_telling(answer, why) if answer.is_good else answer), [examined.seen]
+        return (
+            examined.with_message("its numbers were not compared (--no-golden)")
+            if not golden and examined.is_good
+            else examined
+        )
     if isinstance(numbers, Failed):
-        verdict = ENDED[numbers.kind]
-        told = f"with values {numbers.told}"
-        return (replace(answer, verdict=verdict, told=told) if answer.is_good else answer), [examined.seen]
-    answer = replace(answer, right=numbers.right, wrong=numbers.wrong)
+        verdict, message = ENDED[numbers.kind], f"with values {numbers.told}"
+        return replace(examined, verdict=verdict, message=message) if examined.is_good else examined
+    answer = replace(examined, right=numbers.right, wrong=numbers.wrong)
     if answer.is_good and numbers.right is False:
-        answer = replace(answer, verdict="wrong", told=numbers.told, line=numbers.wrong.line if numbers.wrong else None)
-    elif answer.is_good and numbers.right is None:
-        answer = _telling(answer, numbers.told)
-    return answer, [examined.seen, numbers.seen]
+        line = numbers.wrong.line if numbers.wrong else None
+        return replace(answer, verdict="wrong", message=numbers.message, line=line)
+    return answer.with_message(numbers.message) if answer.is_good and numbers.right is None else answer
 
 
-def _telling(answer: Answer, more: str) -> Answer:
-    return replace(answer, told="; ".join(filter(None, [answer.told, more])))
+def versus(base: Answer, other: Answer) -> Versus | None:
+    """None where one of them has no time."""
+    from npuscope.time.uncertainty import against
+
+    if not base.wall_ns or not other.wall_ns:
+        return None
+    found = against(base.wall_ns, other.wall_ns, base.bound, other.bound)
+    ratio = found.ratio
+    verdict = "undecided" if base.wall_ns == other.wall_ns else found.verdict
+    why = tuple(_why(base, other))[:MOST_CHANGES]
+    return Versus(base.candidate, verdict, ratio.value, ratio.low, ratio.high, found.faster, why)
+
+
+def _why(base: Answer, other: Answer) -> Iterator[str]:
+    """What changed, the kernel whose blocks changed most first."""
+    old = {one.kernel: one for one in base.kernels}
+    new = {one.kernel: one for one in other.kernels}
+    whole = sum(one.run_ns for one in base.kernels) or 1
+    names = sorted(old.keys() | new.keys(), key=lambda name: -abs(_run(new, name) - _run(old, name)))
+    for name in names:
+        a, b = old.get(name), new.get(name)
+        if a is None and b is not None:
+            yield f"{name} is new: {many(b.tasks, 'task')}, {duration(b.run_ns)} on cores"
+        elif b is None and a is not None:
+            yield f"{name} is gone: {many(a.tasks, 'task')}, {duration(a.run_ns)} on cores"
+        elif a is not None and b is not None:
+            parts = [f"{a.tasks:,} → {b.tasks:,} tasks"] if a.tasks != b.tasks else []
+            parts += [f"{a.blocks:,} → {b.blocks:,} blocks"] if a.blocks != b.blocks else []
+            if abs(a.run_ns - b.run_ns) >= LEAST_RUN * whole:
+                parts.append(f"{duration(a.run_ns)} → {duration(b.run_ns)} on cores")
+            parts += _memory(a, b)
+            if parts:
+                yield f"{name} {'; '.join(parts)}"
+    if base.bound != other.bound:
+        yield f"limited by {base.bound} → {other.bound}"
+
+
+def _run(kernels: dict[str, KernelShare], name: str) -> int:
+    return kernels[name].run_ns if name in kernels else 0
+
+
+def _memory(a: KernelShare, b: KernelShare) -> Iterator[str]:
+    for space in a.memory.keys() | b.memory.keys():
+        before, after = a.memory.get(space, 0.0), b.memory.get(space, 0.0)
+        if abs(before - after) >= LEAST_MEMORY:
+            yield f"{space} {before:.0%} → {after:.0%}".replace("%", " %").replace(" % →", " →")

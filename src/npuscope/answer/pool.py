@@ -34,7 +34,7 @@ from npuscope.base.errors import NpuscopeError
 
 A = TypeVar("A")
 B = TypeVar("B")
-WARM = ("npuscope.answer.warm",)  # what simulating and checking load
+WARM = ("npuscope.answer.prediction", "npuscope.answer.numbers")  # what simulating and checking load
 _SERVE = "import sys; sys.path[:] = {path!r}; from npuscope.answer.fork_server import main; main{arguments!r}"
 _LOST = Failed(
     "lost", "npuscope's helper process was killed while this ran: by the program itself, or by a system out of memory"

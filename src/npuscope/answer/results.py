@@ -1,143 +1,121 @@
-"""What came of variants: a row of a ranking each, and a line of a file that keeps them."""
+"""Answers kept in a file of JSON lines that only ever grows (`--results`), so that interrupted work is resumed.
+
+An answer is found again by its request (`Request.key`). What else a program reads nobody can know, so one of the kept
+answers is made again, and a file is refused where that comes out otherwise. One command at a time writes to a file.
+What is not such a file is refused and left as it is; only a last line of ours that an interrupt cut off is taken out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
-import polars as pl
+import msgspec
 
-from npuscope.answer import kept_lines
-from npuscope.base.surroundings import Surroundings
-from npuscope.table.columns import Column, Columns, Table
-from npuscope.table.formats import COUNT, TEXT, TIME, Form, figures, percent
-from npuscope.time.estimate_forms import COMPARED, INTERVAL
-from npuscope.time.uncertainty import Against, Estimate, against, time_after, time_estimate
+from npuscope.answer.answer import Answer
+from npuscope.answer.request import Request
+from npuscope.base.errors import BadInput, CannotWrite, NpuscopeError
+from npuscope.base.file_lock import take
 
-
-def _fullest(value: object) -> str:
-    """`Mat 98.4% (gate_aic)`."""
-    if not isinstance(value, dict):
-        return str(value)
-    function = f" ({value['function']})" if value["function"] else ""
-    return f"{value['space']} {percent(value['share'])}{function}"
+BEGINS = b'{"candidate":"'
+LASTING = frozenset({"good", "wrong", "race", "unfit", "fails", "exited"})  # the rest chance or a limit decided
+WRITERS = "judge, rank, sweep or tune"
 
 
-def _ratio(value: object) -> str:
-    return f"{figures(value)}x" if isinstance(value, float) else str(value)
+class Results:
+    """Answers so far by key; `add` keeps another. `kind` tells answers of different commands apart."""
+
+    def __init__(self, kind: str, path: Path | None = None, file: BinaryIO | None = None) -> None:
+        self._kind, self._path, self._file = kind, path, file
+        self._known = {} if path is None or file is None else _read(file, path)
+        self._tried = False
+
+    def key(self, request: Request) -> str:
+        return f"{self._kind}-{request.key}"
+
+    def known(self, requests: Sequence[Request]) -> list[Answer | None]:
+        """Of each request what is kept; of the first that is found nothing, so that it is made again."""
+        found = [self._known.get(self.key(one)) if self._known else None for one in requests]
+        first = next((n for n, one in enumerate(found) if one is not None), None)
+        if first is not None and not self._tried:
+            found[first], self._tried = None, True
+        return found
+
+    def add(self, request: Request, answer: Answer) -> Answer:
+        """The answer with its key, kept from now on; refuses the file where it kept another one."""
+        answer = replace(answer, key=self.key(request))
+        known = self._known.get(answer.key)
+        if known is not None and _lasting(known) != _lasting(answer):
+            raise NpuscopeError(
+                f"{answer.candidate} was tried again and comes out otherwise than it stands in {self._path}",
+                remedy="Something that the programs read has changed. Name another file for --results.",
+            )
+        if known is None and self._file is not None and self._path is not None and answer.verdict in LASTING:
+            with _refusing(self._path):
+                self._file.write(msgspec.json.encode(answer) + b"\n")
+                self._file.flush()
+            self._known[answer.key] = answer
+        return answer
 
 
-VARIANTS = Columns(
-    "rank",
-    "A variant, the fastest first and those that cannot run last. What there is not is left out.",
-    (
-        Column("rank", COUNT, "its place"),
-        Column("variant", TEXT, "file and settings"),
-        Column("key", TEXT, "tells equal variants in a results file", only="a hash"),
-        Column("wall_ns", TIME, "simulated wall time"),
-        Column("to_first", Form("ratio", "number", _ratio), "its wall over that of the variant named first"),
-        Column("against_first", COMPARED, "where 80% of measured ratios lie, and the probability that it is faster",
-               title="80%, faster"),
-        Column("wall_interval_ns", INTERVAL, "where 80% of measured walls lie",
-               only="the fastest's is told below the table, all are drawn"),
-        Column("tasks", COUNT, "submitted"),
-        Column("blocks", COUNT, "run"),
-        Column("bound", TEXT, "the kind of its first cause (docs/reference/json.md)", title="limited by"),
-        Column("verdict", TEXT, "the first sentence of its diagnosis", only="the fastest's is told above the table"),
-        Column("memory", Form("text", "object", _fullest, right=False), "the fullest: `{function, space, share}`",
-               title="fullest memory"),
-        Column("finding", TEXT, "what to know of its time: a ring too small, a store past a tensor",
-               only="listed below the table"),
-        Column("error", TEXT, "why it cannot run", only="listed below the table, once for all that have it"),
-        Column("settings", TEXT, "object: name -> value, as text", only="they are the variant's name"),
-    ),
-)  # fmt: skip
+def _lasting(answer: Answer) -> Answer:
+    """What does not depend on who asks and on how busy the machine is."""
+    return replace(answer, candidate="", cpu_seconds=None, versus=None)
 
 
-@dataclass(frozen=True)
-class Fullest:
-    """The fullest on-chip memory of a program; above 1 a comment lets it through."""
-
-    function: str
-    space: str
-    share: float
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a variant: a time, or the error that keeps it from running."""
-
-    variant: str
-    key: str
-    wall_ns: int | None = None
-    tasks: int | None = None
-    blocks: int | None = None
-    bound: str | None = None
-    memory: Fullest | None = None
-    error: str | None = None
-    finding: str | None = None
-    verdict: str | None = None  # the first sentence of its diagnosis
-    before_ns: int | None = None  # the anchored wall of the program that a capture is of, and the kind of its cause
-    before_bound: str | None = None
-    seen: Surroundings | None = None  # what its program took from around it, which its key tells of
-
-    def as_dict(self) -> dict[str, object]:
-        """A line of `--results`: what there is."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
-    @property
-    def is_whole(self) -> bool:
-        if self.error is not None:
-            return self.wall_ns is None
-        return self.wall_ns is not None and self.wall_ns >= 0 and None not in (self.tasks, self.blocks, self.bound)
+@contextmanager
+def results_in(path: Path | None, kind: str) -> Iterator[Results]:
+    """The answers of a file; without a path nothing is kept."""
+    if path is None:
+        yield Results(kind)
+        return
+    if path.exists() and not path.is_file():
+        raise CannotWrite("is a folder" if path.is_dir() else "is no regular file", path=path)
+    with _refusing(path):
+        file = path.open("a+b")
+    try:
+        with _refusing(path):
+            if not take(file):
+                remedy = "Wait for it, or name another file."
+                raise CannotWrite("another command is writing to it", path=path, remedy=remedy)
+            results = Results(kind, path, file)
+        yield results
+    finally:
+        with _refusing(path):  # what could not be written is tried once more
+            file.close()
 
 
-def variant_table(found: Sequence[Outcome], baseline: Outcome) -> Table:
-    """Ranked variants; `baseline` is the one named first."""
-    walls = [one.wall_ns / baseline.wall_ns if one.wall_ns and baseline.wall_ns else None for one in found]
-    ranks = ({"rank": number, "to_first": wall} for number, wall in enumerate(walls, 1))
-    rows = [
-        {**asdict(replace(one, seen=None)), **rank, **_likely(one, baseline)}
-        for one, rank in zip(found, ranks, strict=True)
-    ]
-    return Table(VARIANTS, pl.DataFrame(rows, infer_schema_length=None))
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CannotWrite(error.strerror or str(error), path=path, remedy="Name another file for --results.") from error
 
 
-def against_first(one: Outcome, baseline: Outcome) -> Against | None:
-    """A variant against the one named first; None for that one itself, or where one of them does not run."""
-    if one.key == baseline.key or not one.wall_ns or not baseline.wall_ns:
-        return None
-    return against(baseline.wall_ns, one.wall_ns, baseline.bound or "", one.bound or "")
+def _read(file: BinaryIO, path: Path) -> dict[str, Answer]:
+    file.seek(0)
+    *lines, last = file.read().split(b"\n")
+    found = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            one = msgspec.json.decode(line, type=Answer)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise _not_ours(path, number) from error
+        if not one.key or (one.time is not None and one.time.value < 0):
+            raise _not_ours(path, number)
+        time = one.time and replace(one.time, value=round(one.time.value))  # JSON has one kind of numbers
+        found[one.key] = replace(one, time=time)
+    if last:
+        if not (last.startswith(BEGINS) or BEGINS.startswith(last)):
+            raise _not_ours(path, len(lines) + 1)
+        file.truncate(sum(map(len, lines)) + len(lines))
+    return found
 
 
-def wall_estimate(one: Outcome) -> Estimate | None:
-    """With a capture below it as sure as the change from it, else as any wall."""
-    if one.wall_ns is None:
-        return None
-    if one.before_ns and one.wall_ns:
-        return time_after(one.wall_ns, against(one.before_ns, one.wall_ns, one.before_bound or "", one.bound or ""))
-    return time_estimate(one.wall_ns, "wall", one.bound or "")
-
-
-def _likely(one: Outcome, baseline: Outcome) -> dict[str, object]:
-    versus, wall = against_first(one, baseline), wall_estimate(one)
-    return {
-        "against_first": None if versus is None else versus.as_dict(),
-        "wall_interval_ns": None if wall is None else wall.as_dict(),
-    }
-
-
-def variant_rows(
-    found: Sequence[Outcome], baseline: Outcome, settings: Mapping[str, object]
-) -> list[dict[str, object]]:
-    """The contract of `rank` and `sweep --json`: what there is; `settings` by variant."""
-    rows = variant_table(found, baseline).rows()
-    told = ({name: value for name, value in row.items() if value is not None} for row in rows)
-    return [{**row, "settings": settings[str(row["variant"])]} for row in told]
-
-
-def kept(path: Path | None) -> AbstractContextManager[tuple[dict[str, Outcome], Callable[[Outcome], None]]]:
-    """Outcomes so far by key, and how to add one; without a path nothing is kept."""
-    return kept_lines.kept(path, kept_lines.Kind(Outcome, b'{"variant": "', "rank or sweep"))
+def _not_ours(path: Path, line: int) -> BadInput:
+    remedy = f"Name the file that an earlier {WRITERS} wrote, or a new one."
+    return BadInput(f"not a result of {WRITERS}", path=path, line=line, remedy=remedy)

@@ -1,6 +1,6 @@
 """Searches the settings of a program for the fastest: what does not fit is not simulated, the best is checked.
 
-tuned = tune(Variant("", "layer.py"), space_of([("TILE", ["64", "128"], "64")]), trials=20)
+tuned = tune(Request("layer.py"), space_of([("TILE", ["64", "128"], "64")]), trials=20)
 tuned.best, tuned.golden, tuned.front
 """
 
@@ -15,14 +15,16 @@ from math import prod
 from pathlib import Path
 
 from npuscope.answer.alone import alone
+from npuscope.answer.answer import Answer
 from npuscope.answer.job_limits import Failed, Limits
 from npuscope.answer.knobs import Knob, knobs_of
+from npuscope.answer.numbers import Numbers, numbers_of
 from npuscope.answer.pool import Pool, refuse_windows
-from npuscope.answer.results import Outcome, kept
+from npuscope.answer.rank import KIND, run_answers
+from npuscope.answer.request import Request
+from npuscope.answer.results import results_in
 from npuscope.answer.search import Goals, Search, front
 from npuscope.answer.space import Point, Space, space_of
-from npuscope.answer.variant import Variant
-from npuscope.answer.variants import run_outcomes
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
 from npuscope.ops.dtypes import BY_NAME
@@ -38,36 +40,27 @@ Recordings = tuple[Recording, ...]
 
 
 @dataclass(frozen=True)
-class Golden:
-    """Whether a variant's numbers are right; None where its program compares nothing."""
-
-    variant: str
-    passed: bool | None
-    told: str
-
-
-@dataclass(frozen=True)
 class Tuned:
-    """What a search found: outcomes in the order of the trials, the first being the program as it is.
+    """What a search found: answers in the order of the trials, the first being the program as it is.
 
     `golden` has the variants whose numbers were checked, the last of them being that of `best`.
     """
 
     space: Space
-    variants: tuple[Variant, ...]
-    outcomes: tuple[Outcome, ...]
-    golden: tuple[Golden, ...]
-    front: tuple[Outcome, ...]
-    best: Outcome | None
+    variants: tuple[Request, ...]
+    answers: tuple[Answer, ...]
+    golden: tuple[tuple[str, Numbers], ...]
+    front: tuple[Answer, ...]
+    best: Answer | None
 
     @property
     def pruned(self) -> int:
         """Points that cannot run, which were not simulated."""
-        return sum(one.error is not None for one in self.outcomes)
+        return sum(one.error is not None for one in self.answers)
 
     @property
     def simulated(self) -> int:
-        return len(self.outcomes) - self.pruned
+        return len(self.answers) - self.pruned
 
 
 def found_space(file: str, argv: Sequence[str]) -> Space:
@@ -121,7 +114,7 @@ def _setting(knob: Knob) -> tuple[str, list[str], str]:
 
 
 def tune(
-    alike: Variant,
+    alike: Request,
     space: Space,
     trials: int = 50,
     goal: str | None = None,
@@ -134,49 +127,43 @@ def tune(
     """Up to so many simulated points of the space; those that cannot run do not count. `goal`: held against time."""
     refuse_windows()
     search = Search(space, 1 if goal is None else 2, seed)
-    told: dict[Point, Outcome] = {}
-    variants: dict[Point, Variant] = {}
+    found: dict[Point, Answer] = {}
+    variants: dict[Point, Request] = {}
     at_a_time = jobs or (2 if engine == "processes" else 8)
-    with kept(results) as (known, add), alone(engine, at_a_time, Limits()) as run:
-        seen = [*dict.fromkeys(one.seen for one in known.values() if one.seen is not None)]
+    with results_in(results, KIND) as kept, alone(engine, at_a_time, Limits()) as run:
         ran = 0
-        while ran < trials and len(told) < MOST_ASKED * trials:
+        while ran < trials and len(found) < MOST_ASKED * trials:
             progress.report("simulating variants", ran, trials)
             points = list(islice(iter(search.ask, None), min(at_a_time, trials - ran)))
             if not points:
                 break
-            asked = {point: _variant(alike, space, point) for point in points}
-            keys = {point: [one.key(around) for around in seen] for point, one in asked.items()}
-            found = {p: known[key] for p, several in keys.items() for key in several if key in known}
-            missing = [point for point in points if point not in found]
-            for point, one in zip(missing, run_outcomes(run, [asked[point] for point in missing]), strict=True):
-                found[point] = one
-                if one.seen is not None:
-                    add(one)
-                    known[one.key] = one
-                    seen += [one.seen] if one.seen not in seen else []
-            for point in points:
-                told[point] = replace(found[point], variant=asked[point].name)
-                search.tell(point, _goals(told[point], goal))
-            variants |= asked
-            ran += sum(told[point].error is None for point in points)
+            asked = [_variant(alike, space, point) for point in points]
+            known = kept.known(asked)
+            missing = [request for request, one in zip(asked, known, strict=True) if one is None]
+            answers = iter(run_answers(run, missing))
+            for point, request, one in zip(points, asked, known, strict=True):
+                answer = kept.add(request, next(answers) if one is None else one)
+                found[point] = replace(answer, candidate=request.name)
+                variants[point] = request
+                search.tell(point, _goals(found[point], goal))
+            ran += sum(found[point].error is None for point in points)
         progress.report("simulating variants", trials, trials)
-        able = sorted((one for one in told.values() if one.error is None), key=lambda one: one.wall_ns or 0)
+        able = sorted((one for one in found.values() if one.error is None), key=lambda one: one.wall_ns or 0)
         by_name = {one.name: one for one in variants.values()}
-        checked = _checked([by_name[one.variant] for one in able[:CHECKED]]) if golden else []
-    good = {one.variant for one in checked if one.passed is not False}
-    best = next((one for one in able if not golden or one.variant in good), None)
-    goals = {point: told_goals for point, one in told.items() if (told_goals := _goals(one, goal)) is not None}
-    ends = sorted((told[point] for point in front(goals)), key=lambda one: one.wall_ns or 0) if goal else []
-    return Tuned(space, tuple(variants.values()), tuple(told.values()), tuple(checked), tuple(ends), best)
+        checked = _checked([by_name[one.candidate] for one in able[:CHECKED]]) if golden else []
+    good = {name for name, numbers in checked if numbers.right is not False}
+    best = next((one for one in able if not golden or one.candidate in good), None)
+    goals = {point: reached for point, one in found.items() if (reached := _goals(one, goal)) is not None}
+    ends = sorted((found[point] for point in front(goals)), key=lambda one: one.wall_ns or 0) if goal else []
+    return Tuned(space, tuple(variants.values()), tuple(found.values()), tuple(checked), tuple(ends), best)
 
 
-def _variant(alike: Variant, space: Space, point: Point) -> Variant:
+def _variant(alike: Request, space: Space, point: Point) -> Request:
     chosen = space.at(point)
     return replace(alike, name=" ".join(f"{name}={value}" for name, value in chosen), settings=chosen)
 
 
-def _goals(one: Outcome, goal: str | None) -> Goals | None:
+def _goals(one: Answer, goal: str | None) -> Goals | None:
     if one.wall_ns is None:
         return None
     if goal is None:
@@ -184,23 +171,16 @@ def _goals(one: Outcome, goal: str | None) -> Goals | None:
     return one.wall_ns, float(one.tasks or 0) if goal == "tasks" else (one.memory.share if one.memory else 0.0)
 
 
-def _checked(best: Sequence[Variant]) -> list[Golden]:
+def _checked(best: Sequence[Request]) -> list[tuple[str, Numbers]]:
     """The best variants with their numbers, until one is right."""
-    found: list[Golden] = []
+    found: list[tuple[str, Numbers]] = []
     with Pool(workers=1) as pool:
-        for variant in best:
+        for request in best:
             progress.report("checking the numbers of the best", len(found), len(best))
-            answer = pool.ask(_golden, variant, Limits(seconds=GOLDEN_S)).result()
-            told = Golden(variant.name, False, answer.told) if isinstance(answer, Failed) else answer
-            found.append(told)
-            if told.passed is not False:
+            answer = pool.ask(numbers_of, request, Limits(seconds=GOLDEN_S)).result()
+            numbers = Numbers(False, answer.told) if isinstance(answer, Failed) else answer
+            found.append((request.name, numbers))
+            if numbers.right is not False:
                 break
         progress.report("checking the numbers of the best", len(best), len(best))
     return found
-
-
-def _golden(variant: Variant) -> Golden:
-    ran = run_script(variant.file, variant.argv, "values", settings=dict(variant.settings))
-    told = {True: "its numbers are right", False: "its numbers are wrong", None: "it compares no numbers"}
-    error = next((result.error for result in ran.results if result.error), None) or ran.failure
-    return Golden(variant.name, ran.passed, (error or "").splitlines()[0] if error else told[ran.passed])

@@ -7,9 +7,8 @@ from dataclasses import asdict, replace
 
 import polars as pl
 
-from npuscope.check.findings import Finding, Waste
 from npuscope.check.memory_use import Usage
-from npuscope.check.run import RankedFinding
+from npuscope.check.rule import Finding, Waste
 from npuscope.lower.program import Program
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import COUNT, LIST, ROOM, TEXT, TIME, Form, duration, many, percent
@@ -87,13 +86,13 @@ FINDINGS = replace(ERRORS, place="check.findings", about="A warning or a hint, t
 
 
 def error_row(finding: Finding, program: int = 0) -> dict[str, object]:
-    told = {name: getattr(finding, name) for name in ERRORS.keys if name not in ("program", "cost", "also")}
+    same = {name: getattr(finding, name) for name in ERRORS.keys if name not in ("program", "cost", "also")}
     also = [{"file": file, "line": line} for file, line in finding.also]
-    return {"program": program, **told, "cost": asdict(finding.waste), "also": also}
+    return {"program": program, **same, "cost": asdict(finding.waste), "also": also}
 
 
-def found_row(one: RankedFinding, program: int = 0) -> dict[str, object]:
-    return {**error_row(one.finding, program), "scope": one.section.title, "saves_ns": one.saves_ns}
+def found_row(one: Finding, program: int = 0) -> dict[str, object]:
+    return {**error_row(one, program), "scope": one.section.title, "saves_ns": one.saves_ns}
 
 
 def table_of(columns: Columns, rows: Iterable[dict[str, object]]) -> Table:

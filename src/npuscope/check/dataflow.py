@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
 
-from npuscope.check.findings import Finding, Waste
-from npuscope.check.once import once
+from npuscope.check.rule import Finding, Waste, once
 from npuscope.lower.program import KernelLaunch, Program
 from npuscope.lower.source import statement_at
 from npuscope.ops.dtypes import BY_NAME

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from npuscope.check.gm_traffic import BLOCK, Use, traffic_of
-from npuscope.check.once import once
+from npuscope.check.rule import once
 from npuscope.lower.program import KernelLaunch, Program
 
 MARGIN = 2  # one half of a memory is left to what the tasks need themselves

@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.check.dataflow import Flow, flows_of
-from npuscope.check.findings import Severity, Waste
-from npuscope.check.once import once
+from npuscope.check.rule import Severity, Waste, once
 from npuscope.chip.devices import Device
 from npuscope.lower.program import KernelLaunch, Program
 from npuscope.ops.dtypes import BY_NAME

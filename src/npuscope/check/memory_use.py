@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from npuscope.check.findings import Finding
-from npuscope.check.rule import Rule
+from npuscope.check.rule import Finding, Rule
 from npuscope.lower.build import build
 from npuscope.lower.lowering import passed
 from npuscope.lower.memory_plan import MemoryPlan, SpacePlan, plan_memory

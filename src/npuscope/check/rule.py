@@ -1,14 +1,115 @@
-"""What a rule is. One lies in each file of `rules/`, as RULE; lying there makes it run, documented and selectable."""
+"""What a rule and a finding are.
+
+A rule lies in each file of `rules/`, as RULE; lying there makes it run, documented and selectable. A finding is one
+thing to change: its place, what it wastes, the changed line, and what the run takes without it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from functools import wraps
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, cast
 
-from npuscope.check.findings import Finding, Severity, Waste
-from npuscope.lower.program import Program
-from npuscope.tile.record.model import Site
+if TYPE_CHECKING:
+    from npuscope.lower.program import Program
+    from npuscope.tile.record.model import Site
+
+Severity = Literal["error", "warning", "hint"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "hint")  # the worst first
+Without = Literal["less", "hidden", "gone", "blocks", "one task"]
+"""What becomes of a program without a finding, beside less of what it wastes:
+
+less      nothing else: bytes and FLOPs that are not there, tasks that are submitted in no time
+hidden    its bytes are moved as before, while others are multiplied
+gone      its tasks do nothing that is needed
+blocks    its tasks are blocks of fewer launches
+one task  its tasks of a turn are one, whose blocks do the work of all
+"""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Lines `first` to `last` of a file; (0, 0) where the source is not at hand."""
+
+    file: str
+    title: str
+    first: int = 0
+    last: int = 0
+
+    def has(self, file: str, line: int) -> bool:
+        return self.file == file and self.first <= line <= self.last
+
+
+NOWHERE = Section("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """What a finding costs over the whole run: GM traffic, cube work, dispatches that need not be, and tasks that wait
+    for nothing.
+    """
+
+    bytes: int = 0
+    flops: int = 0
+    tasks: int = 0
+    waits: int = 0
+
+    def __add__(self, other: Waste) -> Waste:
+        return Waste(
+            self.bytes + other.bytes, self.flops + other.flops, self.tasks + other.tasks, self.waits + other.waits
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.bytes or self.flops or self.tasks or self.waits)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The wall of the program simulated without a finding, and what that saves, below 0 where it takes longer.
+
+    Both are None where it cannot be tried. `how` says what was changed, or why nothing could be.
+    """
+
+    how: str
+    wall_ns: int | None = None
+    saves_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`id` is the rule's, stable over versions; `change` is the line as it should be, where a line can say it.
+
+    `section` and `seconds` are known when all findings of a program are: the part of the source that it belongs to, and
+    by the chip's peak rates what it costs, which ranks and is never shown. `price` needs a simulation.
+    """
+
+    id: str
+    severity: Severity
+    file: str
+    line: int
+    message: str
+    fix: str
+    kernel: str = ""
+    function: str = ""
+    change: str = ""
+    waste: Waste = Waste()
+    count: int = 1  # times met: loop iterations, layers, tasks
+    also: tuple[tuple[str, int], ...] = ()  # other places that belong to it: file, line
+    without: Without = "less"
+    section: Section = NOWHERE
+    seconds: float = 0.0
+    price: Price | None = None
+
+    @property
+    def saves_ns(self) -> int | None:
+        """What the program takes less without it; None where that was not tried."""
+        return None if self.price is None else self.price.saves_ns
+
+    @property
+    def crosses(self) -> bool:
+        """Whether it lies in several sections."""
+        return self.section.first > 0 and any(not self.section.has(*place) for place in self.also)
 
 
 class Example(NamedTuple):
@@ -24,6 +125,7 @@ class Rule:
     """`check` yields a finding per place and launch; the runner adds up equal ones, drops ignored ones and ranks.
 
     `about` says under which heading of a review a finding belongs; "chip" is what keeps a program from running at all.
+    `without`: how its findings are taken away where they are priced.
     """
 
     id: str
@@ -33,6 +135,7 @@ class Rule:
     check: Callable[[Program], Iterable[Finding]]
     example: Example
     about: Literal["chip", "performance", "quality"] = "performance"
+    without: Without = "less"
 
     def at(
         self,
@@ -60,4 +163,22 @@ class Rule:
             waste=waste,
             count=count,
             also=tuple((place.file, place.line) for place in also),
+            without=self.without,
         )
+
+
+Result = TypeVar("Result")
+
+
+def once(function: Callable[[Program], Result]) -> Callable[[Program], Result]:
+    """The function, which is not run again for a program that it has seen: the result is kept with the program."""
+    name = f"{function.__module__}.{function.__qualname__}"
+
+    @wraps(function)
+    def remembered(program: Program) -> Result:
+        results = program.__dict__
+        if name not in results:
+            results[name] = function(program)
+        return cast(Result, results[name])
+
+    return remembered

@@ -1,74 +1,106 @@
-"""Runs rules over a program: equal findings added up, ignored ones dropped, the rest placed in sections and ranked."""
+"""Checks a program: rules run, equal findings are added up, ignored ones dropped, the rest placed and ranked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from npuscope.base import progress
-from npuscope.check.findings import SEVERITIES, Finding, Waste
+from npuscope.base.errors import NpuscopeError
 from npuscope.check.gm_traffic import seconds_of
-from npuscope.check.rule import Rule
+from npuscope.check.memory_use import Usage, usages
+from npuscope.check.races import Race, races
+from npuscope.check.races.replay import Replayed
+from npuscope.check.rule import SEVERITIES, Finding, Rule, Severity, Waste
 from npuscope.check.rules import all_rules
-from npuscope.check.source_text import Section, section_of, silenced
+from npuscope.check.rules.memory import BUFFER_OVERFLOW
+from npuscope.check.rules.safety import RACE
+from npuscope.check.source_text import section_of, silenced
 from npuscope.chip.devices import Device
-from npuscope.lower.program import Program
+from npuscope.explain.diagnosis import Diagnosis
+from npuscope.lower.program import PlannedBody, Program
 from npuscope.tile.record.model import short_name
 
 
-@dataclass(frozen=True)
-class RankedFinding:
-    """A finding in its section.
+class MemoryLine(NamedTuple):
+    """How much of a space a function of a kernel uses, in bytes."""
 
-    `seconds` by the chip's peak rates ranks findings that were not priced and is never shown (`estimate`). `saves_ns`:
-    what the program takes less, simulated without the finding; None where that was not tried, below 0 where it takes
-    more.
+    kernel: str
+    space: str
+    used: int
+    limit: int
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One program's result: `errors` is all that will not work, `findings` the rest of what rules say.
+
+    `ignored` counts what comments in the source silenced.
     """
 
-    finding: Finding
-    section: Section
-    seconds: float
-    saves_ns: int | None = None
-
-    @property
-    def crosses(self) -> bool:
-        """Whether it lies in several sections."""
-        return any(not self.section.has(file, line) for file, line in self.finding.also) and self.section.first > 0
-
-
-@dataclass(frozen=True)
-class Lint:
-    """What rules found, the costliest first; `ignored` counts what comments in the source silenced."""
-
-    found: tuple[RankedFinding, ...]
+    program: str
+    findings: tuple[Finding, ...]
+    memory: tuple[MemoryLine, ...] = ()
+    races: tuple[Race, ...] = ()
+    errors: tuple[Finding, ...] = ()
     ignored: int = 0
+    replayed: Replayed | None = None
+    diagnosis: Diagnosis | None = None  # of the program simulated as it is, where findings are priced
+    unpriced: str = ""  # why they are not
 
 
-def lint(program: Program, rules: Sequence[Rule]) -> Lint:
-    """Every rule over the program."""
-    kept, ignored = looked_for(program, rules)
-    return Lint(ranked(kept, program.device), ignored)
+def check(program: Program, rules: Sequence[Rule] | None = None) -> Checked:
+    """Checks one recorded program, by all rules unless some are given."""
+    rules = all_rules() if rules is None else rules
+    found, ignored = findings_of(program, [rule for rule in rules if rule.id != RACE.id])
+    racing = races(program) if RACE in rules else ()
+    unsilenced = tuple(one for one in racing if not any(silenced(RACE.id, s.file, s.line) for s in one.sides))
+    ordered = ranked(found, program.device)
+    return Checked(
+        program.recording.program,
+        tuple(one for one in ordered if one.severity != "error"),
+        tuple(
+            MemoryLine(one.function, one.space.space, one.space.used, one.space.limit)
+            for one in usages(program.planned.values())
+        ),
+        unsilenced,
+        tuple(one for one in ordered if one.severity == "error"),
+        ignored + len(racing) - len(unsilenced),
+    )
 
 
-def looked_for(program: Program, rules: Sequence[Rule]) -> tuple[list[Finding], int]:
+def reaches(checks: Sequence[Checked], level: Severity) -> bool:
+    """Whether there is something as bad as `level` or worse."""
+    bad = SEVERITIES[: SEVERITIES.index(level) + 1]
+    return any(
+        checked.errors or checked.races or any(one.severity in bad for one in checked.findings) for checked in checks
+    )
+
+
+def findings_of(program: Program, rules: Sequence[Rule]) -> tuple[list[Finding], int]:
     """What rules find, not yet ranked, and how much of it comments in the source silence."""
     together: list[Finding] = []
     for done, rule in enumerate(rules):
         progress.report(f"{program.recording.program}: rules", done, len(rules))
-        # what keeps a program from running is told in full, however much of it there is at one line
+        # what keeps a program from running is reported in full, however much of it there is at one line
         together += rule.check(program) if rule.about == "chip" else added_up(rule.check(program))
-    kept = [finding for finding in together if not silenced(finding.id, finding.file, finding.line)]
-    return kept, len(together) - len(kept)
+    unsilenced = _unsilenced(together)
+    return unsilenced, len(together) - len(unsilenced)
 
 
 def unfit(program: Program) -> tuple[Finding, ...]:
     """What keeps a program from running on the chip, but for what comments in the source silence."""
-    errors = (error for rule in all_rules() if rule.about == "chip" for error in rule.check(program))
-    return tuple(error for error in errors if not silenced(error.id, error.file, error.line))
+    return tuple(_unsilenced(error for rule in all_rules() if rule.about == "chip" for error in rule.check(program)))
+
+
+def _unsilenced(findings: Iterable[Finding]) -> list[Finding]:
+    return [one for one in findings if not silenced(one.id, one.file, one.line)]
 
 
 def added_up(findings: Iterable[Finding]) -> list[Finding]:
-    """One finding per rule, place and kernel: costs and counts summed, told as the costliest of them tells it."""
+    """One finding per rule, place and kernel: costs and counts summed, in the words of the costliest of them."""
     together: dict[tuple[str, str, int, str], list[Finding]] = {}
     for finding in findings:
         together.setdefault((finding.id, finding.file, finding.line, finding.kernel), []).append(finding)
@@ -77,27 +109,64 @@ def added_up(findings: Iterable[Finding]) -> list[Finding]:
 
 def _sum(equal: list[Finding]) -> Finding:
     waste = sum((finding.waste for finding in equal), Waste())
-    told = max(equal, key=lambda f: (f.waste.bytes, f.waste.flops, f.waste.tasks, f.waste.waits))
+    costliest = max(equal, key=lambda f: (f.waste.bytes, f.waste.flops, f.waste.tasks, f.waste.waits))
     places = dict.fromkeys(place for finding in equal for place in finding.also)
-    return replace(told, waste=waste, count=sum(f.count for f in equal), also=tuple(places))
+    return replace(costliest, waste=waste, count=sum(f.count for f in equal), also=tuple(places))
 
 
-def _section(finding: Finding) -> Section:
-    return section_of(finding.file, finding.line, short_name(finding.kernel), short_name(finding.function))
-
-
-def with_savings(found: Iterable[RankedFinding], saved: Mapping[Finding, int | None]) -> tuple[RankedFinding, ...]:
-    """The findings with what a simulation says that each saves, the one that saves most first."""
-    priced = [replace(one, saves_ns=saved.get(one.finding)) for one in found]
-    return tuple(sorted(priced, key=lambda one: -max(one.saves_ns or 0, 0)))
-
-
-def ranked(findings: Iterable[Finding], device: Device) -> tuple[RankedFinding, ...]:
+def ranked(findings: Iterable[Finding], device: Device) -> tuple[Finding, ...]:
     """Placed in their sections; the costliest first, then the worst, then in the order of the source."""
-    found = [RankedFinding(f, _section(f), seconds_of(f.waste, device)) for f in findings]
+    placed = [
+        replace(
+            one,
+            section=section_of(one.file, one.line, short_name(one.kernel), short_name(one.function)),
+            seconds=seconds_of(one.waste, device),
+        )
+        for one in findings
+    ]
+    return tuple(
+        sorted(placed, key=lambda f: (-f.seconds, SEVERITIES.index(f.severity), f.file, f.line, f.id)),
+    )
 
-    def rank(one: RankedFinding) -> tuple[float, int, str, int, str]:
-        f = one.finding
-        return (-one.seconds, SEVERITIES.index(f.severity), f.file, f.line, f.id)
 
-    return tuple(sorted(found, key=rank))
+def rules_of(select: Sequence[str] = (), ignore: Sequence[str] = (), races: bool = True) -> tuple[Rule, ...]:
+    """The rules to run, in order: `--select` and `--ignore` name them by id or by `prefix*`."""
+    rules = all_rules()
+    wanted = _matching(rules, select, "--select") if select else {rule.id for rule in rules}
+    dropped = _matching(rules, ignore, "--ignore") | (set() if races else {RACE.id})
+    return tuple(rule for rule in rules if rule.id in wanted - dropped)
+
+
+def _matching(rules: Sequence[Rule], given: Sequence[str], option: str) -> set[str]:
+    known = [rule.id for rule in rules]
+    found: set[str] = set()
+    for name in (part.strip() for text in given for part in text.split(",")):
+        matched = {id for id in known if id == name or (name.endswith("*") and id.startswith(name[:-1]))}
+        if not matched:
+            near = difflib.get_close_matches(name, known, 1)
+            asked = f"Did you mean {near[0]}? " if near else ""
+            raise NpuscopeError(f"{option}: no rule '{name}'", remedy=f"{asked}--list-rules lists them.")
+        found |= matched
+    return found
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The memory of one program: its bodies, the fullest of each function and space, what does not fit."""
+
+    program: Program
+    bodies: tuple[PlannedBody, ...]
+    used: tuple[Usage, ...]
+    errors: tuple[Finding, ...]
+
+    def only(self, name: str) -> Fit:
+        """One kernel of it, by its name or that of one of its functions."""
+        used = tuple(usage for usage in self.used if name in (usage.body.kernel, usage.function))
+        names = {name, *(usage.body.kernel for usage in used)}
+        bodies = tuple(body for body in self.bodies if body.kernel in names)
+        return Fit(self.program, bodies, used, tuple(error for error in self.errors if error.kernel in names))
+
+
+def fit(program: Program) -> Fit:
+    bodies = tuple(program.planned.values())
+    return Fit(program, bodies, usages(bodies), tuple(BUFFER_OVERFLOW.check(program)))

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from npuscope.check.rule import Section
 from npuscope.lower.program import Program
 from npuscope.lower.source import Comment, Function, SourceFile, read, statement_at
 from npuscope.ops.cube import MATMUL, MATMUL_ACC
@@ -27,19 +28,6 @@ NUMBERED = re.compile(r"(scope|stage|step|phase|part|section)\s*[#:]?\s*\d", re.
 DRAWN = re.compile(r"^[─━═=*#-]{2,}|[─━═=*#-]{2,}$")
 MODULE_LEVEL = "Module level"
 TASKS = frozenset({"at", "incore", "spmd", "cluster"})
-
-
-@dataclass(frozen=True)
-class Section:
-    """Lines `first` to `last` of a file; (0, 0) where the source is not at hand."""
-
-    file: str
-    title: str
-    first: int = 0
-    last: int = 0
-
-    def has(self, file: str, line: int) -> bool:
-        return self.file == file and self.first <= line <= self.last
 
 
 def section_of(file: str, line: int, kernel: str = "", function: str = "") -> Section:

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from npuscope.chip.devices import Device
-    from npuscope.lower.lowering import LoweringOptions
+    from npuscope.answer.prediction import Prediction
+    from npuscope.answer.request import CaptureBase, Request
+    from npuscope.report.anchor import Anchored
     from npuscope.time.measured.base import MeasuredBase
 
 
 class Before(NamedTuple):
+    """The program before the change, its capture, and the two held against one another."""
+
     program: str
     capture: str
     anchor: MeasuredBase
+
+    @property
+    def base(self) -> CaptureBase:
+        from npuscope.answer.prediction import base_of
+
+        return base_of(self.anchor)
+
+    def change(self, prediction: Prediction) -> Anchored:
+        """What a prediction on top of it adds to a report."""
+        from npuscope.report.anchor import Anchored
+        from npuscope.time.measured.base import MeasuredChange
+
+        return Anchored(self.program, self.capture, MeasuredChange(self.anchor, prediction.plain, prediction.on_base))
 
 
 def files_of(measured: str) -> tuple[str, str]:
@@ -30,22 +46,10 @@ def files_of(measured: str) -> tuple[str, str]:
     return f"{program}.py", capture
 
 
-def anchor_of(
-    measured: str,
-    argv: Sequence[str],
-    chip: Device,
-    lowering: LoweringOptions,
-    number: int | None,
-    settings: Mapping[str, str],
-) -> Before:
-    """Reads the capture, simulates the program before the change and holds the two against one another."""
-    from npuscope.time.chip.prepare import prepare
-    from npuscope.time.measured.base import anchor
-    from npuscope.time.measured.observed import observed_in
-    from npuscope.time.programs import fitting, program_of
-    from npuscope.trace import read
+def before_of(measured: str, alike: Request) -> Before:
+    """Reads the capture and holds it against the simulation of the program before the change, asked for alike."""
+    from npuscope.answer.prediction import anchor_of
 
     program, capture = files_of(measured)
-    found = observed_in(read(capture), capture)
-    before = fitting(program_of(program, argv, chip, lowering, number, settings=settings))
-    return Before(program, capture, anchor(prepare(before), found, capture))
+    request = replace(alike, file=program, mode="shapes", jitter=None)
+    return Before(program, capture, anchor_of(request, capture))

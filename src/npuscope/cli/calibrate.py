@@ -54,13 +54,14 @@ def command(
     import os
     from pathlib import Path
 
+    from npuscope.answer.prediction import Prediction
+    from npuscope.answer.request import Request
     from npuscope.base.errors import CannotWrite
     from npuscope.chip.devices import inheriting_file, is_known
-    from npuscope.lower.lowering import LoweringOptions
     from npuscope.report import device as report
     from npuscope.time.measured.calibrate import calibrate
     from npuscope.time.measured.observed import observed_in
-    from npuscope.time.programs import chip_to_time, fitting, program_of
+    from npuscope.time.run import chip_to_time
     from npuscope.trace import read
 
     known = is_known(device)
@@ -73,9 +74,9 @@ def command(
     chip = chip_to_time(device)
     with progress_bar():
         runs = [observed_in(read(capture), capture) for capture in captures]
-        lowering, argv = LoweringOptions(ring_slots=ring_slots), context.meta.get(AFTER, ())
-        subject = fitting(program_of(file, argv, chip, lowering, program, settings=settings_of(setting or [])))
-        found = calibrate(subject, runs, captures[0])
+        argv, settings = tuple(context.meta.get(AFTER, ())), tuple(settings_of(setting or []).items())
+        subject = Prediction(Request(file, argv, settings, device, program, ring_slots))
+        found = calibrate(subject.fitting, runs, captures[0])
     inherits = chip.name if known else os.path.relpath(device, Path(out).resolve().parent)
     write_texts({out: inheriting_file(name, f"{chip.title}, calibrated", inherits, found.constants(file, captures))})
     data = {

@@ -22,11 +22,14 @@ its statement.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from npuscope.cli.output import DeviceName, JsonFlag, ProgramNumber, RingSlots, print_json, print_text, progress_bar
+
+if TYPE_CHECKING:
+    from npuscope.tile.record.model import Mode
 
 
 class Level(StrEnum):
@@ -67,9 +70,11 @@ def command(
 ) -> None:
     import sys
 
+    from npuscope.answer.prediction import checks as checks_of
+    from npuscope.answer.request import Request
     from npuscope.base.errors import NpuscopeError
     from npuscope.base.process_memory import collected_rarely
-    from npuscope.check.checked import CheckOptions, check_all, reaches, rules_of
+    from npuscope.check.run import reaches, rules_of
     from npuscope.cli.output import check_outputs, reproduce, write_reports
     from npuscope.lower.chip import chip_to_lower_for
     from npuscope.report.check_json import check_dict
@@ -78,25 +83,22 @@ def command(
     from npuscope.report.check_text import check_text, rules_text
     from npuscope.report.reference import rule_text
     from npuscope.table.text import paint_for
-    from npuscope.time.worth import left_out, priced
 
-    options = CheckOptions(
-        select=tuple(select or ()), ignore=tuple(ignore or ()), races=races, replay=replay, seed=seed,
-        ring_slots=ring_slots, mode="values" if values else "shapes",
-    )  # fmt: skip
-    rules = rules_of(options)
+    rules = rules_of(select or (), ignore or (), races)
     if list_rules:
         print(rules_text(rules))
         return
     if explain is not None:
-        print("\n\n".join(rule_text(rule) for rule in rules_of(CheckOptions(select=(explain,)))))
+        print("\n\n".join(rule_text(rule) for rule in rules_of((explain,))))
         return
     if file is None:
         raise NpuscopeError("no program to check", remedy="Name a Python file, or ask for --list-rules.")
     check_outputs([file], markdown, sarif)
     chip = chip_to_lower_for(device)
     with progress_bar(), collected_rarely():
-        checks = check_all(file, arguments or [], chip, options, program, priced if price else left_out)
+        mode: Mode = "values" if values else "shapes"
+        request = Request(file, tuple(arguments or ()), (), device, program, ring_slots, mode)
+        checks = checks_of(request, rules, price, seed if replay else None)
         written = write_reports(
             {
                 markdown: lambda: check_markdown(file, chip.name, checks, reproduce()),

@@ -61,7 +61,7 @@ def command(
     from npuscope.explain.many import history_of, read_history
     from npuscope.lab.report_pages import parts_page
     from npuscope.report.comparison import history as report
-    from npuscope.time.programs import chip_to_time
+    from npuscope.time.run import chip_to_time
 
     arguments: list[str] = context.meta[AFTER]
     if simulate is None:

@@ -57,9 +57,6 @@ def command(
     results: Annotated[
         str | None, typer.Option(help="Keep answers here (JSON lines); those that stand there are not run.")
     ] = None,
-    cache: Annotated[
-        bool, typer.Option("--cache/--no-cache", help="Take answers of earlier runs where nothing has changed.")
-    ] = True,
     budget: Annotated[
         int | None, typer.Option(min=512, help="Most bytes of an answer in JSON; `cut` says what was left out.")
     ] = None,
@@ -74,7 +71,7 @@ def command(
 
     from npuscope.answer.job_limits import GIB, Limits
     from npuscope.answer.judge import How, judge_all
-    from npuscope.answer.variant import Variant
+    from npuscope.answer.request import Request
     from npuscope.base import engine as workers
     from npuscope.base.errors import BadInput, NpuscopeError
     from npuscope.cli.output import check_outputs, settings_of
@@ -90,23 +87,23 @@ def command(
     alike = (
         tuple(context.meta.get(AFTER, ())), tuple(settings_of(setting or []).items()), device, program, ring_slots,
     )  # fmt: skip
-    variants = [Variant(file, str(Path(file).resolve()), *alike) for file in every]
-    base = None if baseline is None else variants.pop()
+    requests = [Request(str(Path(file).resolve()), *alike, name=file) for file in every]
+    base = None if baseline is None else requests.pop()
     limits = Limits(seconds, round(memory * GIB))
-    how = How(golden, limits, cache, None if results is None else Path(results), engine, jobs)
+    how = How(golden, limits, None if results is None else Path(results), engine, jobs)
     with progress_bar():
-        answers = judge_all(variants, base, how)
+        answers = judge_all(requests, base, how)
     written = []
     if md is not None or sarif is not None:
         from npuscope.cli.output import write_reports
         from npuscope.report.judge import judge_markdown, judge_sarif
 
-        paths = [variant.file for variant in variants]
+        paths = [request.file for request in requests]
         written = write_reports({md: lambda: judge_markdown(answers), sarif: lambda: judge_sarif(answers, paths)})
     good = sum(answer.is_good for answer in answers)
     if json:
-        told = {"good": good, "of": len(answers), "answers": [answer.as_dict(budget) for answer in answers]}
-        print_json(told, indent=2 if budget is None else None)  # with a budget every byte counts
+        data = {"good": good, "of": len(answers), "answers": [answer.to_dict(budget) for answer in answers]}
+        print_json(data, indent=2 if budget is None else None)  # with a budget every byte counts
     else:
         from npuscope.report.judge import judge_text
 

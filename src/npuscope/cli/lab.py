@@ -26,8 +26,8 @@ from npuscope.cli.ranking import AFTER
 from npuscope.cli.ranking import Command as Command
 
 if TYPE_CHECKING:
+    from npuscope.answer.request import Request
     from npuscope.lab.captures import Captures
-    from npuscope.lab.session import Subject
 
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port to serve on; 0 takes a free one.")]
 BrowserOption = Annotated[bool, typer.Option(help="Open a browser, if there is one.")]
@@ -58,9 +58,9 @@ def command(
     check_extra()
     subject = None
     if programs:
-        from npuscope.lab.session import Subject
+        from npuscope.answer.request import Request
         from npuscope.tile.script.places import meant, places_of
-        from npuscope.time.programs import chip_to_time
+        from npuscope.time.run import chip_to_time
 
         file = Path(programs[0])
         if not file.is_file():
@@ -69,7 +69,7 @@ def command(
         settings = settings_of(setting or [])
         for name in settings:
             meant(name, places_of(file), file)
-        subject = Subject(str(file.resolve()), argv, device, program, tuple(settings.items()))
+        subject = Request(str(file.resolve()), argv, tuple(settings.items()), device, program)
     show(captures, subject, port, browser, seconds=seconds)
 
 
@@ -86,7 +86,7 @@ def check_extra() -> None:
 
 def show(
     paths: Sequence[str],
-    subject: Subject | None,
+    subject: Request | None,
     port: int,
     browser: bool,
     kernels: str | None = None,

@@ -18,7 +18,7 @@ Exit code 1 where something does not fit.
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -37,6 +37,9 @@ from npuscope.cli.output import (
     write_reports,
 )
 
+if TYPE_CHECKING:
+    from npuscope.tile.record.model import Mode
+
 
 def command(
     file: ProgramFile,
@@ -53,11 +56,12 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
+    from npuscope.answer.prediction import fits as fits_of
+    from npuscope.answer.request import Request
     from npuscope.base.errors import NpuscopeError
-    from npuscope.check.fit import fits_of
+    from npuscope.check.run import fits_of
     from npuscope.lab.report_pages import memory_page
     from npuscope.lower.chip import chip_to_lower_for
-    from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.program import lowering_text, memory, memory_tables
     from npuscope.table.columns import all_rows
 
@@ -68,9 +72,9 @@ def command(
     to_file = None if dump == "-" else dump
     check_outputs([file], html, to_file)
     chip = chip_to_lower_for(device)
-    lowering = LoweringOptions(ring_slots=ring_slots)
     with progress_bar():
-        fits = fits_of(file, arguments or [], chip, lowering, program, "values" if values else "shapes", kernel)
+        mode: Mode = "values" if values else "shapes"
+        fits = fits_of(Request(file, tuple(arguments or ()), (), device, program, ring_slots, mode), kernel)
     fit_all = not any(fit.errors for fit in fits)
     pages = {html: lambda: memory_page(file, chip, fits), to_file: lambda: lowering_text(fits)}
     if dump == "-":

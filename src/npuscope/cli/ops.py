@@ -27,7 +27,7 @@ def command(
 ) -> None:
     from npuscope.ops import table
     from npuscope.report.reference import op_table, op_text, ops_text
-    from npuscope.time.programs import chip_to_time
+    from npuscope.time.run import chip_to_time
 
     chip = chip_to_time(device)
     if name is None:

@@ -22,7 +22,7 @@ from npuscope.cli.output import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from npuscope.answer.variant import Variant
+    from npuscope.answer.request import Request
     from npuscope.table.parts import Part
 
 AFTER = "npuscope.after"
@@ -67,36 +67,31 @@ def command(
     from dataclasses import replace
     from pathlib import Path
 
-    from npuscope.answer.results import variant_rows
-    from npuscope.answer.variant import Footing, Variant
-    from npuscope.answer.variants import outcomes, ranked, simulated
-    from npuscope.cli.anchoring import anchor_of, files_of
+    from npuscope.answer.prediction import Prediction
+    from npuscope.answer.rank import answers_of, ranked, variant_rows
+    from npuscope.answer.request import Request
+    from npuscope.cli.anchoring import before_of, files_of
     from npuscope.cli.output import check_outputs, write_reports
     from npuscope.explain.comparison import compare_explained
-    from npuscope.explain.explanation import explain
     from npuscope.lab.document import page
     from npuscope.lab.report_pages import parts_page
     from npuscope.lab.runs import compare_document
-    from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.anchor import anchor, anchor_dict, anchor_sections
     from npuscope.report.rank import headline, rank, title_of
     from npuscope.report.rank import why as why_it_wins
     from npuscope.table.parts import Say
-    from npuscope.time.diagnosis import diagnosis_of
-    from npuscope.time.programs import chip_to_time
+    from npuscope.time.run import chip_to_time
 
     chip = chip_to_time(device)
     argv = tuple(context.meta.get(AFTER, ()))
-    variants = _variants(files, setting or [], Variant("", "", argv, (), device, program, ring_slots, jitter))
+    variants = _variants(files, setting or [], Request("", argv, (), device, program, ring_slots, jitter=jitter))
     check_outputs([*files, *(files_of(measured) if measured else ())], results, html, plot)
     with progress_bar():
         before = None
         if measured is not None:
-            before = anchor_of(measured, argv, chip, LoweringOptions(ring_slots=ring_slots), program, {})
-            old = before.anchor.old
-            footing = Footing(before.anchor.factors, old.wall_ns, old.bound.kind)
-            variants = [replace(variant, footing=footing) for variant in variants]
-        found = outcomes(variants, None if results is None else Path(results), engine, jobs)
+            before = before_of(measured, replace(variants[0], settings=()))
+            variants = [replace(variant, base=before.base) for variant in variants]
+        found = answers_of(variants, None if results is None else Path(results), engine, jobs)
         order = ranked(found)
         able = [one for one in order if one.error is None]
         title = title_of(files, chip.name, found)
@@ -107,12 +102,11 @@ def command(
         # against the first one named, or the next best where that one wins or does not run
         slower = [one for one in (found[0], *able) if one.error is None and one.wall_ns != able[0].wall_ns]
         if slower and ((why and not json) or html is not None):
-            names = slower[0].variant, able[0].variant
-            losing, winning = (simulated(next(v for v in variants if v.name == name)) for name in names)
-            a, b = (explain(one.trace, diagnosis=diagnosis_of(one)) for one in (losing, winning))
-            comparison = compare_explained(a, b)
+            names = slower[0].candidate, able[0].candidate
+            a, b = (Prediction(next(v for v in variants if v.name == name)) for name in names)
+            comparison = compare_explained(a.explanation, b.explanation)
             first = [] if before is None else anchor_sections(*before)
-            pages[html] = lambda: page(compare_document(names, comparison, first, (losing, winning)))
+            pages[html] = lambda: page(compare_document(names, comparison, first, (a.simulated, b.simulated)))
         written = write_reports(pages)
     if json:
         settings = {variant.name: dict(variant.settings) for variant in variants}
@@ -128,7 +122,7 @@ def command(
         raise typer.Exit(1)
 
 
-def _variants(files: list[str], setting: list[str], alike: Variant) -> list[Variant]:
+def _variants(files: list[str], setting: list[str], alike: Request) -> list[Request]:
     """Every file with every combination of values, in the order named; in all else they are alike."""
     from dataclasses import replace
     from itertools import product

@@ -19,7 +19,8 @@ Exit code 1 where the program does not fit on the chip.
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -37,6 +38,9 @@ from npuscope.cli.output import (
     print_report,
     progress_bar,
 )
+
+if TYPE_CHECKING:
+    from npuscope.tile.record.model import Mode
 
 
 def command(
@@ -63,32 +67,23 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from functools import partial
-
+    from npuscope.answer.prediction import Prediction
+    from npuscope.answer.request import Request
     from npuscope.base.errors import NpuscopeError
-    from npuscope.check.checked import CheckOptions, check
-    from npuscope.check.run import unfit
-    from npuscope.cli.anchoring import anchor_of, files_of
+    from npuscope.cli.anchoring import Before, before_of, files_of
     from npuscope.cli.output import check_outputs, settings_of, write_reports
     from npuscope.explain import explain
-    from npuscope.explain.explanation import Explanation
-    from npuscope.lab.document import document, page
-    from npuscope.lab.panels import panels_of
-    from npuscope.lab.runs import report_document, run_of
-    from npuscope.lower.lowering import LoweringOptions
-    from npuscope.report.anchor import Anchored, sections
+    from npuscope.lab.document import page
+    from npuscope.lab.runs import prediction_document, report_document
+    from npuscope.report.anchor import sections
     from npuscope.report.program import pipes as pipes_report
     from npuscope.report.program import pipes_dict
-    from npuscope.report.simulate import Told, refused, refused_dict, simulate_dict, wall_dict
+    from npuscope.report.simulate import refused, refused_dict, simulate_dict
     from npuscope.report.simulate import simulate as simulate_report
-    from npuscope.time.diagnosis import diagnosis_of
     from npuscope.time.inside import block_diagnosis, inside
-    from npuscope.time.jitter import with_jitter
-    from npuscope.time.measured.base import predict
-    from npuscope.time.priced import prices_of
-    from npuscope.time.programs import chip_to_time, program_of
-    from npuscope.time.run import simulate
+    from npuscope.time.run import chip_to_time
     from npuscope.trace.formats import check_target
+    from npuscope.trace.writers import check_target
 
     if pipes is not None and jitter is not None:
         raise NpuscopeError("--jitter is about the run, not about the inside of a block")
@@ -97,64 +92,44 @@ def command(
     check_outputs([file, *(files_of(measured) if measured else ())], out, html)
     target = None if out is None else check_target(out)
     of_both = [] if layers is None else [f"LAYERS={layers}"]  # of a program before the change, too
-    settings = settings_of([*(setting or []), *of_both])
+    settings = tuple(settings_of([*(setting or []), *of_both]).items())
+    mode: Mode = "values" if values else "shapes"
     chip = chip_to_time(device)
-    lowering = LoweringOptions(ring_slots=ring_slots)
+    request = Request(file, tuple(arguments or ()), settings, device, program, ring_slots, mode, jitter)
     with progress_bar():
-        subject = program_of(file, arguments or [], chip, lowering, program, "values" if values else "shapes", settings)
-        errors = unfit(subject)
-        if errors:
+        before: Before | None = None
+        prediction = Prediction(request)
+        if prediction.unfit:
             if json:
-                print_json(refused_dict(file, chip.name, errors))
+                print_json(refused_dict(file, chip.name, prediction.unfit))
             else:
-                print_report(refused(file, chip.name, errors))
+                print_report(refused(file, chip.name, prediction.unfit))
             raise typer.Exit(1)
-        simulated = simulate(subject)
         if pipes is not None:
-            block = inside(simulated, pipes)
+            block = inside(prediction.simulated, pipes)
             if out is not None:
                 block.trace().write(out, target)
-            found = block_diagnosis(block)
+            bound = block_diagnosis(block)
             name = f"{file}: {pipes}"
             written = write_reports(
-                {html: lambda: page(report_document(name, explain(block.trace(), diagnosis=found)))}
+                {html: lambda: page(report_document(name, explain(block.trace(), diagnosis=bound)))}
             )
             if json:
-                print_json(pipes_dict(file, block, found))
+                print_json(pipes_dict(file, block, bound))
             else:
-                print_report(pipes_report(file, block, found), [*([out] if out else []), *written])
+                print_report(pipes_report(file, block, bound), [*([out] if out else []), *written])
             return
-        anchored = None
         if measured is not None:
-            before = anchor_of(measured, arguments or [], chip, lowering, program, settings_of(of_both))
-            anchored = Anchored(before.program, before.capture, predict(before.anchor, simulated))
-            simulated = anchored.prediction.run
-        if jitter is not None:
-            simulated = with_jitter(simulated, jitter)
-        findings = check(subject, CheckOptions(races=False)).findings if report else ()
-        prices = prices_of(simulated, [one.finding for one in findings])
-        diagnosis = diagnosis_of(simulated, prices)
-        cores = 3 * simulated.prepared.machine.clusters
-
-        def explained_run() -> Explanation:
-            return explain(simulated.trace, cores=cores, diagnosis=diagnosis)
-
-        explained = explained_run() if report and not json else None
-        told = Told(file, simulated, diagnosis, explained, anchored)
+            before = before_of(measured, replace(request, settings=tuple(settings_of(of_both).items())))
+            prediction = prediction.on(before.base)
+        anchored = before.change(prediction) if before else None
         if out is not None:
-            simulated.trace.write(out, target)
+            prediction.simulated.trace.write(out, target)
         first = sections(anchored) if anchored else []
-        wall = wall_dict(simulated, anchored)
-        run = partial(run_of, file, simulated=simulated, wall=wall, first=first)
-
-        def run_page() -> str:
-            why = explained or explained_run()
-            panels = dict(panels_of(simulated, why, check(subject), prices if findings else None))
-            return page(document(file, [run(why, panels=panels)]))
-
-        written = write_reports({html: run_page})
-    written = [*([out] if out else []), *written]
-    if json:
-        print_json(simulate_dict(told))
+        written = write_reports({html: lambda: page(prediction_document(file, prediction, first))})
+        result = None if json else list(simulate_report(prediction, anchored, report, wide))
+        data = simulate_dict(prediction, anchored, report) if json else {}
+    if result is None:
+        print_json(data)
     else:
-        print_report(simulate_report(told, wide), written)
+        print_report(result, [*([out] if out else []), *written])

@@ -39,7 +39,7 @@ def command(
     from npuscope.explain.work import area_rules
     from npuscope.forward.llm.tpot import Decoding, areas_beside, program_file, tpot
     from npuscope.report.predicted import tpot as report
-    from npuscope.time.programs import chip_to_time
+    from npuscope.time.run import chip_to_time
 
     decoding, file = Decoding(batch, context, tokens), program_file(model)
     rules = area_rules(areas or areas_beside(file))

@@ -60,22 +60,20 @@ def command(
 ) -> None:
     from pathlib import Path
 
+    from npuscope.answer.prediction import Prediction
+    from npuscope.answer.request import Request
     from npuscope.answer.space import space_of
     from npuscope.answer.tune import GOALS, found_space, tune
-    from npuscope.answer.variant import Variant
-    from npuscope.answer.variants import simulated
     from npuscope.base import engine as workers
     from npuscope.base.errors import BadInput, NpuscopeError
     from npuscope.cli.output import check_outputs, values_of, write_reports
     from npuscope.explain.comparison import compare_explained
-    from npuscope.explain.explanation import explain
     from npuscope.lab.document import page
     from npuscope.lab.runs import compare_document
     from npuscope.report.tune import tune as report
     from npuscope.report.tune import tune_dict
     from npuscope.tile.script.places import meant, places_of
-    from npuscope.time.diagnosis import diagnosis_of
-    from npuscope.time.programs import chip_to_time
+    from npuscope.time.run import chip_to_time
 
     if front is not None and front not in GOALS:
         raise NpuscopeError(f"--front takes {' or '.join(GOALS)}, not '{front}'")
@@ -91,18 +89,17 @@ def command(
             space = space_of([(name, values, next(iter(now[name]), None)) for name, values in given.items()])
         else:
             space = found_space(file, argv)
-        alike = Variant("", str(Path(file).resolve()), argv, (), device, program, ring_slots)
+        alike = Request(str(Path(file).resolve()), argv, (), device, program, ring_slots)
         kept = None if results is None else Path(results)
         tuned = tune(alike, space, trials, front, kept, engine, jobs, seed, golden)
-        comparison, first, best = None, tuned.outcomes[0], tuned.best
-        if best is not None and best.variant != first.variant and first.wall_ns is not None and (html or not json):
+        comparison, first, best = None, tuned.answers[0], tuned.best
+        if best is not None and best.candidate != first.candidate and first.wall_ns is not None and (html or not json):
             named = {variant.name: variant for variant in tuned.variants}
-            ran = [simulated(named[one.variant]) for one in (first, best)]
-            a, b = (explain(one.trace, diagnosis=diagnosis_of(one)) for one in ran)
+            a, b = (Prediction(named[one.candidate]).explanation for one in (first, best))
             comparison = compare_explained(a, b)
         pages = {}
         if comparison is not None and best is not None:
-            names, both = (first.variant, best.variant), comparison
+            names, both = (first.candidate, best.candidate), comparison
             pages[html] = lambda: page(compare_document(names, both))
         written = write_reports(pages)
     if json:

@@ -23,7 +23,7 @@ Kernels are regular expressions that match the whole name. --halve makes half as
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -37,9 +37,6 @@ from npuscope.cli.output import (
     print_json,
     progress_bar,
 )
-
-if TYPE_CHECKING:
-    from npuscope.time.run import Simulated
 
 
 def command(
@@ -58,8 +55,10 @@ def command(
     html: HtmlFile = None,
     json: JsonFlag = False,
 ) -> None:
+    from npuscope.answer.prediction import Prediction
+    from npuscope.answer.request import Request
     from npuscope.base.errors import NpuscopeError
-    from npuscope.cli.output import check_outputs, counts_of, numbers_of, print_text, write_reports
+    from npuscope.cli.output import check_outputs, counts_of, numbers_of, print_text, settings_of, write_reports
     from npuscope.explain import Change, whatif
     from npuscope.explain.changes import whatif_each
     from npuscope.explain.choosing import choose_rank
@@ -67,8 +66,8 @@ def command(
     from npuscope.report.gains import gains as report
     from npuscope.report.gains import gains_dict
     from npuscope.table.parts import Part, as_text
-    from npuscope.time.estimate_forms import versus_told
-    from npuscope.time.whatif import replay_against, whatif_program
+    from npuscope.time.uncertainty import versus_told
+    from npuscope.time.whatif import replay_against
     from npuscope.trace import read
 
     change = Change(
@@ -86,19 +85,21 @@ def command(
         raise NpuscopeError("a capture takes no arguments", path=path, remedy=remedy)
     check_outputs([path], html)
     with progress_bar():
-        simulated = _simulated(path, arguments, setting, device, program) if is_program else None
-        trace = simulated.trace if simulated else choose_rank(read(path), rank)
+        one = None
+        if is_program:
+            settings = tuple(settings_of(setting or []).items())
+            one = Prediction(Request(path, tuple(arguments or ()), settings, device, program))
+        trace = one.simulated.trace if one else choose_rank(read(path), rank)
         parts: list[Part]
         if asked:
             result = whatif(trace, change)
-            versus = replay_against(result, simulated.bound.kind) if simulated else None
+            versus = replay_against(result, one.simulated.bound.kind) if one else None
             told = result.as_dict() if versus is None else {**result.as_dict(), "against": versus.as_dict()}
             text = str(result) if versus is None else f"{result}\n{versus_told(versus)}"
             parts = [*asked_report(result, versus)]
-        elif simulated:
-            gains, diagnosis = whatif_program(simulated)
-            told = gains_dict(gains, diagnosis)
-            parts = [*report(gains, diagnosis)]
+        elif one:
+            told = gains_dict(one.gains, one.diagnosis)
+            parts = [*report(one.gains, one.diagnosis)]
             text = as_text(parts)
         else:
             unchanged, gains = whatif_each(trace)
@@ -109,21 +110,10 @@ def command(
             from npuscope.lab.document import page
             from npuscope.lab.runs import whatif_document
 
-            return page(whatif_document(path, trace, parts, simulated), "The command without --html prints the same.")
+            return page(whatif_document(path, one or trace, parts), "The command without --html prints the same.")
 
         written = write_reports({html: whatif_page})
     if json:
         print_json(told)
     else:
         print_text(text, written)
-
-
-def _simulated(
-    path: str, arguments: list[str] | None, setting: list[str] | None, device: str, number: int | None
-) -> Simulated:
-    from npuscope.cli.output import settings_of
-    from npuscope.time.programs import chip_to_time, fitting, program_of
-    from npuscope.time.run import simulate
-
-    settings = settings_of(setting or [])
-    return simulate(fitting(program_of(path, arguments or [], chip_to_time(device), number=number, settings=settings)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from npuscope.explain.ranks import Ranks
 from npuscope.lab.document import Payload, as_json
-from npuscope.lab.made import Made
+from npuscope.lab.messages import VersionResult
 from npuscope.lab.payload.overview import ranks
 from npuscope.lab.runs import kernel_places, run_of
 from npuscope.lab.versions import Version
@@ -32,7 +32,9 @@ def captures_of(names: Sequence[str], found: Sequence[Ranks]) -> Captures:
             id = f"c{len(versions) + 1}"
             title = name if len(explained.parts) == 1 else f"{name}: {part.name}"
             run = run_of(title, one, id, colours=colours)
-            made = Made(id, as_json(run), run["wall"], one.diagnosis.verdict.sentence, trace=pickle.dumps(one.trace))
+            made = VersionResult(
+                id, as_json(run), run["wall"], one.diagnosis.verdict.sentence, trace=pickle.dumps(one.trace)
+            )
             versions.append(Version(id, title, time.time(), measured=True, made=made))
     several = [one for one in found if len(one.parts) > 1]
     return Captures(tuple(versions), {"ranks": ranks(several[0])} if len(several) == len(found) == 1 else {})

@@ -1,114 +1,92 @@
-"""One version of a program, made in a process of its own: run, checked, planned and simulated.
+"""The work of the lab's processes: versions of a program, and what a page asks of them.
 
-The timeline is sent as soon as it is known (`Job.early` is the socket to send it to), what takes longer is the job's
-answer. Nothing here runs in the server: a program may loop, crash or exit.
+A version's timeline is sent as soon as it is known (`VersionJob.early`), what takes longer is the job's answer. A
+version's run is not kept but made again from the same files. Nothing here runs in the server: a program may loop, crash
+or exit.
 """
 
 from __future__ import annotations
 
 import contextlib
 import pickle
+import re
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import orjson
 
 from npuscope.answer.knobs import knobs_in
+from npuscope.answer.prediction import Prediction, refusals
+from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
-from npuscope.base.surroundings import Surroundings
-from npuscope.check.checked import check
-from npuscope.check.run import unfit
 from npuscope.explain import explain
+from npuscope.explain.changes import Change, whatif, whatif_each
 from npuscope.explain.comparison import compare_explained
 from npuscope.explain.explanation import Explanation
 from npuscope.lab.document import as_json
-from npuscope.lab.made import Job, Made, Pair, Perfetto, Trouble
-from npuscope.lab.panels import panels_of
-from npuscope.lab.payload.overview import comparison
+from npuscope.lab.messages import Pair, PerfettoFile, Question, Replay, Trouble, VersionJob, VersionResult
+from npuscope.lab.payload.inside import inside
+from npuscope.lab.payload.overview import comparison, parts
 from npuscope.lab.payload.source import source_changes
-from npuscope.lab.runs import run_of
+from npuscope.lab.runs import panels_of, run_of, wall_of
 from npuscope.lab.versions import text_of
-from npuscope.lower.program import Program
-from npuscope.report.simulate import wall_dict
-from npuscope.tile.graph.outputs import the_one
+from npuscope.report.gains import asked, gains
 from npuscope.tile.record.sites import is_users
 from npuscope.tile.script.observed import Reads, reads
 from npuscope.tile.script.places import own_files, places_of
-from npuscope.tile.script.run import run_script
-from npuscope.tile.script.surroundings import heard
-from npuscope.time.diagnosis import diagnosis_of
-from npuscope.time.priced import prices_of
-from npuscope.time.programs import chip_to_time, refusals
-from npuscope.time.run import Simulated, simulate
+from npuscope.tile.script.run import imported
+from npuscope.time.whatif import replay_against
 
 
-def perform(job: Job) -> Made:
+def perform(job: VersionJob) -> VersionResult:
     """Runs the program. The answer has what was not sent before."""
     began = time.process_time()
-    sources = _sources(Path(job.file))
-    with heard() as around, reads() as seen:
-        try:
-            simulated = simulated_of(job)
-        except NpuscopeError as error:
-            simulated = _trouble(error)
-    sources |= _around(job, around)
-    if isinstance(simulated, Trouble):
-        return Made(job.id, trouble=simulated, sources=_with_its_file(simulated, sources))
-    cores = 3 * simulated.prepared.machine.clusters
-    explained = explain(simulated.trace, cores=cores, diagnosis=diagnosis_of(simulated))
-    wall = wall_dict(simulated)
-    run = run_of(job.name, explained, job.id, simulated=simulated, wall=wall, told=_told(job))
-    verdict = explained.diagnosis.verdict.sentence
-    text, trace = as_json(run), pickle.dumps(simulated.trace)
-    noticed = tuple(f"{notice.message}." for notice in simulated.grave)
-    cpu_s = time.process_time() - began
-    made = Made(
+    one = Prediction(job.request)
+    sources = _sources(Path(job.request.file))
+    with imported() as modules, reads() as seen:
+        trouble = _trouble_of(one)
+    sources |= _texts(Path(file) for file in sorted(modules))
+    if trouble is not None:
+        return VersionResult(job.id, trouble=trouble, sources=_with_its_file(trouble, sources))
+    wall = wall_of(one)
+    turned = ", ".join(f"{name} = {value}" for name, value in job.request.settings)
+    run = run_of(job.name, one.timeline, job.id, simulated=one.simulated, wall=wall, told=turned)
+    made = VersionResult(
         job.id,
-        text,
+        as_json(run),
         wall,
-        verdict,
-        None,
-        sources,
-        trace=trace,
-        cpu_s=cpu_s,
-        bound=simulated.bound.kind,
-        diagnosis=pickle.dumps(explained.diagnosis),
-        noticed=noticed,
+        one.limits.verdict.sentence,
+        sources=sources,
+        trace=pickle.dumps(one.simulated.trace),
+        cpu_s=time.process_time() - began,
+        bound=one.simulated.bound.kind,
+        diagnosis=pickle.dumps(one.limits),
+        noticed=tuple(f"{notice.message}." for notice in one.simulated.grave),
     )
     if job.early:
         _send(job.early, made)
-    later = as_json(_later(job, simulated, explained, seen))
-    return replace(made, panels=later) if not job.early else Made(job.id, sources=sources, panels=later)
+    panels = {**dict(panels_of(one)), "knobs": knobs_payload(job.request, seen)}
+    later = as_json({"panels": panels, "diagnosis": one.diagnosis.as_dict()})
+    return replace(made, panels=later) if not job.early else VersionResult(job.id, sources=sources, panels=later)
 
 
-def _later(job: Job, simulated: Simulated, explained: Explanation, seen: Reads) -> dict[str, object]:
-    """What takes longer than the timeline: findings and what each is worth, the panels, the knobs."""
-    checked = check(simulated.prepared.program)
-    prices = prices_of(simulated, [one.finding for one in checked.findings])
-    panels = dict(panels_of(simulated, explained, checked, prices))
-    panels["knobs"] = knobs_payload(job, seen)
-    return {"panels": panels, "diagnosis": diagnosis_of(simulated, prices).as_dict()}
-
-
-def simulated_of(job: Job) -> Simulated | Trouble:
-    """The run of a program, or why it has none."""
-    chip = chip_to_time(job.device)
-    with refusals(job.file, job.argv):
-        recordings = run_script(job.file, job.argv, "shapes", settings=dict(job.settings)).recordings
-    program = Program(recordings[the_one(recordings, job.program, job.file)], chip)
-    errors = unfit(program)
-    if errors:
-        first, *rest = errors
-        more = tuple((one.message, one.file, one.line) for one in rest)
-        return Trouble(first.message, first.file, first.line, first.fix, more)
-    return simulate(program)
-
-
-def _trouble(error: NpuscopeError) -> Trouble:
-    return Trouble(error.what, str(Path(error.path).resolve()) if error.path else "", error.line or 0, error.remedy)
+def _trouble_of(one: Prediction) -> Trouble | None:
+    """Runs and simulates a program; why it has no run where it has none."""
+    try:
+        with refusals(one.request.file, one.request.argv):
+            _ = one.ran
+        if one.unfit:
+            first, *rest = one.unfit
+            more = tuple((error.message, error.file, error.line) for error in rest)
+            return Trouble(first.message, first.file, first.line, first.fix, more)
+        _ = one.simulated
+    except NpuscopeError as error:
+        file = str(Path(error.path).resolve()) if error.path else ""
+        return Trouble(error.what, file, error.line or 0, error.remedy)
+    return None
 
 
 def _with_its_file(trouble: Trouble, sources: dict[str, str]) -> dict[str, str]:
@@ -130,24 +108,14 @@ def _texts(paths: Iterable[Path]) -> dict[str, str]:
     return found
 
 
-def _around(job: Job, around: Sequence[Surroundings]) -> dict[str, str]:
-    """Modules that only the run has told of."""
-    folder = Path(job.file).resolve().parent
-    return _texts({(folder / name).resolve() for one in around for name in one.modules})
-
-
-def _told(job: Job) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in job.settings)
-
-
-def knobs_payload(job: Job, seen: Reads) -> dict[str, object]:
+def knobs_payload(request: Request, seen: Reads) -> dict[str, object]:
     """What can be turned, and what is turned in this version."""
-    file = Path(job.file)
+    file = Path(request.file)
     knobs = knobs_in(places_of(file), seen, file)
-    return {"knobs": [knob.as_dict() for knob in knobs], "settings": dict(job.settings)}
+    return {"knobs": [knob.as_dict() for knob in knobs], "settings": dict(request.settings)}
 
 
-def _send(place: str, made: Made) -> None:
+def _send(place: str, made: VersionResult) -> None:
     """What is known so far; a server that has lost interest is no reason to fail."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as there:
         there.connect(place)
@@ -162,12 +130,81 @@ def compared(pair: Pair) -> bytes:
     return orjson.dumps(orjson.loads(as_json(found)) | {"source": sources, "first": []})
 
 
-def _explained(made: Made) -> Explanation:
+def _explained(made: VersionResult) -> Explanation:
     diagnosis = pickle.loads(made.diagnosis) if made.diagnosis else None
     return explain(pickle.loads(made.trace), diagnosis=diagnosis)
 
 
-def written(order: Perfetto) -> str:
+def written(order: PerfettoFile) -> str:
     """Writes it; its path."""
     pickle.loads(order.trace).write(order.file)
     return order.file
+
+
+def looked_into(question: Question) -> bytes:
+    """One kind of block of a simulated run, whatever its size, as the panel of that name has them."""
+    return as_json(inside(_once_more(question).simulated, question.body))
+
+
+def every_change(question: Question) -> bytes:
+    """What every change of a program would buy, as `npuscope whatif PROGRAM` has it."""
+    one = _once_more(question)
+    return as_json(parts(gains(one.gains, one.diagnosis)))
+
+
+def replayed(order: Replay) -> bytes:
+    """What a change would buy, or every change, as `npuscope whatif CAPTURE` has it."""
+    trace = pickle.loads(order.trace)
+    if not order.change:
+        return as_json(parts(gains(whatif_each(trace)[1])))
+    found = whatif(trace, change_of(order.change))
+    return as_json(parts(asked(found, replay_against(found, order.bound) if order.bound else None)))
+
+
+def change_of(told: Mapping[str, object]) -> Change:
+    """A change as pages tell it: kernels by their names, not by patterns."""
+    kernels = [re.escape(one) for one in _words(told.get("kernels", []))]
+    factor = told.get("factor", 1)
+    if not isinstance(factor, int | float) or isinstance(factor, bool):
+        raise NpuscopeError("a factor is a number")
+    match told.get("what"), kernels:
+        case "scale", [kernel]:
+            return Change(scale={kernel: float(factor)})
+        case "remove", [kernel]:
+            return Change(remove=[kernel])
+        case "halve", [kernel]:
+            return Change(halve=[kernel])
+        case "merge", [first, second]:
+            return Change(merge=[(first, second)])
+        case "scheduler", []:
+            return Change(dispatch_cost=float(factor))
+        case "cores", [] if factor == int(factor):
+            return Change(cores={str(told.get("unit", "")): int(factor)})
+    raise NpuscopeError("this is no change that can be tried")
+
+
+def _words(told: object) -> list[str]:
+    if not isinstance(told, list) or not all(isinstance(one, str) for one in told):
+        raise NpuscopeError("kernels are a list of names")
+    return told
+
+
+def _once_more(question: Question) -> Prediction:
+    differ = [Path(file).name for file, text in question.sources.items() if not _holds(file, text)]
+    if differ:
+        raise NpuscopeError(
+            f"{', '.join(differ)} has changed since this version, whose run is not kept",
+            remedy="Ask this of the newest version, or write the version's source back.",
+        )
+    one = Prediction(question.request)
+    trouble = _trouble_of(one)
+    if trouble is not None:
+        raise NpuscopeError(trouble.told)
+    return one
+
+
+def _holds(file: str, text: str) -> bool:
+    try:
+        return text_of(file) == text
+    except OSError:
+        return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from npuscope.check.fit import Fit
+from npuscope.check.run import Fit
 from npuscope.chip.devices import Device
 from npuscope.lab.document import document, page
 from npuscope.lab.payload.graph import graph_of

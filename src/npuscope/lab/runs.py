@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from npuscope.check.checked import check
+from npuscope.answer.prediction import Prediction
 from npuscope.explain import explain
 from npuscope.explain.comparison import Comparison
 from npuscope.explain.explanation import Explanation
 from npuscope.explain.ranks import Ranks
 from npuscope.lab.document import Payload, Run, document
-from npuscope.lab.panels import panels_of
+from npuscope.lab.payload.graph import graph
 from npuscope.lab.payload.inside import inside
+from npuscope.lab.payload.memory import memory
 from npuscope.lab.payload.overview import comparison, overview, parts, ranks, section
 from npuscope.lab.payload.source import program_texts, source, source_changes
 from npuscope.lab.payload.timeline import timeline
 from npuscope.report.anchor import Section
-from npuscope.report.simulate import wall_dict
 from npuscope.table.formats import many
 from npuscope.table.parts import Part
-from npuscope.time.diagnosis import diagnosis_of
 from npuscope.time.run import Simulated
 from npuscope.trace.core import Trace
 
@@ -88,15 +87,37 @@ def compare_document(
     return document(f"{names[0]} against {names[1]}", runs, {"compare": told})
 
 
-def whatif_document(name: str, trace: Trace, found: Iterable[Part], simulated: Simulated | None = None) -> Document:
+def prediction_document(name: str, one: Prediction, first: Sequence[Section] = ()) -> Document:
+    """A simulated program: timeline, diagnosis and everything that is known of it."""
+    return document(name, [prediction_run(name, one, first)])
+
+
+def prediction_run(name: str, one: Prediction, first: Sequence[Section] = (), **panels: Payload) -> Run:
+    panels = {**dict(panels_of(one)), **panels}
+    return run_of(name, one.explanation, simulated=one.simulated, wall=wall_of(one), first=first, panels=panels)
+
+
+def wall_of(one: Prediction) -> dict[str, object]:
+    """The wall in nanoseconds with its interval."""
+    return {"value": one.estimate.value, **one.estimate.as_dict()}
+
+
+def panels_of(one: Prediction) -> Iterator[tuple[str, Payload]]:
+    """The panels of a simulated program beside its timeline: each one's name and payload."""
+    findings = [*one.checked.errors, *one.findings]
+    yield "source", source(one.simulated, one.explanation, findings, one.races.races)
+    yield "inside", inside(one.simulated)
+    yield "memory", memory([one.fit])
+    yield "graph", graph(one.program)
+
+
+def whatif_document(name: str, what: Trace | Prediction, found: Iterable[Part]) -> Document:
     """A run with what changes of it would buy."""
-    told = {"whatif": parts(found)}
-    if simulated is None:
-        run = run_of(name, explain(trace), panels=told)
+    bought = parts(found)
+    if isinstance(what, Trace):
+        run = run_of(name, explain(what), panels={"whatif": bought})
     else:
-        explained = explain(trace, cores=3 * simulated.prepared.machine.clusters, diagnosis=diagnosis_of(simulated))
-        of_it = dict(panels_of(simulated, explained, check(simulated.prepared.program)))
-        run = run_of(name, explained, simulated=simulated, wall=wall_dict(simulated), panels={**of_it, **told})
+        run = prediction_run(name, what, whatif=bought)
     return document(name, [run], panel="whatif")
 
 

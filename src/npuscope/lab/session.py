@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -19,31 +19,34 @@ from typing import TypeVar
 
 from npuscope.answer.job_limits import GIB, Failed, Limits
 from npuscope.answer.pool import Handle, Pool
+from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
-from npuscope.lab.asked import compared, every_change, looked_into, perform, replayed, written
 from npuscope.lab.document import Payload
-from npuscope.lab.made import Again, Job, Made, Pair, Perfetto, Replay, Trouble
+from npuscope.lab.messages import (
+    Pair,
+    PerfettoFile,
+    Question,
+    Replay,
+    Trouble,
+    VersionJob,
+    VersionResult,
+    compared,
+    every_change,
+    looked_into,
+    perform,
+    replayed,
+    written,
+)
 from npuscope.lab.versions import Version, Versions, replaced, text_of, unreadable
 
 A = TypeVar("A")
 B = TypeVar("B")
 Event = dict[str, object]
-WARM = ("npuscope.answer.warm", "npuscope.lab.job")
+WARM = ("npuscope.answer.prediction", "npuscope.lab.job")
 LIMITS = Limits(seconds=60.0, bytes=8 * GIB)
 FIRST_S = 600.0  # for the first run, which may have to compile the simulator
 MOST_WAITING = 256  # events that a listener may fall behind before it must begin anew
 WORKERS = 2
-
-
-@dataclass(frozen=True)
-class Subject:
-    """The program that is watched."""
-
-    file: str
-    argv: tuple[str, ...] = ()
-    device: str = "ascend910b1"
-    program: int | None = None
-    settings: tuple[tuple[str, str], ...] = ()
 
 
 class Session:
@@ -53,7 +56,7 @@ class Session:
         self,
         title: str,
         captures: Sequence[Version] = (),
-        subject: Subject | None = None,
+        subject: Request | None = None,
         limits: Limits = LIMITS,
         shared: Mapping[str, Payload] = MappingProxyType({}),
     ) -> None:
@@ -66,7 +69,7 @@ class Session:
         self.files_known = asyncio.Event()  # a version has told what it is made from
         self.files: tuple[str, ...] = (str(Path(subject.file).resolve()),) if subject else ()
         self._pool: Pool | None = None
-        self._running: dict[str, Handle[Made]] = {}  # by version
+        self._running: dict[str, Handle[VersionResult]] = {}  # by version
         self._late: dict[str, bytes] = {}  # panels of versions whose timeline is not here yet
         self._saves = 0
         self._saved: str | None = None  # the version of the newest save, while it is being made
@@ -115,7 +118,7 @@ class Session:
         id = self.versions.next_id()
         version = Version(id, name, time.time(), dict(settings), saved=what == "save")
         self.versions.put(version)
-        job = replace(self._job(version), early=f"{self._folder}/early")
+        job = VersionJob(id, name, self._request(version), f"{self._folder}/early")
         self.tell({"type": "working", "what": what, "version": version.as_dict()})
         limits = self.limits if self.versions.last_made() else self.limits._replace(seconds=FIRST_S)
         handle = self._pool.ask(perform, job, limits)
@@ -123,10 +126,9 @@ class Session:
         _then(handle, partial(self._done, id))
         return id
 
-    def _job(self, version: Version) -> Job:
-        subject, settings = self.subject, tuple(version.settings.items())
-        assert subject is not None
-        return Job(version.id, version.name, subject.file, subject.argv, settings, subject.device, subject.program)
+    def _request(self, version: Version) -> Request:
+        assert self.subject is not None
+        return replace(self.subject, settings=tuple(version.settings.items()))
 
     def _end(self, id: str) -> bool:
         """Ends the work on a version that nobody waits for any more; whether it is forgotten: it had not run yet."""
@@ -147,10 +149,10 @@ class Session:
             return
         finally:
             writer.close()
-        if isinstance(made, Made):
+        if isinstance(made, VersionResult):
             self._made(made)
 
-    def _done(self, id: str, result: Made | Failed) -> None:
+    def _done(self, id: str, result: VersionResult | Failed) -> None:
         if self._running.pop(id, None) is None:
             return  # dropped
         if self._saved == id:
@@ -161,14 +163,14 @@ class Session:
             if before is not None and before.has_run:  # the timeline is there, the rest is not
                 self.tell({"type": "notice", "id": id, "told": f"its panels could not be made: {told}"})
                 return
-            self._made(Made(id, trouble=Trouble(told)))
+            self._made(VersionResult(id, trouble=Trouble(told)))
         elif result.trouble is not None:
             self._made(result)
         else:
             self._late[id] = result.panels
             self._add_panels(id)
 
-    def _made(self, made: Made) -> None:
+    def _made(self, made: VersionResult) -> None:
         version = self.versions.get(made.id)
         if version is None:
             return  # dropped
@@ -186,7 +188,7 @@ class Session:
             self.versions.put(replace(version, made=replace(version.made, panels=self._late.pop(id))))
             self.tell({"type": "panels", "id": id})
 
-    def _watch(self, made: Made) -> None:
+    def _watch(self, made: VersionResult) -> None:
         if made.sources:
             # one that does not run may not have come to all of its files: those from before are watched on
             self._known = {**self._known, **made.sources} if made.trouble else made.sources
@@ -243,7 +245,7 @@ class Session:
         version = self.versions.get(id)
         if version is None or version.made is None or version.measured or not version.has_run:
             return Failed("refused", "only a simulated run has an inside")
-        return await self._answer(looked_into, Again(self._job(version), version.made.sources, body))
+        return await self._answer(looked_into, Question(self._request(version), version.made.sources, body))
 
     async def what_if(self, id: str, change: Mapping[str, object]) -> bytes | Failed:
         """What a change would buy, or every change: the parts of the what-if panel."""
@@ -252,7 +254,7 @@ class Session:
             return Failed("refused", "the version must have run")
         if change or version.measured:
             return await self._answer(replayed, Replay(version.made.trace, change, version.made.bound))
-        return await self._answer(every_change, Again(self._job(version), version.made.sources))
+        return await self._answer(every_change, Question(self._request(version), version.made.sources))
 
     async def perfetto(self, id: str) -> Path | None:
         """The file of a version's trace for the Perfetto UI."""
@@ -261,7 +263,7 @@ class Session:
             return None
         file = Path(self._folder, f"{version.id}.pftrace")
         if not file.is_file():
-            answer = await self._answer(written, Perfetto(version.made.trace, str(file)))
+            answer = await self._answer(written, PerfettoFile(version.made.trace, str(file)))
             if isinstance(answer, Failed):
                 return None
         return file
@@ -334,7 +336,7 @@ def _then(handle: Handle[B], act: Callable[[B | Failed], None]) -> None:
     handle.when_done(done)
 
 
-def _for_comparing(made: Made) -> Made:
+def _for_comparing(made: VersionResult) -> VersionResult:
     """Without the pages' parts: they are large."""
     return replace(made, run=b"", panels=b"")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from npuscope.base.errors import CannotWrite
-from npuscope.lab.made import Made, Trouble
+from npuscope.lab.messages import Trouble, VersionResult
 from npuscope.trace.writers.atomic import whole_file
 
 MOST = 60  # kept; of the older ones those with a name
@@ -25,7 +25,7 @@ class Version:
     measured: bool = False
     named: bool = False
     saved: bool = True  # not a turned knob
-    made: Made | None = None
+    made: VersionResult | None = None
 
     @property
     def trouble(self) -> Trouble | None:

@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from npuscope.table.columns import Table, all_rows
 from npuscope.table.formats import figures, many
 from npuscope.table.parts import Heading, Notes, Part, Rows
-from npuscope.time.estimate_forms import chance_told, estimate_told, interval_told
-from npuscope.time.measured.base import CHANGED, MeasuredBase, MeasuredChange
+from npuscope.time.measured.base import (
+    CHANGED,
+    MeasuredBase,
+    MeasuredChange,
+)
+from npuscope.time.uncertainty import chance_told, estimate_told, interval_told
 
 Section = tuple[str, Sequence[str], Sequence[Table]]  # of a page: title, sentences, tables
 MOST = 40  # rows of kernels in text

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from npuscope.check.checked import Checked
 from npuscope.check.columns import FINDINGS, cost_text, found_row, saving_text, table_of
-from npuscope.check.findings import Finding
+from npuscope.check.rule import Finding, Section
 from npuscope.check.rules import all_rules
 from npuscope.check.rules.safety import race_finding
-from npuscope.check.run import RankedFinding
-from npuscope.check.source_text import MODULE_LEVEL, Section
+from npuscope.check.run import Checked
+from npuscope.check.source_text import MODULE_LEVEL
 from npuscope.report.check_text import ALONE, by_section, counts, diagnosis_lines, shown_path
 from npuscope.table.formats import sentence_start
 from npuscope.table.parts import Heading, Marked, Part, Rows, Say, as_markdown, marked_down
@@ -37,10 +36,10 @@ def _program(checked: Checked) -> Iterator[Part]:
         yield Say(line)
     if checked.errors:
         yield Heading("Errors")
-        yield _bullets((finding, None) for finding in checked.errors)
+        yield _bullets(checked.errors)
     if checked.races:
         yield Heading("Races")
-        yield _bullets((race_finding(race), None) for race in checked.races)
+        yield _bullets(map(race_finding, checked.races))
     inside = [one for one in checked.findings if not one.crosses]
     files = Counter(one.section.file for one in inside)
 
@@ -54,26 +53,26 @@ def _program(checked: Checked) -> Iterator[Part]:
         for title, ones in (("Performance", _about(found, False)), ("Code quality", _about(found, True))):
             if ones:
                 yield Say(title, strong=True)
-                yield _bullets((one.finding, one.saves_ns) for one in ones)
+                yield _bullets(ones)
     if across := [one for one in checked.findings if one.crosses]:
         yield Heading("Across scopes")
-        yield _bullets((one.finding, one.saves_ns) for one in across)
+        yield _bullets(across)
     if costly := [one for one in checked.findings if one.seconds]:
         yield Heading("What it costs")
         yield Rows(table_of(FINDINGS, map(found_row, costly)), markdown=ROWS)
         yield Say(ALONE if checked.diagnosis is not None else "Not priced: they are ranked by bytes, FLOPs and tasks.")
 
 
-def _about(found: Iterable[RankedFinding], quality: bool) -> list[RankedFinding]:
-    return [one for one in found if (one.finding.id in QUALITY) is quality]
+def _about(found: Iterable[Finding], quality: bool) -> list[Finding]:
+    return [one for one in found if (one.id in QUALITY) is quality]
 
 
-def _bullets(found: Iterable[tuple[Finding, int | None]]) -> Part:
-    return Marked("\n".join(f"- {_bullet(finding, saves_ns)}" for finding, saves_ns in found))
+def _bullets(found: Iterable[Finding]) -> Part:
+    return Marked("\n".join(f"- {_bullet(finding)}" for finding in found))
 
 
-def _bullet(finding: Finding, saves_ns: int | None) -> str:
-    cost, saving = cost_text(finding.waste), saving_text(saves_ns)
+def _bullet(finding: Finding) -> str:
+    cost, saving = cost_text(finding.waste), saving_text(finding.saves_ns)
     lines = [
         f"**{finding.id}** ({finding.severity}, {_place(finding)}): {marked_down(finding.message)}."
         + (f" Costs {cost}." if cost else "")

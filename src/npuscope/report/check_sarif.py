@@ -9,11 +9,10 @@ from json import dumps
 from pathlib import Path
 
 from npuscope import __version__
-from npuscope.check.checked import Checked
 from npuscope.check.columns import cost_text, saving_text
-from npuscope.check.findings import Finding, Severity
-from npuscope.check.rule import Rule
+from npuscope.check.rule import Finding, Rule, Severity
 from npuscope.check.rules.safety import race_finding
+from npuscope.check.run import Checked
 from npuscope.lower.source import read
 from npuscope.report.check_text import shown_path
 
@@ -23,20 +22,20 @@ LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "hint": "
 
 def check_sarif(checks: Sequence[Checked], rules: Sequence[Rule]) -> str:
     """One run with all programs; paths are relative to the folder the command runs in."""
-    told = [(f.finding, f.saves_ns) for checked in checks for f in checked.findings]
-    told += [(finding, None) for checked in checks for finding in (*checked.errors, *map(race_finding, checked.races))]
-    return sarif(told, [sarif_rule(rule) for rule in rules])
+    found = [one for checked in checks for one in checked.findings]
+    found += [one for checked in checks for one in (*checked.errors, *map(race_finding, checked.races))]
+    return sarif(found, [sarif_rule(rule) for rule in rules])
 
 
-def sarif(told: Sequence[tuple[Finding, int | None]], described: Sequence[dict[str, object]]) -> str:
-    """Findings with what the simulated time is shorter without each, None where nobody knows, and their rules."""
+def sarif(findings: Sequence[Finding], described: Sequence[dict[str, object]]) -> str:
+    """Findings and their rules."""
     index = {rule["id"]: number for number, rule in enumerate(described)}
     tool = {"name": "npuscope", "version": __version__, "rules": described}
     run = {
         "tool": {"driver": tool},
         "originalUriBaseIds": {"SRCROOT": {"uri": Path.cwd().as_uri() + "/"}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(finding, saves, index[finding.id]) for finding, saves in told],
+        "results": [_result(finding, index[finding.id]) for finding in findings],
     }
     return dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
 
@@ -53,8 +52,8 @@ def sarif_rule(rule: Rule) -> dict[str, object]:
     }
 
 
-def _result(finding: Finding, saves_ns: int | None, index: int) -> dict[str, object]:
-    cost, saving = cost_text(finding.waste), saving_text(saves_ns)
+def _result(finding: Finding, index: int) -> dict[str, object]:
+    cost, saving = cost_text(finding.waste), saving_text(finding.saves_ns)
     parts = [_sentence(finding.message), f"Costs {cost}." if cost else "", _sentence(saving) if saving else ""]
     parts.append(finding.fix)
     parts.append(f"Changed: {finding.change}" if finding.change else "")
@@ -66,8 +65,8 @@ def _result(finding: Finding, saves_ns: int | None, index: int) -> dict[str, obj
         "locations": [_location(finding.file, finding.line)],
         "partialFingerprints": {"npuscopeFinding/v1": _fingerprint(finding)},
     }
-    if saves_ns is not None:
-        result["properties"] = {"saves_ns": saves_ns}
+    if finding.saves_ns is not None:
+        result["properties"] = {"saves_ns": finding.saves_ns}
     if finding.also:
         result["relatedLocations"] = [
             {"id": number, **_location(file, line)} for number, (file, line) in enumerate(finding.also)

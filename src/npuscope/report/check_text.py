@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from npuscope.check.checked import Checked
 from npuscope.check.columns import cost_text, saving_text
-from npuscope.check.findings import SEVERITIES, Finding
 from npuscope.check.races.detect import ChangedOutput, Race
 from npuscope.check.races.replay import Replayed
-from npuscope.check.rule import Rule
-from npuscope.check.run import RankedFinding
-from npuscope.check.source_text import Section
+from npuscope.check.rule import SEVERITIES, Finding, Rule, Section
+from npuscope.check.run import Checked
 from npuscope.report.captures import together
 from npuscope.table.formats import duration, many, printable, sentence_start
 from npuscope.table.text import Paint, aligned, plain
@@ -46,7 +43,7 @@ def verdict(checks: Sequence[Checked], paint: Paint = plain) -> str:
 
 def counts(checks: Sequence[Checked]) -> str:
     """One line: how many of what."""
-    found = [one.finding.severity for checked in checks for one in checked.findings]
+    found = [one.severity for checked in checks for one in checked.findings]
     found += ["error" for checked in checks for _ in (*checked.errors, *checked.races)]
     told = [many(found.count(severity), severity) for severity in SEVERITIES if severity in found]
     silenced = sum(checked.ignored for checked in checks)
@@ -64,15 +61,17 @@ def diagnosis_lines(checked: Checked) -> list[str]:
     return told if found.together is None else [*told, together(found.together)]
 
 
-def by_section(found: Iterable[RankedFinding]) -> dict[Section, list[RankedFinding]]:
+def by_section(found: Iterable[Finding]) -> dict[Section, list[Finding]]:
     """Findings of each scope; parts of a file under one title are one section."""
-    titles: dict[tuple[str, str], list[RankedFinding]] = {}
+    titles: dict[tuple[str, str], list[Finding]] = {}
+    lines: dict[tuple[str, str], tuple[int, int]] = {}
     for one in found:
-        titles.setdefault((one.section.file, one.section.title), []).append(one)
-    return {
-        Section(file, title, min(o.section.first for o in ones), max(o.section.last for o in ones)): ones
-        for (file, title), ones in titles.items()
-    }
+        section = one.section
+        place = section.file, section.title
+        first, last = lines.get(place, (section.first, section.last))
+        lines[place] = min(first, section.first), max(last, section.last)
+        titles.setdefault(place, []).append(one)
+    return {Section(*place, *lines[place]): ones for place, ones in titles.items()}
 
 
 def _parts(checked: Checked, everything: bool) -> Iterable[list[str]]:
@@ -85,30 +84,30 @@ def _parts(checked: Checked, everything: bool) -> Iterable[list[str]]:
     for section, found in by_section(checked.findings).items():  # in the order of the first of each
         shown = found if everything else [one for n, one in enumerate(found) if n < TOP or _must_be_seen(one)]
         lines = [_heading(section, found)]
-        lines += [line for one in shown for line in finding_lines(one.finding, one.saves_ns)]
+        lines += [line for one in shown for line in finding_lines(one)]
         if len(found) > len(shown):
             lines.append(f"  … and {len(found) - len(shown)} more here; --all shows them")
         yield lines
 
 
-def _must_be_seen(one: RankedFinding) -> bool:
+def _must_be_seen(one: Finding) -> bool:
     """Wrong numbers cost nothing that ranks them."""
-    return one.finding.severity == "error" or (one.finding.severity == "warning" and not one.seconds)
+    return one.severity == "error" or (one.severity == "warning" and not one.seconds)
 
 
-def _heading(section: Section, found: Sequence[RankedFinding]) -> str:
+def _heading(section: Section, found: Sequence[Finding]) -> str:
     place = f"{printable(shown_path(section.file))}{lines_of(section)}"
     return f"{printable(section.title)} ({place}): {many(len(found), 'finding')}"
 
 
-def finding_lines(finding: Finding, saves_ns: int | None = None) -> list[str]:
+def finding_lines(finding: Finding) -> list[str]:
     """A finding with its place, cost and fix."""
     place = f"{shown_path(finding.file)}:{finding.line}"
     lines = [f"  {printable(place)}: {finding.severity}: {printable(finding.message)} [{finding.id}]"]
     if cost := cost_text(finding.waste):
         times = f"; met {finding.count:,} times" if finding.count > 1 else ""
         lines.append(f"      costs {cost}{times}")
-    if saving := saving_text(saves_ns):
+    if saving := saving_text(finding.saves_ns):
         lines.append(f"      {saving}")
     lines.append(f"      fix: {printable(finding.fix)}")
     if finding.change:

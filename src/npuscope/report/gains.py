@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import polars as pl
 
+from npuscope.base.interval import Against
 from npuscope.explain.changes import Gains, WhatIf
 from npuscope.explain.diagnosis import Diagnosis
 from npuscope.report.captures import together
 from npuscope.table.formats import many, percent, sentence_start
 from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
-from npuscope.time.estimate_forms import estimate_told, versus_told
-from npuscope.time.uncertainty import Against, time_estimate
+from npuscope.time.uncertainty import estimate_told, time_estimate, versus_told
 from npuscope.time.whatif import likely_gains
 
 MOST = 15  # rows of text

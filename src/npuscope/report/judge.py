@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from npuscope.answer.answer import MEANING, Answer, Reason
-from npuscope.check.findings import Finding
+from npuscope.answer.answer import MEANING, MOST_FINDINGS, Answer
+from npuscope.check.rule import Finding
 from npuscope.report.check_sarif import sarif, sarif_rule
 from npuscope.table.formats import TIMES, duration, fitting, many, printable, significant
 
@@ -36,16 +37,16 @@ def _time(answer: Answer) -> str:
     if answer.time is None:
         return ""
     time = answer.time
-    unit = fitting(time.wall_ns, TIMES)
-    low, high = (significant(ns / unit.worth) for ns in (time.low_ns, time.high_ns))
-    return f"{duration(time.wall_ns)} ({time.coverage:.0%}: {low} to {high}), limited by {answer.bound}"
+    unit = fitting(time.value, TIMES)
+    low, high = (significant(ns / unit.worth) for ns in (time.low, time.high))
+    return f"{duration(round(time.value))} ({time.coverage:.0%}: {low} to {high}), limited by {answer.bound}"
 
 
 def _numbers(answer: Answer) -> str:
     if answer.wrong is not None:
         place = f" at {answer.wrong.file}:{answer.wrong.line}" if answer.wrong.line else ""
         return f"{answer.wrong.tensor} differs from its golden{place}"
-    return {True: "golden passed", False: answer.told, None: ""}[answer.right]
+    return {True: "golden passed", False: answer.message, None: ""}[answer.right]
 
 
 def _size(answer: Answer) -> str:
@@ -55,23 +56,23 @@ def _size(answer: Answer) -> str:
 
 
 def _why_not(answer: Answer) -> str:
-    bad = (*answer.reasons, *answer.races)
+    bad = (*answer.errors, *answer.races)
     if bad:
         more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
         return f"{_place(bad[0])}: {bad[0].message} [{bad[0].id}]. {bad[0].fix}{more}"
-    return answer.told if answer.verdict != "wrong" else ""
+    return answer.message if answer.verdict != "wrong" else ""
 
 
-def _place(reason: Reason) -> str:
+def _place(reason: Finding) -> str:
     return f"{reason.file}:{reason.line}"
 
 
 def _best(answer: Answer) -> str:
-    if not answer.findings or not answer.is_good:
+    if not answer.findings or not answer.is_good or (answer.findings[0].saves_ns or 0) <= 0:
         return ""
     best = answer.findings[0]
     all_of_them = "" if answer.together_ns is None else f", {duration(answer.together_ns)} by all findings together"
-    return f"most to gain: {duration(best.gain_ns)} by {best.id} at {best.file}:{best.line}{all_of_them}"
+    return f"most to gain: {duration(best.saves_ns or 0)} by {best.id} at {best.file}:{best.line}{all_of_them}"
 
 
 def _versus(answer: Answer) -> str:
@@ -89,10 +90,12 @@ def change(answer: Answer) -> str:
     assert time is not None
     sure = found.probability_faster if found.ratio < 1 else 1 - found.probability_faster
     surely = "undecided, " if found.verdict == "undecided" else ""
-    before = duration(round(time.wall_ns / found.ratio))
+    before = duration(round(time.value / found.ratio))
     if found.ratio == 1:
         return f"{before}, as {found.baseline}"
-    return f"{before} → {duration(time.wall_ns)} ({found.ratio - 1:+.1%}, {surely}{sure:.0%} sure)".replace("%", " %")
+    return f"{before} → {duration(round(time.value))} ({found.ratio - 1:+.1%}, {surely}{sure:.0%} sure)".replace(
+        "%", " %"
+    )
 
 
 def judge_markdown(answers: Sequence[Answer]) -> str:
@@ -106,19 +109,19 @@ def judge_markdown(answers: Sequence[Answer]) -> str:
 
 def _headline(answer: Answer) -> str:
     if not answer.is_good:
-        return f"**{answer.verdict}**: {_safe(_numbers(answer) if answer.verdict == 'wrong' else answer.told)}"
+        return f"**{answer.verdict}**: {_safe(_numbers(answer) if answer.verdict == 'wrong' else answer.message)}"
     if answer.versus is not None:
         return _safe(_versus(answer))
     return _safe("; ".join(filter(None, (_time(answer), _numbers(answer), _size(answer)))))
 
 
 def _details(answer: Answer) -> Iterator[str]:
-    for reason in (*answer.reasons, *answer.races)[:SHOWN]:
+    for reason in (*answer.errors, *answer.races)[:SHOWN]:
         yield f"`{_safe(_place(reason))}` {_safe(reason.message)}. {_safe(reason.fix)}"
     if answer.wrong is not None:
-        yield _safe(answer.wrong.told)
-    for worth in answer.findings[:1] if answer.is_good else ():
-        yield f"`{_safe(worth.file)}:{worth.line}` costs {duration(worth.gain_ns)}: {_safe(worth.fix)}"
+        yield _safe(answer.wrong.message)
+    for worth in _worth(answer)[:1] if answer.is_good else ():
+        yield f"`{_safe(worth.file)}:{worth.line}` costs {duration(worth.saves_ns or 0)}: {_safe(worth.fix)}"
 
 
 def _safe(text: str) -> str:
@@ -130,9 +133,9 @@ def judge_sarif(answers: Sequence[Answer], files: Sequence[str]) -> str:
     """Reasons and races are errors, findings are notes; `files` are those of the answers."""
     from npuscope.check.rules import all_rules
 
-    told = [pair for answer, file in zip(answers, files, strict=True) for pair in _findings(answer, file)]
+    found = [one for answer, file in zip(answers, files, strict=True) for one in _findings(answer, file)]
     own = (_rule(NUMBERS, "The numbers are not those of the golden."), _rule(DOES_NOT_RUN, "The program does not run."))
-    return sarif(told, [*(sarif_rule(rule) for rule in all_rules()), *own])
+    return sarif(found, [*(sarif_rule(rule) for rule in all_rules()), *own])
 
 
 def _rule(name: str, told: str) -> dict[str, object]:
@@ -144,18 +147,22 @@ def _rule(name: str, told: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _findings(answer: Answer, file: str) -> Iterator[tuple[Finding, int | None]]:
-    for one in (*answer.reasons, *answer.races):
-        yield Finding(one.id, "error", _absolute(one.file), one.line, one.message, one.fix, one.kernel), None
-    for worth in answer.findings:
-        found = Finding(worth.id, "hint", _absolute(worth.file), worth.line, worth.message, worth.fix, worth.kernel)
-        yield found, worth.gain_ns
+def _worth(answer: Answer) -> list[Finding]:
+    """Findings that save time."""
+    return [one for one in answer.findings if (one.saves_ns or 0) > 0]
+
+
+def _findings(answer: Answer, file: str) -> Iterator[Finding]:
+    for one in (*answer.errors, *answer.races):
+        yield replace(one, file=_absolute(one.file))
+    for one in _worth(answer)[:MOST_FINDINGS]:
+        yield replace(one, severity="hint", file=_absolute(one.file))
     if answer.wrong is not None:
         place = _absolute(answer.wrong.file) if answer.wrong.line else file
-        message = f"'{answer.wrong.tensor}' differs from its golden: {answer.wrong.told}"
-        yield Finding(NUMBERS, "error", place, answer.wrong.line or 1, message, ""), None
-    elif not (answer.is_good or answer.reasons or answer.races):
-        yield Finding(DOES_NOT_RUN, "error", file, answer.line or 1, f"{answer.verdict}: {answer.told}", ""), None
+        message = f"'{answer.wrong.tensor}' differs from its golden: {answer.wrong.message}"
+        yield Finding(NUMBERS, "error", place, answer.wrong.line or 1, message, "")
+    elif not (answer.is_good or answer.errors or answer.races):
+        yield Finding(DOES_NOT_RUN, "error", file, answer.line or 1, f"{answer.verdict}: {answer.message}", "")
 
 
 def _absolute(file: str) -> str:

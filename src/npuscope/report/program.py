@@ -17,8 +17,8 @@ from npuscope.table.text import aligned
 from npuscope.tile.record.model import short_name
 
 if TYPE_CHECKING:  # who shows one of them need not be able to make the others
-    from npuscope.check.fit import Fit
     from npuscope.check.memory_use import Usage
+    from npuscope.check.run import Fit
     from npuscope.explain.diagnosis import Diagnosis
     from npuscope.lower.program import PlannedBody, Program
     from npuscope.tile.graph.outputs import GraphCounts

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
-from npuscope.check.findings import Finding
+from npuscope.answer.prediction import Prediction
+from npuscope.check.rule import Finding
 from npuscope.explain.busy_idle import busy_of
-from npuscope.explain.diagnosis import Diagnosis
-from npuscope.explain.explanation import Explanation
 from npuscope.explain.work import Work
 from npuscope.report import anchor as anchor_report
 from npuscope.report.anchor import Anchored
@@ -21,55 +18,45 @@ from npuscope.table.formats import many, rough_percent
 from npuscope.table.parts import Heading, Notes, Part, Rows, Say
 from npuscope.time.bound import Bound
 from npuscope.time.certainty import certainty_of
-from npuscope.time.estimate_forms import basis_told, estimate_told, interval_told
 from npuscope.time.per_line import per_kernel
-from npuscope.time.run import Simulated
-from npuscope.time.uncertainty import Estimate, time_after, time_estimate
+from npuscope.time.uncertainty import basis_told, estimate_told, interval_told, time_estimate
 
 
-@dataclass(frozen=True)
-class Told:
-    """What there is to tell of a simulated run; `explained` is left out where only times are asked for."""
-
-    file: str
-    simulated: Simulated
-    diagnosis: Diagnosis
-    explained: Explanation | None = None
-    anchored: Anchored | None = None  # what --measured adds
-
-    @cached_property
-    def kernels(self) -> Table:
-        busy = busy_of(Work.of(self.simulated.trace)) if self.explained is None else self.explained.busy
-        return per_kernel(self.simulated, busy, self.anchored.prediction.spread() if self.anchored else None)
-
-
-def simulate(told: Told, wide: bool = False) -> Iterator[Part]:
-    """What `npuscope simulate` prints."""
-    simulated, anchored, explained = told.simulated, told.anchored, told.explained
+def simulate(
+    prediction: Prediction, anchored: Anchored | None = None, full: bool = True, wide: bool = False
+) -> Iterator[Part]:
+    """What `npuscope simulate` prints; not in `full` only its times, before anything is known of findings."""
+    simulated = prediction.simulated
     job, program = simulated.prepared.job, simulated.prepared.program
     counts = f"{many(len(job.shape), 'task')}, {many(len(job.block_class), 'block')}"
     how = "simulated" if anchored is None else "simulated on top of a capture"
-    where = f"{told.file}: {program.recording.program} on {program.device.name}, {how}"
-    yield Heading(f"{where}: {wall_told(simulated, anchored)}, {counts}")
-    yield from causes(told.diagnosis)
+    where = f"{prediction.request.file}: {program.recording.program} on {program.device.name}, {how}"
+    yield Heading(f"{where}: {estimate_told(prediction.estimate)}, {counts}")
+    yield from causes(prediction.diagnosis if full else prediction.limits)
+    explained = prediction.explanation if full else None
     yield Heading("The run:")
     yield Notes(
         [
             _busy(simulated.bound),
             *(headline(explained)[1:] if explained else ()),  # without the window: it is the wall
-            *_how_sure(simulated, anchored, wide),
+            *_how_sure(prediction, wide),
             *noticed_lines([program.recording], [(program.recording, notice) for notice in simulated.grave]),
         ]
     )
     if anchored is not None:
         yield from anchor_report.prediction(anchored, wide)
     if explained is None:
-        yield Rows(told.kernels, wide=wide)
+        yield Rows(_kernels(prediction, anchored), wide=wide)
         return
     yield Rows(explained.tables()["kernels"], KERNELS, wide=wide)
     yield Rows(explained.scheduling.tables()["ledger"])
     yield Notes(explained.bubbles.sentences(BLOCKERS))
     yield Notes(explained.notes, "note: ")
+
+
+def _kernels(prediction: Prediction, anchored: Anchored | None) -> Table:
+    busy = busy_of(Work.of(prediction.simulated.trace))
+    return per_kernel(prediction.simulated, busy, anchored.prediction.spread() if anchored else None)
 
 
 def _busy(bound: Bound) -> str:
@@ -82,12 +69,12 @@ def _busy(bound: Bound) -> str:
     return "busy: " + ", ".join(f"{name} {rough_percent(share)}" for name, share in units.items())
 
 
-def _how_sure(simulated: Simulated, anchored: Anchored | None, wide: bool) -> list[str]:
+def _how_sure(prediction: Prediction, wide: bool) -> list[str]:
     """What the interval means; a guess that moves the wall; with --wide what the time rests on, too."""
-    sure = certainty_of(simulated)
+    sure = certainty_of(prediction.simulated)
     lines = []
-    if anchored is None:
-        wall, kernel = _wall(simulated, None), time_estimate(1.0, "kernel", simulated.bound.kind)
+    if prediction.request.base is None:
+        wall, kernel = prediction.estimate, time_estimate(1.0, "kernel", prediction.simulated.bound.kind)
         lines += [basis_told(wall.basis, wall.coverage, interval_told(kernel))]
     if sure.guess is not None and (wide or sure.guess.moves >= WORTH_A_LINE):
         lines.append(str(sure.guess))
@@ -96,39 +83,22 @@ def _how_sure(simulated: Simulated, anchored: Anchored | None, wide: bool) -> li
     return lines
 
 
-def _wall(simulated: Simulated, anchored: Anchored | None) -> Estimate:
-    if anchored is not None:
-        return time_after(simulated.wall_ns, anchored.prediction.change)
-    return time_estimate(simulated.wall_ns, "wall", simulated.bound.kind)
-
-
-def wall_told(simulated: Simulated, anchored: Anchored | None = None) -> str:
-    """The wall with its interval."""
-    return estimate_told(_wall(simulated, anchored))
-
-
-def wall_dict(simulated: Simulated, anchored: Anchored | None = None) -> dict[str, object]:
-    """The wall in nanoseconds with its interval."""
-    wall = _wall(simulated, anchored)
-    return {"value": wall.value, **wall.as_dict()}
-
-
 def refused(file: str, device: str, errors: Sequence[Finding]) -> Iterator[Part]:
     """A program that does not run on the chip, in the words of `npuscope check`."""
     yield Heading(f"{file} cannot run on {device}: {many(len(errors), 'error')}")
     yield Say("\n".join(line for error in errors for line in finding_lines(error)))
 
 
-def simulate_dict(told: Told) -> dict[str, object]:
+def simulate_dict(prediction: Prediction, anchored: Anchored | None = None, full: bool = True) -> dict[str, object]:
     """The contract of `npuscope simulate --json` (docs/reference/json.md)."""
-    simulated, anchored = told.simulated, told.anchored
+    simulated = prediction.simulated
     job, program, bound = simulated.prepared.job, simulated.prepared.program, simulated.bound
     return {
-        "file": told.file,
+        "file": prediction.request.file,
         "program": program.recording.program,
         "device": program.device.name,
-        **told.diagnosis.as_dict(),
-        "wall_interval_ns": _wall(simulated, anchored).as_dict(),
+        **(prediction.diagnosis if full else prediction.limits).as_dict(),
+        "wall_interval_ns": prediction.estimate.as_dict(),
         "tasks": len(job.shape),
         "blocks": len(job.block_class),
         "busy": {
@@ -141,7 +111,7 @@ def simulate_dict(told: Told) -> dict[str, object]:
         "constants": certainty_of(simulated).as_dict(),
         "notes": list(program.recording.notes),
         "notices": notice_table((program.recording, notice) for notice in simulated.noticed).rows(),
-        "per_kernel": told.kernels.rows(),
+        "per_kernel": _kernels(prediction, anchored).rows(),
         **({} if anchored is None else {"anchor": anchor_report.prediction_dict(anchored)}),
     }
 

@@ -21,7 +21,7 @@ from npuscope.table.formats import rough_percent
 from npuscope.time.chip.job import COMPLETED, DISPATCHED, POLLED, Floats, Job
 from npuscope.time.chip.prepare import COSTS, Prepared, submit_costs
 from npuscope.time.core.costs import NS, confidence
-from npuscope.time.run import Simulated, run
+from npuscope.time.run import Simulated
 
 CONFIDENCES = ("measured", "documented", "fitted", "guessed")
 TRIED = 5  # guesses that are tried
@@ -181,14 +181,15 @@ def _guess(simulated: Simulated, guesses: list[Part]) -> Guess | None:
         return Guess(guesses[0])
     tried = []
     for part in guesses[:TRIED]:
-        half, more = (_wall_with(simulated.prepared, part, factor) / simulated.wall for factor in (0.5, 1.5))
+        half, more = (_wall_with(simulated, part, factor) / simulated.wall for factor in (0.5, 1.5))
         tried.append(Guess(part, half, more))
     return max(tried, key=lambda one: (abs((one.more or 1) - (one.half or 1)), one.part.share))
 
 
-def _wall_with(prepared: Prepared, part: Part, factor: float) -> float:
+def _wall_with(simulated: Simulated, part: Part, factor: float) -> float:
     """The wall where what a constant costs is a multiple of what it is."""
     name = part.place.partition(".")[2]
+    prepared = simulated.prepared
     job, machine = prepared.job, prepared.machine
     submits = _submits(prepared)
     if part.op or name not in {"hbm_rate", *COSTS, *submits}:
@@ -199,7 +200,7 @@ def _wall_with(prepared: Prepared, part: Part, factor: float) -> float:
         machine = machine._replace(**{COSTS[name]: getattr(machine, COSTS[name]) * factor})
     else:
         job = job._replace(submit=job.submit + (factor - 1) * submits[name])
-    return run(prepared, job, machine).wall
+    return simulated.trials.wall(job, machine)
 
 
 def _slower_blocks(prepared: Prepared, key: tuple[str, str], factor: float) -> Job:

@@ -1,17 +1,32 @@
-"""Changed jobs for the chip: classes that take less, tasks that are gone, tasks that became one, other edges."""
+"""Changed jobs and machines for the chip: classes that take less, tasks that are gone or became one, other edges, no
+limits, noise on durations."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 
 from npuscope.tile.graph.exact import once
-from npuscope.time.chip.job import CLOSES, MIX, NONE, Floats, Ints, Job, Rings, rings_with
+from npuscope.time.chip.job import CLOSES, MIX, NONE, Floats, Ints, Job, Machine, Rings, rings_with
+from npuscope.time.chip.prepare import Prepared
+from npuscope.time.run import Simulated, run
 
 LEAST = 1.0  # nanoseconds of a block that costs nothing: the engine's blocks take time
 Pairs = Iterable[tuple[int, int]]
+TINY = 1e-6  # share of a cost that counts as nothing: the engine's steps take time
+ENDLESS = 1e9  # times the bandwidth
+COSTS = {  # the scheduler's costs by what waits for them
+    "dispatch": ("dispatch", "stage", "dummy"),
+    "FIN": ("fin", "poll", "complete", "resolve", "release"),
+    "pickup": ("pickup", "pickup_first", "switch", "visible"),
+}
+SCHEDULER = tuple(name for names in COSTS.values() for name in names)
+REMOVABLE = ("memory", "scheduler", "orchestrator", "dependency")  # full cores no constant takes away
+LEVELS = 16
 
 
 def scaled(job: Job, classes: Ints, time: float, bytes: float) -> Job:
@@ -189,3 +204,45 @@ def _in_order(tasks: list[int], pairs: Iterable[tuple[int, int]]) -> list[int] |
             if waits[consumer] == 0:
                 heapq.heappush(free, consumer)
     return order if len(order) == len(tasks) else None
+
+
+def cheaper(machine: Machine, names: Sequence[str], share: float) -> Machine:
+    """The machine with these costs at a share of what they are."""
+    return machine._replace(**{name: getattr(machine, name) * share for name in names})
+
+
+def submitted_in(job: Job, share: float) -> Job:
+    """The job with the orchestrator's time per task at a share of what it is."""
+    return job._replace(submit=job.submit * share)
+
+
+def without_limit(prepared: Prepared, limit: str) -> tuple[Job, Machine]:
+    """The job and the machine without one of the REMOVABLE limits."""
+    job, machine = prepared.job, prepared.machine
+    if limit == "memory":
+        return job, machine._replace(limit=machine.limit * ENDLESS)
+    if limit == "scheduler":
+        return job, cheaper(machine, SCHEDULER, TINY)
+    if limit == "orchestrator":
+        return submitted_in(job, TINY), machine
+    return with_pairs(job, ()), machine
+
+
+def jittered(job: Job, seed: int, spread: float) -> Job:
+    """The job with another duration for every block; `spread` is the standard deviation of its logarithm."""
+    steps = np.array([NormalDist().inv_cdf((n + 0.5) / LEVELS) for n in range(LEVELS)])
+    factors = np.exp(spread * steps)
+    factors /= np.mean(factors)
+    level = np.random.default_rng(seed).integers(LEVELS, size=len(job.block_class))
+    return job._replace(
+        block_class=job.block_class * LEVELS + level,
+        run=np.repeat(job.run, LEVELS, axis=0) * np.tile(factors, len(job.run))[:, None],
+        draws=np.repeat(job.draws, LEVELS, axis=0) / np.tile(factors, len(job.draws))[:, None],
+    )
+
+
+def with_jitter(simulated: Simulated, seed: int) -> Simulated:
+    """The same program run once more, with noise."""
+    prepared = simulated.prepared
+    spread = prepared.program.device.timing["block_spread"].value
+    return run(replace(prepared, job=jittered(prepared.job, seed, spread)))

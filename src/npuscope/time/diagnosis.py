@@ -14,20 +14,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from npuscope.check.rule import Finding, Waste
 from npuscope.explain.diagnosis import Cause, Diagnosis, Gain, Span, Together
 from npuscope.table.formats import duration, rough_percent, significant
 from npuscope.tile.record.model import short_name
 from npuscope.time.bound import KIND_OF, LIMITS, UNKNOWN
-from npuscope.time.change_job import scaled
+from npuscope.time.change_job import REMOVABLE, scaled, without_limit
 from npuscope.time.chip.job import AIC, AIV, MIX, Floats
 from npuscope.time.chip.trace import bandwidth
 from npuscope.time.core.costs import NS
 from npuscope.time.inside import block_diagnosis, inside
-from npuscope.time.priced import Price, Prices
-from npuscope.time.run import Simulated, run
+from npuscope.time.priced import Owners, Priced, named
+from npuscope.time.run import Simulated
 from npuscope.time.uncertainty import against
-from npuscope.time.without_finding import Owners
-from npuscope.time.without_limit import REMOVABLE, without_limit
 
 SURE = {"measured": "sure", "documented": "sure", "fitted": "likely", "guessed": "a guess"}
 TUNABLE = 0.25  # of a kernel's time: kernels get faster, they do not vanish
@@ -47,14 +46,14 @@ REMEDIES = {
     "dependency": "Let more run beside {kernel}: cut it into more blocks, or let its consumers wait for less.",
     "tail": "Cut the last blocks of {kernel} smaller, or start them earlier.",
 }
-FITS: dict[str, Callable[[Price], int]] = {  # a limit -> what of a finding is about it
-    "memory": lambda price: price.finding.waste.bytes,
-    "cube": lambda price: price.finding.waste.bytes + price.finding.waste.flops,
-    "vector": lambda price: price.finding.waste.bytes,
-    "scheduler": lambda price: price.finding.waste.tasks,
-    "orchestrator": lambda price: price.finding.waste.tasks,
-    "dependency": lambda price: price.finding.waste.waits,
-    "tail": lambda price: 0,
+FITS: dict[str, Callable[[Waste], int]] = {  # a limit -> what of a finding is about it
+    "memory": lambda waste: waste.bytes,
+    "cube": lambda waste: waste.bytes + waste.flops,
+    "vector": lambda waste: waste.bytes,
+    "scheduler": lambda waste: waste.tasks,
+    "orchestrator": lambda waste: waste.tasks,
+    "dependency": lambda waste: waste.waits,
+    "tail": lambda waste: 0,
 }
 
 
@@ -68,17 +67,17 @@ class _Limit:
     kernels: tuple[str, ...]
 
 
-def diagnosis_of(simulated: Simulated, prices: Prices | None = None) -> Diagnosis:
+def diagnosis_of(simulated: Simulated, priced: Priced | None = None) -> Diagnosis:
     """The limits of a run, the one that holds longest first; a priced finding that fits is told as what to do."""
     window = (0, simulated.wall_ns)
     limits = _limits(simulated)
     if not limits:
         return Diagnosis((Cause(UNKNOWN, NOTHING_RAN, 0.0),), window[1], window)
     owner = Owners(simulated.prepared)
-    causes = tuple(_cause(simulated, _limit(simulated, name), owner, prices) for name in limits)
+    causes = tuple(_cause(simulated, _limit(simulated, name), owner, priced) for name in limits)
     together = None
-    if prices is not None and prices.together_ns is not None:
-        together = Together(len(prices.savers()), gain_of(simulated, prices.together_ns))
+    if priced is not None and priced.together_ns is not None:
+        together = Together(len(priced.savers), gain_of(simulated, priced.together_ns))
     return Diagnosis(causes, window[1], window, together)
 
 
@@ -120,16 +119,16 @@ def _kernels_in(simulated: Simulated, spans: list[tuple[float, float]]) -> tuple
     return tuple(names[n] for n in np.argsort(-per_kernel, kind="stable").tolist() if per_kernel[n] > 0)
 
 
-def _cause(simulated: Simulated, limit: _Limit, owner: Owners, prices: Prices | None) -> Cause:
+def _cause(simulated: Simulated, limit: _Limit, owner: Owners, priced: Priced | None) -> Cause:
     spans = sorted(sorted(limit.spans, key=lambda span: span[0] - span[1])[:MOST_SPANS])
-    gain, price = _gain(simulated, limit, owner), _finding(limit, prices)
+    gain, finding = _gain(simulated, limit, owner), _finding(limit, priced)
     kernel = f"`{short_name(limit.kernels[0])}`" if limit.kernels else "what runs"
     remedy = REMEDIES[limit.name].format(kernel=kernel)
-    if price is not None and price.wall_ns is not None:
-        saved = gain_of(simulated, price.wall_ns)
+    if finding is not None and finding.price is not None and finding.price.wall_ns is not None:
+        saved = gain_of(simulated, finding.price.wall_ns)
         wholly = gain is None or saved.ns >= gain.ns
         gain = saved if wholly else gain
-        remedy = f"{price.finding.fix} ({price.name}{'' if wholly else f': {duration(saved.ns)} of it'}, simulated.)"
+        remedy = f"{finding.fix} ({named(finding)}{'' if wholly else f': {duration(saved.ns)} of it'}, simulated.)"
     return Cause(
         KIND_OF[limit.name],
         _sentence(simulated, limit),
@@ -142,22 +141,18 @@ def _cause(simulated: Simulated, limit: _Limit, owner: Owners, prices: Prices | 
     )
 
 
-def _finding(limit: _Limit, prices: Prices | None) -> Price | None:
+def _finding(limit: _Limit, priced: Priced | None) -> Finding | None:
     """What `check` found about this limit that is worth most, if it is worth anything."""
-    if prices is None:
+    if priced is None:
         return None
-    found = [
-        (gain, price)
-        for price in prices.each
-        if (gain := prices.gain_ns(price)) and FITS[limit.name](price) and _is_about(limit, price)
-    ]
-    gain, best = max(found, key=lambda one: one[0], default=(0, None))
-    return best if gain >= WORTH_TELLING * prices.wall_ns else None
+    about = [one for one in priced.findings if FITS[limit.name](one.waste) and _is_about(limit, one)]
+    best = max(about, key=lambda one: one.saves_ns or 0, default=None)
+    return best if best is not None and (best.saves_ns or 0) >= max(WORTH_TELLING * priced.wall_ns, 1) else None
 
 
-def _is_about(limit: _Limit, price: Price) -> bool:
+def _is_about(limit: _Limit, finding: Finding) -> bool:
     """Tasks are everybody's to submit and hand out; bytes, FLOPs and waits are of kernels that run under the limit."""
-    return limit.name in ("scheduler", "orchestrator") or price.finding.kernel in limit.kernels[:MAIN]
+    return limit.name in ("scheduler", "orchestrator") or finding.kernel in limit.kernels[:MAIN]
 
 
 def _sentence(simulated: Simulated, limit: _Limit) -> str:
@@ -226,7 +221,7 @@ def _gain(simulated: Simulated, limit: _Limit, owner: Owners) -> Gain | None:
     wall, name = simulated.wall_ns, limit.name
     held = round(limit.share * wall)
     if name in REMOVABLE:
-        found = gain_of(simulated, run(simulated.prepared, *without_limit(simulated.prepared, name)).wall_ns)
+        found = gain_of(simulated, simulated.trials.wall_ns(*without_limit(simulated.prepared, name)))
         # a program in which nothing waits for data is none: the time in which cores idle for it is what can be had
         return Gain(min(found.ns, held), 0, found.ns) if name == "dependency" else found
     if name == "tail":
@@ -234,7 +229,7 @@ def _gain(simulated: Simulated, limit: _Limit, owner: Owners) -> Gain | None:
     if not limit.kernels:
         return None
     job, classes = simulated.prepared.job, owner.classes[limit.kernels[0]]
-    tuned, half = (run(simulated.prepared, scaled(job, classes, left, left)).wall_ns for left in (1 - TUNABLE, 0.5))
+    tuned, half = (simulated.trials.wall_ns(scaled(job, classes, left, left)) for left in (1 - TUNABLE, 0.5))
     return Gain(max(wall - tuned, 0), 0, max(wall - half, 0))
 
 

@@ -31,10 +31,9 @@ from npuscope.time.chip.prepare import STEPS
 from npuscope.time.core.costs import NS
 from npuscope.time.core.pipes import BlockTrace, Timing, trace_block
 from npuscope.time.core.stream import BARRIER, InstructionStream
-from npuscope.time.estimate_forms import SPAN
 from npuscope.time.inside import PLACES, Chain, chain_of
 from npuscope.time.run import Simulated
-from npuscope.time.uncertainty import time_estimate
+from npuscope.time.uncertainty import SPAN, time_estimate
 
 START, MEET = len(PLACES), len(PLACES) + 1  # beside the pipes: a block is started, it waits for others of its launch
 WHERE = (*PLACES, "start", "barrier")

@@ -1,92 +1,280 @@
 """What findings are worth: each taken away alone, all that save time together, and the program simulated again.
 
-A finding that cannot be expressed as a change has no price: then nobody names microseconds for it.
+Bytes: their share of what the kernel's blocks move (in whole lines) is not moved, and the blocks are shorter by that
+share of the time that their busiest memory pipe works. FLOPs: the time they take at a cube core's peak is gone from
+the blocks. Pipes work side by side, so of both savings the larger counts. Tasks: what becomes of them a rule says
+(`Rule.without`). Waits: the kernel's tasks wait for nothing but what they touch. A finding that cannot be expressed as
+a change has no price: then nobody names microseconds for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+
+import numpy as np
 
 from npuscope.base import progress
-from npuscope.check.findings import Finding, Waste
+from npuscope.check.rule import Finding, Price, Waste
+from npuscope.table.formats import duration, many, percent
+from npuscope.tile.graph.exact import exact_edges
 from npuscope.tile.record.model import short_name
-from npuscope.time.run import Simulated, run
-from npuscope.time.without_finding import ITSELF, NO_PRICE, Owners, Removal, removal_of, without
+from npuscope.time.change_job import dropped, in_first, merged, pairs_of, scaled_each, with_pairs
+from npuscope.time.chip.job import Floats, Ints, Job
+from npuscope.time.chip.prepare import Prepared
+from npuscope.time.core.costs import NS
+from npuscope.time.core.stream import PIPES
+from npuscope.time.run import Simulated
+
+MEMORY = [n for n, pipe in enumerate(PIPES) if pipe in ("MTE2", "MTE3", "FIXP")]
+NO_PRICE = "it names no bytes, FLOPs, tasks or waits of a kernel"
+ITSELF = ": one would wait for itself"
+Groups = list[list[int]]
 
 
 @dataclass(frozen=True)
-class Price:
-    """The wall without a finding, and with half of it, in nanoseconds; None where it cannot be tried, `how` says why.
-
-    `half_ns` is None, too, where half of it means nothing.
-    """
-
-    finding: Finding
-    how: str
-    wall_ns: int | None = None
-    half_ns: int | None = None
-
-    @property
-    def name(self) -> str:
-        """many-tasks layer.py:261 gate_proj"""
-        one = self.finding
-        return f"{one.id} {one.file.rpartition('/')[2]}:{one.line} {short_name(one.kernel)}".strip()
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Of one program as it is: `wall_ns`. A gain below zero is a change that makes it slower.
+class Priced:
+    """Findings of one program with their prices, the one that saves most first; `wall_ns` is the program as it is.
 
     `together_ns` is the wall without all findings that save time, None where they are fewer than two, cannot go
     together, or save nothing together: work that one moves may stand in another's way.
     """
 
     wall_ns: int
-    each: tuple[Price, ...]
+    findings: tuple[Finding, ...]
     together_ns: int | None = None
 
-    def gain_ns(self, price: Price) -> int | None:
-        return None if price.wall_ns is None else self.wall_ns - price.wall_ns
-
-    def savers(self) -> list[Price]:
+    @property
+    def savers(self) -> list[Finding]:
         """Those without which the run is shorter."""
-        return [price for price in self.each if (self.gain_ns(price) or 0) > 0]
-
-    def by_finding(self) -> Mapping[Finding, int | None]:
-        """What taking a finding away saves."""
-        return {price.finding: self.gain_ns(price) for price in self.each}
+        return [one for one in self.findings if (one.saves_ns or 0) > 0]
 
 
-def prices_of(base: Simulated, findings: Sequence[Finding], halves: bool = False) -> Prices:
-    """Every finding alone, and all that save time together; with `halves` also each at half its cost."""
+def priced(base: Simulated, findings: Sequence[Finding]) -> Priced:
+    """Every finding taken away alone, and all that save time together."""
     owner = Owners(base.prepared)
-    removals = [removal_of(finding, owner) for finding in findings]
-
-    def wall(*taken: Removal | None) -> int | None:
-        """Without all of these; None where there is nothing to take away, or a task would wait for itself."""
-        job = without(filter(None, taken), owner) if any(taken) else None
-        return None if job is None else run(base.prepared, job).wall_ns
-
-    found = []
-    for done, (finding, removal) in enumerate(zip(findings, removals, strict=True)):
+    found: list[Finding] = []
+    removals: dict[Finding, Removal] = {}
+    for done, finding in enumerate(findings):
         progress.report("simulating findings", done, len(findings))
-        alone = wall(removal)
-        part = _halved(finding) if halves and alone is not None else None
-        half = None if part is None else wall(removal_of(part, owner))
-        how = "; ".join(removal.how) if removal else NO_PRICE
-        found.append(Price(finding, how if alone is not None or removal is None else how + ITSELF, alone, half))
-    prices = Prices(base.wall_ns, tuple(found))
-    savers = prices.savers()
+        removal = removal_of(finding, owner)
+        price = Price(NO_PRICE) if removal is None else _price(base, owner, removal)
+        found.append(replace(finding, price=price))
+        if removal is not None:
+            removals[found[-1]] = removal
+    result = Priced(base.wall_ns, tuple(sorted(found, key=lambda one: -max(one.saves_ns or 0, 0))))
+    savers = [one for one in found if (one.saves_ns or 0) > 0]
     if len(savers) < 2:
-        return prices
-    together = wall(*(removal for price, removal in zip(found, removals, strict=True) if price in savers))
-    return prices if together is None or together >= base.wall_ns else replace(prices, together_ns=together)
+        return result
+    job = without((removals[one] for one in savers), owner)
+    together = None if job is None else base.trials.wall_ns(job)
+    return result if together is None or together >= base.wall_ns else replace(result, together_ns=together)
 
 
-def _halved(finding: Finding) -> Finding | None:
-    """The finding at half its cost; None where it costs tasks or waits, half of which would be which?"""
+def _price(base: Simulated, owner: Owners, removal: Removal) -> Price:
+    how, job = "; ".join(removal.how), without([removal], owner)
+    if job is None:
+        return Price(how + ITSELF)
+    wall_ns = base.trials.wall_ns(job)
+    return Price(how, wall_ns, base.wall_ns - wall_ns)
+
+
+def half_ns(base: Simulated, owner: Owners, finding: Finding) -> int | None:
+    """The wall with the finding at half its cost; None where it costs tasks or waits, half of which would be which?"""
     cost = finding.waste
     if cost.tasks or cost.waits:
         return None
-    return replace(finding, waste=Waste(bytes=cost.bytes // 2, flops=cost.flops // 2))
+    half = replace(finding, waste=Waste(bytes=cost.bytes // 2, flops=cost.flops // 2))
+    removal = removal_of(half, owner)
+    job = None if removal is None else without([removal], owner)
+    return None if job is None else base.trials.wall_ns(job)
+
+
+def named(finding: Finding) -> str:
+    """many-tasks layer.py:261 gate_proj"""
+    return f"{finding.id} {finding.file.rpartition('/')[2]}:{finding.line} {short_name(finding.kernel)}".strip()
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What goes with a finding, by the numbers that tasks and classes have in the job as it is; `how` says it in words.
+
+    `less` are shares of time that classes keep, each set with the share of bytes; `alike` are tasks that become blocks
+    of one, `chains` tasks whose blocks do one after another what theirs did.
+    """
+
+    how: tuple[str, ...] = ()
+    less: tuple[tuple[Floats, float], ...] = ()
+    gone: tuple[int, ...] = ()
+    in_no_time: tuple[int, ...] = ()  # to submit
+    alike: Groups = field(default_factory=list)
+    chains: Groups = field(default_factory=list)
+    fewer_waits: frozenset[int] = frozenset()
+
+    def and_also(self, other: Removal) -> Removal:
+        """Both at once."""
+        return Removal(
+            self.how + other.how,
+            self.less + other.less,
+            self.gone + other.gone,
+            self.in_no_time + other.in_no_time,
+            self.alike + other.alike,
+            self.chains + other.chains,
+            self.fewer_waits | other.fewer_waits,
+        )
+
+
+class Owners:
+    """Tasks and classes of every kernel that runs, and how many bytes of whole lines its blocks move."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.prepared = prepared
+        program, job, classes = prepared.program, prepared.job, prepared.classes
+        tasks: dict[str, list[int]] = defaultdict(list)
+        for task in program.recording.tasks:
+            if job.blocks[task.id]:
+                tasks[task.kernel].append(task.id)
+        self.tasks = {kernel: np.array(ids, np.int64) for kernel, ids in tasks.items()}
+        self.classes: dict[str, Ints] = {}
+        self.blocks: dict[str, int] = {}
+        self.bytes: dict[str, int] = {}
+        for kernel, ids in self.tasks.items():
+            numbers, counts = np.unique(job.block_class[np.isin(job.task_of, ids)], return_counts=True)
+            streams = [classes.streams[prepared.kind_of(number)[0]] for number in numbers.tolist()]
+            self.classes[kernel], self.blocks[kernel] = numbers, int(np.sum(counts))
+            moved = ((s.read + s.written) * n for s, n in zip(streams, counts.tolist(), strict=True))
+            self.bytes[kernel] = sum(moved)
+
+    @cached_property
+    def true_waits(self) -> list[tuple[int, int]]:
+        """Tasks that one touches what the other wrote, the writer first."""
+        return [(edge.src, edge.dst) for edge in exact_edges(self.prepared.program.recording)]
+
+    def memory(self, number: int) -> float:
+        """The share of a block of a class that its busiest memory pipe works."""
+        timing = self.prepared.classes.timed[self.prepared.kind_of(number)][0]
+        return float(np.max(timing.busy[MEMORY])) / timing.duration if timing.duration else 0.0
+
+
+def removal_of(finding: Finding, owner: Owners) -> Removal | None:
+    """What of the job goes with a finding; None where it names nothing that could."""
+    if finding.kernel not in owner.tasks:
+        return None
+    found = _less_work(finding, owner).and_also(_fewer_tasks(finding, owner))
+    if finding.waste.waits and not found.alike and not found.chains:
+        into = frozenset(owner.tasks[finding.kernel].tolist())
+        told = f"tasks of {short_name(finding.kernel)} wait for nothing but what they touch"
+        found = found.and_also(Removal((told,), fewer_waits=into))
+    return found if found.how else None
+
+
+def without(removals: Iterable[Removal], owner: Owners) -> Job | None:
+    """The job with all of this gone; None where a task would wait for itself."""
+    whole = reduce(Removal.and_also, removals, Removal())
+    job = owner.prepared.job
+    for time, moved in whole.less:
+        job = scaled_each(job, time, moved)
+    if whole.fewer_waits:
+        kept = [pair for pair in pairs_of(job) if pair[1] not in whole.fewer_waits]
+        job = with_pairs(job, [*kept, *(pair for pair in owner.true_waits if pair[1] in whole.fewer_waits)])
+    if whole.in_no_time:
+        submit = job.submit.copy()
+        submit[list(whole.in_no_time)] = 0.0
+        job = job._replace(submit=submit)
+    if whole.gone:
+        job = dropped(job, np.array(whole.gone, np.int64))
+    gone = set(whole.gone)
+    chains = [left for chain in _joined(whole.chains) if len(left := [t for t in chain if t not in gone]) > 1]
+    if chains:
+        job = in_first(job, chains)
+    groups = _joined([*whole.chains, *whole.alike])
+    return merged(job, groups) if groups else job
+
+
+def _joined(groups: Groups) -> Groups:
+    """Groups that have a task in common as one, each in the order of submission."""
+    of: dict[int, list[int]] = {}
+    for group in groups:
+        met = {id(of[task]): of[task] for task in group if task in of}
+        whole = sorted({*group, *(task for one in met.values() for task in one)})
+        of.update(dict.fromkeys(whole, whole))
+    return list({id(group): group for group in of.values()}.values())
+
+
+def _less_work(finding: Finding, owner: Owners) -> Removal:
+    cost, job = finding.waste, owner.prepared.job
+    if not cost.bytes and not cost.flops:
+        return Removal()
+    kernels = _kernels(finding, owner)
+    name = short_name(kernels[0]) + (f" and {len(kernels) - 1} more" if len(kernels) > 1 else "")
+    moved_bytes = sum(owner.bytes[kernel] for kernel in kernels)
+    device = owner.prepared.program.device
+    peak = (device.peak("cube", "bf16") or 0.0) / device.cores.cube.value
+    less = min(cost.bytes / moved_bytes, 1.0) if moved_bytes else 0.0
+    saved_ns = cost.flops / peak / sum(owner.blocks[kernel] for kernel in kernels) * NS if peak else 0.0
+    time = np.ones(len(job.run))
+    for number in (number for kernel in kernels for number in owner.classes[kernel].tolist()):
+        saved = max(less * owner.memory(number), saved_ns / float(job.run[number, 0]))
+        time[number] = 1 - min(saved, 1.0)
+    told = [f"{percent(less)} of the bytes of {name} "] if cost.bytes else []
+    moved = 1 - less
+    if cost.bytes and finding.without == "hidden":
+        told, moved = [f"the time of {percent(less)} of the bytes of {name} "], 1.0
+    told += [f"{duration(saved_ns)} of each block of {name} "] if cost.flops else []
+    return Removal(("and ".join(told) + "taken away",), less=((time, moved),))
+
+
+def _fewer_tasks(finding: Finding, owner: Owners) -> Removal:
+    tasks, count, name = owner.tasks[finding.kernel], finding.waste.tasks, short_name(finding.kernel)
+    if not count:
+        return Removal()
+    if finding.without == "gone":
+        return Removal((f"{many(len(tasks), 'task')} of {name} taken away",), gone=tuple(tasks.tolist()))
+    if finding.without == "blocks":
+        groups = _alike(owner.prepared.job, tasks) or _in_row(tasks, max(len(tasks) - count, 1))
+        left = len(tasks) - sum(len(group) - 1 for group in groups)
+        told = f"{many(len(tasks), 'task')} of {name} as blocks of {many(left, 'launch', 'launches')}"
+        return Removal((told,), alike=groups)
+    if finding.without == "one task" and (chains := _chains(finding, owner)):
+        return Removal((f"{sum(map(len, chains)):,} tasks as {len(chains):,}",), chains=chains)
+    first = tuple(tasks[:count].tolist())
+    return Removal((f"{many(len(first), 'task')} of {name} submitted in no time",), in_no_time=first)
+
+
+def _chains(finding: Finding, owner: Owners) -> Groups:
+    """The tasks of each turn that were launched where the finding is and where else it points, of as many blocks."""
+    recording, job = owner.prepared.program.recording, owner.prepared.job
+    places = {(finding.file, finding.line), *finding.also}
+    turns: dict[object, list[int]] = defaultdict(list)
+    for task in recording.tasks:
+        site = recording.sites[task.site]
+        if job.blocks[task.id] and (site.file, site.line) in places:
+            turns[task.turns, task.layer, int(job.blocks[task.id])].append(task.id)
+    sites = [[recording.tasks[task].site for task in tasks] for tasks in turns.values()]
+    return [tasks for tasks, of in zip(turns.values(), sites, strict=True) if 1 < len(of) == len(set(of))]
+
+
+def _kernels(finding: Finding, owner: Owners) -> list[str]:
+    """The kernels whose bytes a finding is about."""
+    chains = _chains(finding, owner) if finding.without == "one task" and finding.waste.tasks else []
+    tasks = owner.prepared.program.recording.tasks
+    return list(dict.fromkeys(tasks[task].kernel for chain in chains for task in chain)) or [finding.kernel]
+
+
+def _alike(job: Job, tasks: Ints) -> Groups:
+    """Tasks that wait for the same, two and more of them together."""
+    producers: dict[int, list[int]] = defaultdict(list)
+    for src, dst in pairs_of(job):
+        producers[dst].append(src)
+    together: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for task in tasks.tolist():
+        together[tuple(producers[task])].append(task)
+    return [group for group in together.values() if len(group) > 1]
+
+
+def _in_row(tasks: Ints, left: int) -> Groups:
+    """Neighbours together, so that so many tasks are left."""
+    parts: Sequence[Ints] = np.array_split(tasks, left)
+    return [part.tolist() for part in parts]

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import sha256
+
+import numpy as np
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.check.rules.safety import ERROR, EXCEEDED
+from npuscope.chip.devices import Device, load, names
+from npuscope.lower.chip import chip_to_lower_for
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import NO_EFFECT, PAST_THE_END, Notice
 from npuscope.time.bound import Bound, bound_of
 from npuscope.time.chip import engine
 from npuscope.time.chip.engine import GrownRing, run_with_room
 from npuscope.time.chip.job import SLOTS, Job, Machine, Times
-from npuscope.time.chip.prepare import Prepared, prepare
+from npuscope.time.chip.prepare import COSTS, Prepared, prepare
 from npuscope.time.chip.trace import trace_of
 from npuscope.time.compiled import announced, switch, wait
 from npuscope.trace.core import Trace
@@ -60,6 +65,44 @@ class Simulated:
         """What limits it."""
         return bound_of(self.prepared.job, self.prepared.machine, self.times, self.wall)
 
+    @cached_property
+    def trials(self) -> Trials:
+        """What it would take with changes."""
+        return Trials(self)
+
+
+class Trials:
+    """Walls of a simulated program with another job or machine. Whoever asks for the same change again runs nothing."""
+
+    def __init__(self, simulated: Simulated) -> None:
+        self._prepared = simulated.prepared
+        self._walls = {_content(self._prepared.job, self._prepared.machine): simulated.wall}
+
+    def wall(self, job: Job | None = None, machine: Machine | None = None) -> float:
+        """In nanoseconds."""
+        job, machine = job or self._prepared.job, machine or self._prepared.machine
+        key = _content(job, machine)
+        if key not in self._walls:
+            self._walls[key] = run(self._prepared, job, machine).wall
+        return self._walls[key]
+
+    def wall_ns(self, job: Job | None = None, machine: Machine | None = None) -> int:
+        """To the nanosecond."""
+        return round(self.wall(job, machine))
+
+
+def _content(*parts: object) -> bytes:
+    """Equal for jobs and machines that are: arrays by their bytes, all else as it is written."""
+    found = sha256()
+    for part in parts:
+        if isinstance(part, tuple):
+            found.update(_content(*part))
+        elif isinstance(part, np.ndarray):
+            found.update(repr((part.dtype.str, part.shape)).encode() + part.tobytes())
+        else:
+            found.update(repr(part).encode())
+    return found.digest()
+
 
 def simulate(program: Program) -> Simulated:
     """Lowers, times and runs a program. What does not fit on chip is refused."""
@@ -88,3 +131,41 @@ def _too_small(site: int, one: GrownRing) -> Notice:
     told = EXCEEDED[name].format(total=one.needs - (one.what == SLOTS), limit=one.had)
     done = f"simulated as if ring {one.ring} had room for {one.needs:,}"
     return Notice(RING, site, f"{told}: by its rules the runtime stops there ({ERROR[name]}); {done}")
+
+
+TIMING = (  # constants that the simulator reads beside those of lowering
+    "barrier", "block_spread", "block_start", "clash_row", "clash_stride", "clash_whole", "fill_rate",
+    "hand_over_to_cube", "hand_over_to_vector", "hbm_rate", "load_clash", "load_cube_hbm", "load_cube_l2",
+    "load_cube_row_hbm", "load_cube_row_l2", "load_fixed", "load_groups", "load_latency", "load_vector_hbm",
+    "load_vector_l2", "load_vector_row_hbm", "load_vector_row_l2", "scalar_access", "scalar_read", "scalar_step",
+    "scalar_turn", "store_fixed", "store_latency", "store_rate", "store_row", "submit_argument", "submit_base",
+    "submit_edge", *COSTS,
+)  # fmt: skip
+CORE = ("scalar_line", "vec_repeat")
+RUNTIME = ("scheduler_threads",)
+
+
+def chip_to_time(name: str) -> Device:
+    """A device by name or file, refused where its file has no costs of instructions and of the scheduler."""
+    device = chip_to_lower_for(name)
+    refused_without_times(device)
+    return device
+
+
+def refused_without_times(device: Device) -> None:
+    if lacking := lacking_times(device):
+        able = [known for known in names() if load(known).timing]
+        raise NpuscopeError(
+            f"the file of {device.name} has no {lacking}, so nothing can be simulated on it",
+            remedy=f"Take one of {', '.join(able)}, or let the file inherit from one.",
+        )
+
+
+def lacking_times(device: Device) -> str:
+    """The constants that a simulation needs and the device's file has not, in words; empty where it has all."""
+    if not device.timing:
+        return "[timing]"
+    lacking = [f"timing.{name}" for name in TIMING if name not in device.timing]
+    lacking += [f"core.{name}" for name in CORE if name not in device.core]
+    lacking += [f"runtime.{name}" for name in RUNTIME if name not in device.runtime]
+    return ", ".join(lacking)

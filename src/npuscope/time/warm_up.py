@@ -9,8 +9,7 @@ import numpy as np
 import npuscope.tile as pl
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import record
-from npuscope.time.programs import chip_to_time
-from npuscope.time.run import simulate
+from npuscope.time.run import chip_to_time, simulate
 
 DEVICE = "ascend910b1"
 

@@ -9,19 +9,13 @@ from __future__ import annotations
 import polars as pl
 
 from npuscope.base import progress
-from npuscope.check.checked import CheckOptions, check
+from npuscope.base.interval import Against
 from npuscope.explain.changes import EVERY_PRODUCER, GAINS, Gains, OneChange, WhatIf, ranked
-from npuscope.explain.diagnosis import Diagnosis
 from npuscope.table.columns import Column, Table
-from npuscope.time.change_job import scaled
-from npuscope.time.chip.job import Job, Machine
-from npuscope.time.diagnosis import diagnosis_of
-from npuscope.time.estimate_forms import COMPARED
-from npuscope.time.priced import Prices, prices_of
-from npuscope.time.run import Simulated, run
-from npuscope.time.uncertainty import Against, against
-from npuscope.time.without_finding import Owners
-from npuscope.time.without_limit import COSTS, SCHEDULER, TINY, cheaper, submitted_in, without_limit
+from npuscope.time.change_job import COSTS, SCHEDULER, TINY, cheaper, scaled, submitted_in, without_limit
+from npuscope.time.priced import NO_PRICE, Owners, Priced, half_ns, named
+from npuscope.time.run import Simulated
+from npuscope.time.uncertainty import COMPARED, against
 
 SIMULATED = GAINS.plus(
     Column(
@@ -50,35 +44,24 @@ def likely_gains(gains: Gains, bound: str) -> Table:
     return Table(SIMULATED, gains.frame().with_columns(pl.Series("against", found)))
 
 
-def whatif_program(base: Simulated) -> tuple[Gains, Diagnosis]:
-    """Every change and every finding of a program, and its verdict with what the findings are worth."""
-    found = check(base.prepared.program, CheckOptions(races=False)).findings
-    prices = prices_of(base, [one.finding for one in found], halves=True)
-    return whatif_each(base, prices), diagnosis_of(base, prices)
-
-
 def replay_against(found: WhatIf, bound: str) -> Against | None:
     """How sure a change is that was replayed in the trace of a simulated run; `bound` is what limits that run."""
     return against(found.measured_ns, found.new_ns, bound, bound) if min(found.measured_ns, found.new_ns) > 0 else None
 
 
-def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
+def whatif_each(base: Simulated, priced: Priced) -> Gains:
     """Every change alone, and every finding that was priced."""
-    prepared = base.prepared
-    job, machine = prepared.job, prepared.machine
-    owner = Owners(prepared)
+    job, machine = base.prepared.job, base.prepared.machine
+    owner = Owners(base.prepared)
+    wall = base.trials.wall_ns
     gains: list[OneChange] = []
     cannot: list[tuple[str, str]] = []
-
-    def wall(changed: Job | None = None, other: Machine | None = None) -> int:
-        return run(prepared, changed, other).wall_ns
-
     for done, (kernel, classes) in enumerate(owner.classes.items()):
         progress.report("simulating kernels", done, len(owner.classes))
         half, nothing = (wall(scaled(job, classes, share, share)) for share in (0.5, 0.0))
         gains.append(OneChange("kernel", kernel, "its blocks; tasks are still submitted and handed out", half, nothing))
     for what, names in {**COSTS, THREADS: SCHEDULER}.items():
-        half, nothing = (wall(other=cheaper(machine, names, share)) for share in (0.5, TINY))
+        half, nothing = (wall(machine=cheaper(machine, names, share)) for share in (0.5, TINY))
         gains.append(OneChange("dispatch", what, HOW[what], half, nothing))
     half, nothing = (wall(submitted_in(job, share)) for share in (0.5, TINY))
     gains.append(OneChange("dispatch", "submit", "the orchestrator's time per task", half, nothing))
@@ -92,13 +75,14 @@ def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
             nothing,
         )
     )
-    alone, unlimited = (wall(*without_limit(prepared, limit)) for limit in ("dependency", "memory"))
-    gains.append(OneChange("dependency", EVERY_PRODUCER, "a bound: nothing waits for data", None, alone))
-    half = wall(other=machine._replace(limit=machine.limit * 2.0))
+    unordered, unlimited = (wall(*without_limit(base.prepared, limit)) for limit in ("dependency", "memory"))
+    gains.append(OneChange("dependency", EVERY_PRODUCER, "a bound: nothing waits for data", None, unordered))
+    half = wall(machine=machine._replace(limit=machine.limit * 2.0))
     gains.append(OneChange("bandwidth", "HBM shared by blocks", "twice the bandwidth; no limit", half, unlimited))
-    for price in prices.each if prices else ():
-        if price.wall_ns is None:
-            cannot.append((price.name, price.how))
+    for finding in priced.findings:
+        price = finding.price
+        if price is None or price.wall_ns is None:
+            cannot.append((named(finding), price.how if price else NO_PRICE))
         else:
-            gains.append(OneChange("finding", price.name, price.how, price.half_ns, price.wall_ns))
+            gains.append(OneChange("finding", named(finding), price.how, half_ns(base, owner, finding), price.wall_ns))
     return Gains(base.wall_ns, ranked(gains), tuple(cannot))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from npuscope.check.fit import Fit, fit
+from npuscope.check.run import Fit, fit
 from npuscope.chip.devices import load
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import record

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from linted import found, model
 
-from npuscope.check.findings import Finding
+from npuscope.check.rule import Finding
 from npuscope.lower.program import Program
 
 RULES = ["add-matmul", "cast-chain", "padded-rows", "pipeline-depth", "short-row"]

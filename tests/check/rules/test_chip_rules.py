@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 import npuscope.tile as pl
-from npuscope.check.findings import Finding
+from npuscope.check.rule import Finding
 from npuscope.check.run import unfit
 from tests.lower.kernels import lowered, program, tensor
 

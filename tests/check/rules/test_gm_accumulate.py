@@ -8,7 +8,7 @@ import pytest
 from linted import found, line_of, model, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Waste
+from npuscope.check.rule import Waste
 
 STEPS, K, N = 4, 64, 256
 SHAPES = (("BF16", 16, STEPS * K), ("BF16", STEPS * K, N), ("FP32", 16, N))

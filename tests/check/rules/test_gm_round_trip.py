@@ -8,7 +8,7 @@ import pytest
 from linted import found, line_of, model, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Waste
+from npuscope.check.rule import Waste
 
 ROUND_TRIP, HALVES = "gm-round-trip", "split-halves"
 ROWS, N = 4, 128

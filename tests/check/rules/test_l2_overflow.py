@@ -5,7 +5,7 @@ from __future__ import annotations
 from linted import found, line_of, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Waste
+from npuscope.check.rule import Waste
 
 M, K, N, TILE = 32, 4096, 32768, 2048
 SHAPES = (("BF16", M, K), ("BF16", K, N), ("FP32", M, N))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from linted import found, line_of, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Waste
+from npuscope.check.rule import Waste
 
 HEADS, K, N = 8, 128, 64
 SHAPES = (("BF16", HEADS, K), ("BF16", K, N), ("FP32", HEADS, N))

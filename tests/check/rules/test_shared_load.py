@@ -8,7 +8,7 @@ import pytest
 from linted import found, line_of, model, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Waste
+from npuscope.check.rule import Waste
 
 K, N, STEP = 256, 512, 64
 SHAPES = (("BF16", 16, K), ("BF16", K, N), ("BF16", K, N), ("FP32", 16, N), ("FP32", 16, N))

@@ -8,7 +8,7 @@ import pytest
 from linted import found, line_of, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Waste
+from npuscope.check.rule import Waste
 
 ROWS, COLUMNS = 128, 1024
 

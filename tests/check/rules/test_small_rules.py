@@ -7,7 +7,7 @@ from typing import Any
 from linted import found, line_of, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Waste
+from npuscope.check.rule import Waste
 
 
 def product(k: int, n: int) -> Any:

@@ -8,7 +8,7 @@ import pytest
 from linted import found, line_of, model, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Waste
+from npuscope.check.rule import Waste
 
 MANY, SHORT, WAVE = "many-tasks", "short-task", "partial-wave"
 ROWS = 32

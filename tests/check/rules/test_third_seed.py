@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from scripts import check_file
 
-from npuscope.check.checked import Checked, check_all
+from npuscope.check.run import Checked
 from npuscope.check.source_text import section_of
-from npuscope.chip.devices import load
 from npuscope.tile.record.model import short_name
 
 MODELS = Path(__file__).resolve().parents[3] / "models"
@@ -72,8 +72,7 @@ ITEMS = [
 
 
 def checked(*argv: str) -> Checked:
-    (found,) = check_all(str(MODELS / "qwen3_32b_tilelet.py"), argv, load("ascend910b1"))
-    return found
+    return check_file(MODELS / "qwen3_32b_tilelet.py", *argv)
 
 
 @pytest.fixture(scope="module")
@@ -91,24 +90,24 @@ def test_an_item_of_the_review_is_found_at_its_place(as_found: Checked, item: It
     at_its_line = [
         one
         for one in as_found.findings
-        if one.finding.id == item.rule and (Path(one.finding.file).name, one.finding.line) == (item.file, item.line)
+        if one.id == item.rule and (Path(one.file).name, one.line) == (item.file, item.line)
     ]
     assert at_its_line
     assert all(one.section.title.startswith(item.scope) for one in at_its_line)
-    assert all(short_name(one.finding.kernel).endswith(item.kernel) for one in at_its_line)
-    assert all(one.finding.fix for one in at_its_line)
+    assert all(short_name(one.kernel).endswith(item.kernel) for one in at_its_line)
+    assert all(one.fix for one in at_its_line)
     for one in at_its_line:
-        assert [name for name in item.names.split() if name not in one.finding.message] == []
-        reached = {section_of(*place).title.partition(":")[0] for place in one.finding.also}
+        assert [name for name in item.names.split() if name not in one.message] == []
+        reached = {section_of(*place).title.partition(":")[0] for place in one.also}
         assert not item.across or (one.crosses and item.across in reached)
 
 
 def test_the_improved_layer_has_none_of_them(improved: Checked) -> None:
-    assert {one.finding.id for one in improved.findings} & {item.rule for item in ITEMS} == set()
+    assert {one.id for one in improved.findings} & {item.rule for item in ITEMS} == set()
     assert not improved.errors
     assert not improved.races
 
 
 def test_wrong_numbers_and_large_waste_are_warnings(as_found: Checked) -> None:
     worst = {item.rule for item in ITEMS} - {"shared-load"}
-    assert worst <= {one.finding.id for one in as_found.findings if one.finding.severity == "warning"}
+    assert worst <= {one.id for one in as_found.findings if one.severity == "warning"}

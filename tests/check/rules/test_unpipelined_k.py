@@ -8,7 +8,7 @@ import pytest
 from linted import found, line_of, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Waste
+from npuscope.check.rule import Waste
 
 
 def product(steps: int, k: int, n: int, piped: bool = False) -> Any:

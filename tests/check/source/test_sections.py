@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from npuscope.check.source_text import Section, section_of
+from npuscope.check.rule import Section
+from npuscope.check.source_text import section_of
 
 LAYER = '''"""A layer."""
 

@@ -8,7 +8,7 @@ import pytest
 from linted import found, line_of, model, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Waste
+from npuscope.check.rule import Waste
 
 SEQUENTIAL, PARALLEL = "sequential-independent", "serialised-parallel"
 N, STEP = 512, 128

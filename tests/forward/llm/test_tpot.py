@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npuscope.answer.prediction import Refused
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices import load
 from npuscope.explain.work import area_rules
@@ -17,13 +18,12 @@ from npuscope.forward.llm.tpot import (
     Decoding,
     Tpot,
     areas_beside,
+    decode_step,
     lengths_to_simulate,
+    predicted,
     program_file,
-    record_step,
-    simulated_step,
     tpot,
 )
-from npuscope.time.programs import Refused
 
 DECODE = program_file("qwen3-14b")
 CHIP = load("ascend910b1")
@@ -59,8 +59,8 @@ def step(length: int, ms: float, tasks: int) -> DecodeStep:
 
 def test_a_step_s_measures_agree_with_its_trace() -> None:
     """The small model: 68 tasks a layer (as recorded), and one mixed kernel, whose blocks have three records."""
-    recording = record_step(DECODE, ["--small"], {"batch": 4, "context": 129})
-    found = simulated_step(recording, 129, CHIP)
+    one = predicted(DECODE, ["--small"], {"batch": 4, "context": 129}, CHIP)
+    found, recording = decode_step(one.simulated, 129), one.recording
     mixed = sum(task.blocks for task in recording.tasks if task.core == "MIX")
     assert mixed > 0
     assert found.records == found.blocks + 2 * mixed

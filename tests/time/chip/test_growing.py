@@ -14,12 +14,13 @@ from linted import line_of, program
 from tiers import examples
 
 import npuscope.tile as pl
+from npuscope.answer.prediction import Prediction
+from npuscope.answer.request import Request
 from npuscope.chip.devices import Constant, Device, load
 from npuscope.lower.program import Program
-from npuscope.report.simulate import Told, simulate_dict
+from npuscope.report.simulate import simulate_dict
 from npuscope.time.chip.engine import run_chip, run_with_room
 from npuscope.time.chip.job import HEAP, SLOTS
-from npuscope.time.diagnosis import diagnosis_of
 from npuscope.time.run import Simulated, simulate
 from tests.time.jobs import job, machine, rings
 from tests.time.rules import check
@@ -71,8 +72,14 @@ def simulated(**limits: float) -> Simulated:
     return simulate(Program(recording, small(**limits)))
 
 
+def _prediction(run: Simulated) -> Prediction:
+    one = Prediction(Request("turns.py"))
+    one.__dict__["simulated"] = run
+    return one
+
+
 def told(run: Simulated) -> dict[str, Any]:
-    found: dict[str, Any] = simulate_dict(Told("turns.py", run, diagnosis_of(run)))
+    found: dict[str, Any] = simulate_dict(_prediction(run), full=False)
     assert [notice.message for notice in run.grave] == [one["message"] for one in found["notices"]]
     return found
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from npuscope.check.once import once
 from npuscope.check.races.detect import ChangedOutput, Race, Side, block_races, host_races, task_races
+from npuscope.check.rule import once
 from npuscope.lower.program import Program
 
 __all__ = ["ChangedOutput", "Race", "Side", "races"]

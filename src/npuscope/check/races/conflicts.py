@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from npuscope.check.once import once
+from npuscope.check.rule import once
 from npuscope.lower.program import Program
 from npuscope.tile.graph.boxes import Box, Offsets, Placement, overlaps
 from npuscope.tile.graph.exact import Hazard, Mode, Region, cells_of, exact_accesses, regions_by_buffer

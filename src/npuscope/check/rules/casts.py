@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from npuscope.check.dataflow import Flow, Place, flows_of, places, shown
-from npuscope.check.findings import Finding, Waste
 from npuscope.check.memory_use import Problem, problems
-from npuscope.check.rule import Example, Rule
+from npuscope.check.rule import Example, Finding, Rule, Waste
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.source import read
 from npuscope.ops.dtypes import BY_NAME

@@ -12,11 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from npuscope.check.dataflow import Flow, flows_of, places, shown
-from npuscope.check.findings import Finding, Waste
 from npuscope.check.fusable import fusable, nothing_between, room
 from npuscope.check.gm_traffic import Use, traffic_of
 from npuscope.check.phrases import listed, size, tensor_name
-from npuscope.check.rule import Example, Rule
+from npuscope.check.rule import Example, Finding, Rule, Waste
 from npuscope.lower.program import KernelLaunch, Program
 from npuscope.lower.source import read, statement_at
 from npuscope.ops.dtypes import BY_NAME

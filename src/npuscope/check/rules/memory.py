@@ -9,11 +9,10 @@ from math import prod
 from pathlib import Path
 
 from npuscope.check.dataflow import SAME, Flow, Place, places, tile_bytes
-from npuscope.check.findings import Finding, Waste
 from npuscope.check.gm_traffic import severity, traffic_of
 from npuscope.check.memory_use import Problem, advice, problems, usages
 from npuscope.check.phrases import access_site, size, tensor_name
-from npuscope.check.rule import Example, Rule
+from npuscope.check.rule import Example, Finding, Rule, Waste
 from npuscope.check.source_text import pipelined
 from npuscope.lower.build import build
 from npuscope.lower.chip import matrix
@@ -253,6 +252,7 @@ UNPIPELINED_K = Rule(
         "    acc = pl.matmul_acc(acc, x[:, k0 : k0 + 128], w[k0 : k0 + 128, :])",
         "FLOPs during which nothing is loaded, or bytes during which nothing is multiplied",
     ),
+    without="hidden",
 )
 
 

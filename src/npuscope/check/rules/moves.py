@@ -13,9 +13,8 @@ from functools import cache
 from typing import NamedTuple
 
 from npuscope.check.dataflow import flows_of
-from npuscope.check.findings import Finding
 from npuscope.check.memory_use import Problem, problems
-from npuscope.check.rule import Example, Rule
+from npuscope.check.rule import Example, Finding, Rule
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, carried, instructions
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.source import read

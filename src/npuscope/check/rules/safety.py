@@ -11,13 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from npuscope.check.dataflow import flows_of
-from npuscope.check.findings import Finding
 from npuscope.check.gm_traffic import cores_of
 from npuscope.check.memory_use import Problem, problems
 from npuscope.check.races import Race, races
 from npuscope.check.races.conflicts import order_of
 from npuscope.check.races.detect import Phased, phased
-from npuscope.check.rule import Example, Rule
+from npuscope.check.rule import Example, Finding, Rule
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.rings import FUNCTION, RingEntry, ScopePath, entries_of, limits_of
 from npuscope.ops.dtypes import BY_NAME

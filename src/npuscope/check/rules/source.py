@@ -6,15 +6,14 @@ import ast
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from inspect import unwrap
 
 from npuscope.check.dataflow import Flow, flows_of
-from npuscope.check.findings import Finding
-from npuscope.check.rule import Example, Rule
+from npuscope.check.rule import Example, Finding, Rule, Section
 from npuscope.check.rules import all_rules
-from npuscope.check.select import nearest
-from npuscope.check.source_text import Section, ignores_in, section_of
+from npuscope.check.source_text import ignores_in, section_of
 from npuscope.lower.program import Program
 from npuscope.lower.source import Function, SourceFile, read
 from npuscope.ops.reductions import ROW_SUM
@@ -91,11 +90,11 @@ def _find_unknown_ignore(program: Program) -> Iterator[Finding]:
     for file in dict.fromkeys(site.file for site in program.recording.sites):
         for ignore in ignores_in(file):
             for id in sorted(ignore.rules - known):
-                meant = nearest(id, known)
+                near = get_close_matches(id, known, 1)
                 yield UNKNOWN_IGNORE.at(
                     Site(file, ignore.line, ""),
                     f"this comment silences nothing: there is no rule '{id}'",
-                    f"Write {meant}." if meant else "npuscope check --list-rules lists the rules.",
+                    f"Write {near[0]}." if near else "npuscope check --list-rules lists the rules.",
                 )
 
 

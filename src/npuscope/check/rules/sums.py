@@ -16,11 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from npuscope.check.dataflow import SAME, Flow, Place, acc_of, flows_of, places, shown, sum_in_gm, sums, tile_bytes
-from npuscope.check.findings import Finding, Waste
 from npuscope.check.gm_traffic import Use, severity, traffic_of
-from npuscope.check.once import once
 from npuscope.check.phrases import access_site, listed, size, tensor_name
-from npuscope.check.rule import Example, Rule
+from npuscope.check.rule import Example, Finding, Rule, Waste, once
 from npuscope.check.source_text import accumulated
 from npuscope.lower.program import KernelLaunch, Program
 from npuscope.ops.spec import Role

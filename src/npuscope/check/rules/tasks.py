@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from math import ceil
 
-from npuscope.check.findings import Finding, Waste
 from npuscope.check.fusable import fusable
 from npuscope.check.gm_traffic import beside, block_seconds, cores_of, least_seconds, traffic_of, waits_of
-from npuscope.check.once import once
-from npuscope.check.rule import Example, Rule
+from npuscope.check.rule import Example, Finding, Rule, Waste, once
 from npuscope.check.source_text import loop_site, with_loop
 from npuscope.lower.program import KernelLaunch, Program
 from npuscope.table.formats import many
@@ -74,6 +72,7 @@ SHORT_TASK = Rule(
         "        state = pl.assemble(state, pl.add(state[r : r + 16, :], 1.0), [r, 0])",
         "tasks saved",
     ),
+    without="blocks",
 )
 
 
@@ -114,6 +113,7 @@ MANY_TASKS = Rule(
         "for b in pl.spmd(N // 64):\n    out = pl.assemble(out, pl.matmul(x, w[:, b * 64 : b * 64 + 64]), [0, b * 64])",
         "tasks saved",
     ),
+    without="blocks",
 )
 
 

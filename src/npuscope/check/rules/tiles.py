@@ -9,9 +9,8 @@ from math import prod
 import numpy as np
 
 from npuscope.check.dataflow import SAME, Place, as_one, flows_of, places, shown, zero_of
-from npuscope.check.findings import Finding, Waste
 from npuscope.check.gm_traffic import accesses, traffic_of
-from npuscope.check.rule import Example, Rule
+from npuscope.check.rule import Example, Finding, Rule, Waste
 from npuscope.chip.devices import PER_CYCLE
 from npuscope.lower.program import Program
 from npuscope.ops.dtypes import BY_NAME

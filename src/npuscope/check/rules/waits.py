@@ -11,12 +11,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from npuscope.check.findings import Finding, Waste
 from npuscope.check.gm_traffic import traffic_of, turns_of
-from npuscope.check.once import once
 from npuscope.check.phrases import tensor_name, tensors_of
 from npuscope.check.races.conflicts import false_edges, inferred
-from npuscope.check.rule import Example, Rule
+from npuscope.check.rule import Example, Finding, Rule, Waste, once
 from npuscope.check.source_text import loop_site, with_loop
 from npuscope.lower.program import Program
 from npuscope.table.formats import many

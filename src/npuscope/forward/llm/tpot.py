@@ -16,24 +16,22 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from npuscope.answer.prediction import Prediction, Refused, refusals
+from npuscope.answer.request import Request
 from npuscope.base import progress
 from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.interval import Interval
 from npuscope.chip.devices import Device
 from npuscope.explain.work import Rules, area_of
 from npuscope.forward.llm.config import BLOCK, MOST
-from npuscope.lower.program import Program
 from npuscope.models import FOLDER, file_of
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, NUMBER, SHARE, TEXT, significant
-from npuscope.tile.graph.outputs import the_one
 from npuscope.tile.record.model import Recording
-from npuscope.tile.script.run import run_script
 from npuscope.time.chip.job import MIX, POLLED
 from npuscope.time.diagnosis import first_sentence
-from npuscope.time.estimate_forms import INTERVAL
-from npuscope.time.programs import Refused, fitting, refusals
-from npuscope.time.run import Simulated, simulate
-from npuscope.time.uncertainty import Estimate, time_estimate
+from npuscope.time.run import Simulated
+from npuscope.time.uncertainty import INTERVAL, time_estimate
 
 MOST_STEPS = 8  # simulated of one run
 COUNTS = ("tasks", "blocks", "records")
@@ -138,7 +136,7 @@ class Tpot(Tabular):
         last = [step for step in self.simulated if step.bound == self.bound][-1]
         return f"At {last.length:,} tokens per row: {last.verdict}"
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> Interval:
         """Milliseconds per token. All steps are missed alike, so that their mean is no surer than one of them."""
         return time_estimate(self.mean("ms"), "wall", self.bound)
 
@@ -193,9 +191,9 @@ def tpot(file: str, arguments: Sequence[str], decoding: Decoding, device: Device
     wanted = lengths_to_simulate(decoding)
     for done, length in enumerate(wanted):
         progress.report("simulating steps", done, len(wanted))
-        recording = record_step(file, arguments, {"batch": decoding.batch, "context": length})
-        steps.append(simulated_step(recording, length, device))
-    whole = groups_by_area(recording, rules)
+        one = predicted(file, arguments, {"batch": decoding.batch, "context": length}, device)
+        steps.append(decode_step(one.simulated, length))
+    whole = groups_by_area(one.recording, rules)
     layers, groups = _per_layer(file, arguments, decoding, whole, rules)
     notes = ignored_sizes(file, arguments, decoding, {} if layers is None else {"layers": 1})
     return Tpot(file, tuple(arguments), device.name, decoding, tuple(steps), layers, dict(groups.most_common()), notes)
@@ -206,12 +204,12 @@ def ignored_sizes(file: str, arguments: Sequence[str], decoding: Decoding, alike
     last = decoding.lengths[-1]
     asked = {"batch": decoding.batch, "context": last, **alike}
     others = {"batch": (1 if decoding.batch > 1 else 16,), "context": (2 * last + BLOCK, last - BLOCK)}
-    known = record_step(file, arguments, asked)
+    known = predicted(file, arguments, asked).recording
     found = []
     for name, sizes in others.items():
         for size in (size for size in sizes if size > 0):
             try:
-                other = record_step(file, arguments, {**asked, name: size})
+                other = predicted(file, arguments, {**asked, name: size}).recording
             except NpuscopeError:  # a size that it does not take
                 continue
             if _work(other) == _work(known):
@@ -245,7 +243,7 @@ def _per_layer(
     """How many layers the step has, and what one more layer adds: the program asked for one layer and for two."""
     asked = {"batch": decoding.batch, "context": decoding.lengths[-1]}
     try:
-        one, two = (groups_by_area(record_step(file, arguments, {**asked, "layers": n}), rules) for n in (1, 2))
+        one, two = (groups_by_area(predicted(file, arguments, {**asked, "layers": n}).recording, rules) for n in (1, 2))
     except Refused:  # it takes no --layers
         return None, whole
     layer = two - one
@@ -272,16 +270,13 @@ class DecodeStep:
     verdict: str  # its first sentence
 
 
-def record_step(file: str, arguments: Sequence[str], asked: dict[str, int]) -> Recording:
+def predicted(file: str, arguments: Sequence[str], asked: dict[str, int], device: Device | None = None) -> Prediction:
     """The one program that a script runs when it is asked for these sizes."""
-    argv = [*arguments, *(word for name, value in asked.items() for word in (f"--{name}", str(value)))]
+    argv = (*arguments, *(word for name, value in asked.items() for word in (f"--{name}", str(value))))
+    one = Prediction(Request(file, argv), chip=device)
     with refusals(file, argv, "It must make one decode step and take --batch and --context (docs/howto/tpot.md)."):
-        recordings = run_script(file, argv, "shapes").recordings
-    return recordings[the_one(recordings, None, file)]
-
-
-def simulated_step(recording: Recording, length: int, device: Device) -> DecodeStep:
-    return decode_step(simulate(fitting(Program(recording, device))), length)
+        _ = one.recording
+    return one
 
 
 def decode_step(run: Simulated, length: int) -> DecodeStep:

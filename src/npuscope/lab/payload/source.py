@@ -9,8 +9,8 @@ from difflib import SequenceMatcher
 from os.path import basename, commonpath, dirname, relpath
 from pathlib import Path, PurePath
 
-from npuscope.check.findings import Finding
 from npuscope.check.races import Race
+from npuscope.check.rule import Finding
 from npuscope.explain.explanation import Explanation
 from npuscope.table.formats import printable
 from npuscope.tile.record.model import Recording
@@ -32,9 +32,7 @@ def source(
     explained: Explanation,
     findings: Sequence[Finding] = (),
     races: Sequence[Race] = (),
-    worth: Mapping[Finding, int | None] | None = None,
 ) -> dict[str, object]:
-    """`worth`: what taking a finding away saves, in nanoseconds; None where it cannot be tried."""
     recording = simulated.prepared.program.recording
     times = line_times(simulated, explained)
     names = program_files(recording)
@@ -45,7 +43,7 @@ def source(
         "files": [_file(path, name) for path, name in names.items()],
         "lines": _lines(times, simulated, names),
         "findings": [
-            *(_finding(one, names, (worth or {}).get(one)) for one in findings),
+            *(_finding(one, names) for one in findings),
             *(_race(race, names) for race in races),
         ],
         "core_ns": times.core_ns,
@@ -119,7 +117,7 @@ def _kernels(recording: Recording) -> dict[tuple[str, int], set[str]]:
     return found
 
 
-def _finding(one: Finding, names: Mapping[str, str], worth_ns: int | None) -> dict[str, object]:
+def _finding(one: Finding, names: Mapping[str, str]) -> dict[str, object]:
     return {
         "id": one.id,
         "severity": one.severity,
@@ -130,7 +128,7 @@ def _finding(one: Finding, names: Mapping[str, str], worth_ns: int | None) -> di
         "change": one.change,
         "kernel": one.kernel,
         "count": one.count,
-        "worth_ns": worth_ns,
+        "worth_ns": one.saves_ns,
         "also": _places(one.also, names),
     }
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuscope.answer.results import Outcome, against_first, wall_estimate
-from npuscope.answer.variant import Variant
-from npuscope.answer.variants import best_by_setting
+from npuscope.answer.answer import Answer
+from npuscope.answer.rank import against_first, best_by_setting
+from npuscope.answer.request import Request
 from npuscope.explain.diagnosis import CAUSES
 from npuscope.table.formats import figures
 from npuscope.table.parts import Spec, axis
-from npuscope.time.estimate_forms import chance_told, estimate_told, interval_told
+from npuscope.time.uncertainty import chance_told, estimate_told, interval_told
 
 MEANING = (
     "Thin lines: where 80% of measured times lie. Ratios are to the first variant, with their own interval; faster is "
@@ -20,7 +20,7 @@ MOST = 300  # bars
 MOST_POINTS = 5000  # of all settings
 
 
-def variants_chart(found: Sequence[Outcome], baseline: Outcome) -> Spec | None:
+def variants_chart(found: Sequence[Answer], baseline: Answer) -> Spec | None:
     """Variants that run, the fastest first; `baseline` was named first."""
     ran = [one for one in found if one.error is None]
     if not ran:
@@ -28,10 +28,10 @@ def variants_chart(found: Sequence[Outcome], baseline: Outcome) -> Spec | None:
     present = [kind for kind in CAUSES if any(one.bound == kind for one in ran[:MOST])]
     rows = []
     for place, one in enumerate(ran[:MOST]):
-        wall = wall_estimate(one)
+        wall = one.time
         rows.append(
             {
-                "name": one.variant,
+                "name": one.candidate,
                 "value": one.wall_ns,
                 "group": present.index(one.bound) if one.bound in present else 0,
                 "low": None if wall is None else wall.low,
@@ -51,9 +51,9 @@ def variants_chart(found: Sequence[Outcome], baseline: Outcome) -> Spec | None:
     }
 
 
-def knobs_chart(found: Sequence[Outcome], variants: Sequence[Variant]) -> Spec | None:
+def knobs_chart(found: Sequence[Answer], variants: Sequence[Request]) -> Spec | None:
     """Every setting with several values: all variants as points over its values, the best of each value joined."""
-    times = {one.variant: one.wall_ns for one in found if one.wall_ns is not None}
+    times = {one.candidate: one.wall_ns for one in found if one.wall_ns is not None}
     settings = best_by_setting(variants, found)
     if not settings or not times:
         return None
@@ -97,9 +97,9 @@ def _order(value: str) -> tuple[int, float, str]:
         return 1, 0.0, value
 
 
-def told_of(one: Outcome, baseline: Outcome) -> str:
+def told_of(one: Answer, baseline: Answer) -> str:
     """Its time and how it stands against the first."""
-    wall, versus = wall_estimate(one), against_first(one, baseline)
+    wall, versus = one.time, against_first(one, baseline)
     told = "" if wall is None else estimate_told(wall)
     if versus is None:
         return told
@@ -107,7 +107,7 @@ def told_of(one: Outcome, baseline: Outcome) -> str:
     return f"{told}, {ratio}, faster {chance_told(versus)}"
 
 
-def without_names(variants: Sequence[Variant]) -> tuple[dict[str, str], list[str]]:
+def without_names(variants: Sequence[Request]) -> tuple[dict[str, str], list[str]]:
     """Names of variants without the names of their settings, and the line that tells those."""
     found = {}
     for variant in variants:

@@ -13,10 +13,11 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.tile.fault import NeedsValues, fault
@@ -29,7 +30,6 @@ from npuscope.tile.record.same import same_work
 from npuscope.tile.run.execute import Finished, collecting, mode_of_runs
 from npuscope.tile.script.places import Place
 from npuscope.tile.script.settings import Settings
-from npuscope.tile.script.surroundings import own_modules, watched
 
 WITHOUT = "did not change the program that ran: it takes another configuration"
 
@@ -133,7 +133,7 @@ def _run(
         runs = stack.enter_context(collecting())
         stack.enter_context(driven(watch=results.append, shapes=mode == "shapes", golden=golden))
         seen = stack.enter_context(given.given())
-        given.asked = stack.enter_context(watched(file.resolve().parent))
+        given.asked = stack.enter_context(_asked_variables())
         try:
             if given.rewrites:
                 given.run()
@@ -175,6 +175,48 @@ def _code(value: object, ran: bool) -> int:
     return 1 if ran else 2
 
 
+_imported: ContextVar[set[str] | None] = ContextVar("npuscope_imported", default=None)
+
+
+@contextlib.contextmanager
+def imported() -> Iterator[set[str]]:
+    """The files of the user's modules that scripts inside the block import, also where one fails."""
+    files: set[str] = set()
+    token = _imported.set(files)
+    try:
+        yield files
+    finally:
+        _imported.reset(token)
+
+
+def _own_modules(before: set[str]) -> dict[str, str]:
+    """Modules of the user's own that came since, with their file; their folder where they have no file."""
+    places = {
+        name: str(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), ""))
+        for name, module in list(sys.modules.items())
+        if name not in before
+    }
+    return {name: place for name, place in places.items() if sites.is_users(place)}
+
+
+@contextlib.contextmanager
+def _asked_variables() -> Iterator[set[str]]:
+    """The names that anybody asks the environment for: everything that it offers goes through this."""
+    kind: Any = type(os.environ)
+    ask = kind.__getitem__
+    asked: set[str] = set()
+
+    def asked_for(environment: object, name: object) -> object:
+        asked.add(str(name))
+        return ask(environment, name)
+
+    kind.__getitem__ = asked_for
+    try:
+        yield asked
+    finally:
+        kind.__getitem__ = ask
+
+
 @contextlib.contextmanager
 def _as_main(file: Path, argv: Sequence[str]) -> Iterator[None]:
     before, path, folder, environment = sys.argv, list(sys.path), os.getcwd(), dict(os.environ)
@@ -189,8 +231,12 @@ def _as_main(file: Path, argv: Sequence[str]) -> Iterator[None]:
         for name in os.environ.keys() - environment.keys():  # settings of its run (`PTO2_RING_HEAP`) are its own
             del os.environ[name]
         os.environ.update(environment)
-        for name in own_modules(modules):  # a script's helpers (`import config`) must not be found by the next one
+        found = _own_modules(modules)
+        for name in found:  # a script's helpers (`import config`) must not be found by the next one
             del sys.modules[name]
+        files = _imported.get()
+        if files is not None:
+            files |= {place for place in found.values() if Path(place).is_file()}
 
 
 def _explained(error: BaseException, file: Path, values: str) -> BadInput:

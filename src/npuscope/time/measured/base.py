@@ -18,13 +18,14 @@ import numpy as np
 import polars as pl
 
 from npuscope.base.errors import BadInput
+from npuscope.base.interval import Against, Interval
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, MEAN_TIME, RATIO, TEXT
 from npuscope.time.chip.job import Job
 from npuscope.time.chip.prepare import Prepared
 from npuscope.time.measured.observed import COSTS, KernelPair, KernelTime, Observed, observed_of, paired, walls
 from npuscope.time.run import Simulated, run
-from npuscope.time.uncertainty import Against, Estimate, against, time_after, time_estimate
+from npuscope.time.uncertainty import against, time_after, time_estimate
 
 ROUNDS = 8  # of making the simulation as long as the capture; blocks that take longer also meet others
 CLOSE = 0.002  # a logarithm of measured over simulated that ends it
@@ -317,12 +318,12 @@ class MeasuredChange(Tabular):
         return against(self.anchor.anchored_ns, self.anchor.wall_of(new), old.bound.kind, new.bound.kind)
 
     @property
-    def wall(self) -> Estimate:
+    def wall(self) -> Interval:
         """The wall of the program, as sure as a change is."""
         return time_after(self.run.wall_ns, self.change)
 
     @property
-    def expected(self) -> Estimate | None:
+    def expected(self) -> Interval | None:
         """What the measured wall becomes."""
         measured = self.anchor.measured_ns
         return None if measured is None else time_after(measured * self.change.ratio.value, self.change)

@@ -1,4 +1,4 @@
-"""What the server asks of its processes and what they answer. Light: the server loads nothing else of the work."""
+"""What the server asks of its processes and what they answer. Light: the work itself is loaded in the processes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from npuscope.answer.pool import Named
+from npuscope.answer.request import Request
+
 
 @dataclass(frozen=True)
-class Job:
-    """What to run: a file with its arguments and settings on a chip. `id` and `name` are the version's."""
+class VersionJob:
+    """What to run; `id` and `name` are the version's, `early` is the path of a socket for its timeline."""
 
     id: str
     name: str
-    file: str
-    argv: tuple[str, ...] = ()
-    settings: tuple[tuple[str, str], ...] = ()
-    device: str = "ascend910b1"
-    program: int | None = None
-    early: str = ""  # the path of a socket
+    request: Request
+    early: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Trouble:
 
 
 @dataclass(frozen=True)
-class Made:
+class VersionResult:
     """A version: its run as the page reads it, a few words about it, or its trouble.
 
     `sources` is the text of what it was made from; `trace` and `diagnosis` are pickled, for who compares.
@@ -67,11 +66,11 @@ class Pair:
     """Two runs to compare."""
 
     names: tuple[str, str]
-    both: tuple[Made, Made]
+    both: tuple[VersionResult, VersionResult]
 
 
 @dataclass(frozen=True)
-class Perfetto:
+class PerfettoFile:
     """A trace to write for the Perfetto UI."""
 
     trace: bytes
@@ -79,13 +78,13 @@ class Perfetto:
 
 
 @dataclass(frozen=True)
-class Again:
-    """A question that needs a version's program once more, which is run again if its files are as they were.
+class Question:
+    """One that needs a version's program once more, which is run again if its files are as they were.
 
     `body` is the kind of block to look into; without one, every change is tried.
     """
 
-    job: Job
+    request: Request
     sources: Mapping[str, str]
     body: int | None = None
 
@@ -100,3 +99,12 @@ class Replay:
     trace: bytes
     change: Mapping[str, object]
     bound: str = ""
+
+
+WORK = "npuscope.lab.job"
+perform: Named[VersionJob, VersionResult] = Named(WORK, "perform")
+compared: Named[Pair, bytes] = Named(WORK, "compared")
+written: Named[PerfettoFile, str] = Named(WORK, "written")
+looked_into: Named[Question, bytes] = Named(WORK, "looked_into")
+every_change: Named[Question, bytes] = Named(WORK, "every_change")
+replayed: Named[Replay, bytes] = Named(WORK, "replayed")

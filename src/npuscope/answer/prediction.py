@@ -1,0 +1,418 @@
+"""What npuscope predicts of one program: recorded, planned, checked, simulated, priced, diagnosed, each step when it is
+first asked for and once. Every surface asks this object; nobody else puts the steps together.
+
+prediction = Prediction(Request("layer.py"))
+prediction.simulated.wall_ns, prediction.diagnosis.verdict, prediction.findings
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import statistics  # noqa: F401 (loaded here and not by every job)
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from npuscope.answer.answer import Answer, Fullest, KernelShare, Verdict
+from npuscope.answer.request import CaptureBase, Request
+from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.interval import Against, Interval
+from npuscope.check.memory_use import usages
+from npuscope.check.races.replay import replay_races
+from npuscope.check.rule import Finding, Rule
+from npuscope.check.rules import all_rules
+from npuscope.check.rules.safety import RACE, race_finding
+from npuscope.check.run import Checked, Fit, check, fit, unfit
+from npuscope.chip.devices import Device
+from npuscope.explain import explain
+from npuscope.explain.changes import Gains
+from npuscope.explain.diagnosis import Diagnosis
+from npuscope.explain.explanation import Explanation
+from npuscope.lower.chip import chip_to_lower_for
+from npuscope.lower.lowering import LoweringOptions
+from npuscope.lower.program import Program
+from npuscope.tile.graph.outputs import the_one
+from npuscope.tile.record.model import Recording, short_name
+from npuscope.tile.run.execute import Finished
+from npuscope.tile.script.places import UnknownSetting
+from npuscope.tile.script.run import ScriptRun, run_script
+from npuscope.time.change_job import with_jitter
+from npuscope.time.chip.prepare import prepare
+from npuscope.time.compiled import switch
+from npuscope.time.diagnosis import diagnosis_of, first_sentence
+from npuscope.time.measured.base import MeasuredBase, anchor, anchored
+from npuscope.time.measured.observed import observed_in, observed_of, walls
+from npuscope.time.priced import Priced, priced
+from npuscope.time.run import Simulated, lacking_times, refused_without_times, simulate
+from npuscope.time.uncertainty import against, known_misses, time_after, time_estimate
+from npuscope.time.warm_up import smallest_run
+from npuscope.time.whatif import whatif_each
+
+
+class Refused(BadInput):
+    """A script that leaves before it runs a program, as where it does not take its arguments."""
+
+
+@contextlib.contextmanager
+def refusals(file: str, argv: Sequence[str], remedy: str = "") -> Iterator[None]:
+    """Makes a script's leaving inside the block an error with the last of its own words."""
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(printed):
+            yield
+    except SystemExit as left:
+        said = [line.strip() for line in printed.getvalue().splitlines() if line.strip()]
+        did = f"refuses {' '.join(argv)}" if argv else "leaves before it runs a program"
+        last = said[-1] if said else f"exit code {left.code}"
+        raise Refused(f"{did} ({last})", path=file, remedy=remedy) from None
+
+
+class Prediction:
+    """Of one program of a script. `ran` and `number` are given where the script has run, `chip` where it is loaded."""
+
+    def __init__(
+        self,
+        request: Request,
+        ran: ScriptRun | None = None,
+        number: int | None = None,
+        chip: Device | None = None,
+    ) -> None:
+        self.request = request
+        if chip is not None:
+            self.chip = chip
+        self._number = request.program if number is None else number
+        if ran is not None:
+            self.ran = ran
+
+    def on(self, base: CaptureBase) -> Prediction:
+        """The same on top of a capture; what was computed of the program itself is not computed again."""
+        other = Prediction(replace(self.request, base=base), self.ran, self._number)
+        other.__dict__ |= {
+            name: vars(self)[name] for name in ("program", "unfit", "checked", "plain") if name in vars(self)
+        }
+        return other
+
+    @cached_property
+    def chip(self) -> Device:
+        return chip_to_lower_for(self.request.device)
+
+    @cached_property
+    def ran(self) -> ScriptRun:
+        """The script's run. One that refuses its arguments says so itself and leaves (`refusals`)."""
+        one = self.request
+        return run_script(one.file, one.argv, one.mode, settings=dict(one.settings), golden=False)
+
+    @cached_property
+    def _run(self) -> Finished:
+        return self.ran.runs[the_one(self.ran.recordings, self._number, self.request.file)]
+
+    @property
+    def recording(self) -> Recording:
+        return self._run.recording
+
+    @cached_property
+    def program(self) -> Program:
+        run = self._run
+        goldens: dict[int, Callable[..., object] | None] = {id(one.run): one.golden_fn for one in self.ran.results}
+        lowering = LoweringOptions(ring_slots=self.request.ring_slots)
+        return Program(run.recording, self.chip, lowering, goldens.get(id(run)))
+
+    @cached_property
+    def fit(self) -> Fit:
+        """The memory that it takes."""
+        return fit(self.program)
+
+    @cached_property
+    def unfit(self) -> tuple[Finding, ...]:
+        """What keeps it from running on the chip."""
+        return unfit(self.program)
+
+    @cached_property
+    def checked(self) -> Checked:
+        """What rules say of it, races left out: those take longest and have no price."""
+        return check(self.program, [rule for rule in all_rules() if rule.id != RACE.id])
+
+    @cached_property
+    def races(self) -> Checked:
+        """What orders nothing."""
+        return check(self.program, [RACE])
+
+    @property
+    def fitting(self) -> Program:
+        """The program, refused with the first reason where it does not fit."""
+        if self.unfit:
+            first, more = self.unfit[0], len(self.unfit) - 1
+            what = f"{first.message} (and {more} more)" if more else first.message
+            raise BadInput(what, path=first.file, line=first.line, remedy=first.fix)
+        return self.program
+
+    @cached_property
+    def plain(self) -> Simulated:
+        """The run by the chip's model alone."""
+        refused_without_times(self.chip)
+        return simulate(self.fitting)
+
+    @cached_property
+    def on_base(self) -> Simulated:
+        """The run on top of a capture, where one is given."""
+        base = self.request.base
+        return self.plain if base is None else anchored(self.plain.prepared, base.factors)
+
+    @cached_property
+    def simulated(self) -> Simulated:
+        """The run as asked for, with noise where that is."""
+        return self.on_base if self.request.jitter is None else with_jitter(self.on_base, self.request.jitter)
+
+    @cached_property
+    def change(self) -> Against | None:
+        """The run against the one that the capture is of."""
+        base = self.request.base
+        if base is None:
+            return None
+        run = self.on_base
+        wall = walls(observed_of(run), base.measured)[0] or run.wall
+        return against(base.wall_ns, wall, base.bound, run.bound.kind)
+
+    @cached_property
+    def estimate(self) -> Interval:
+        """The wall in nanoseconds: on top of a capture as sure as the change from it, else as any wall."""
+        wall_ns = self.simulated.wall_ns
+        if self.change is not None:
+            return time_after(wall_ns, self.change)
+        return time_estimate(wall_ns, "wall", self.simulated.bound.kind)
+
+    @cached_property
+    def priced(self) -> Priced:
+        """Its findings with what the run takes without each, the one that saves most first."""
+        return priced(self.simulated, self.checked.findings)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return self.priced.findings
+
+    @cached_property
+    def limits(self) -> Diagnosis:
+        """What bounds the run, before anything is known of findings: for a timeline that cannot wait."""
+        return diagnosis_of(self.simulated)
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """What bounds the run and what mending each cause is worth, with the findings that do."""
+        return diagnosis_of(self.simulated, self.priced)
+
+    @cached_property
+    def timeline(self) -> Explanation:
+        """The run's trace explained, as far as that needs no findings."""
+        cores = 3 * self.simulated.prepared.machine.clusters
+        return explain(self.simulated.trace, cores=cores, diagnosis=self.limits)
+
+    @cached_property
+    def explanation(self) -> Explanation:
+        return replace(self.timeline, diagnosis=self.diagnosis)
+
+    @cached_property
+    def gains(self) -> Gains:
+        """What every change of the program would buy."""
+        return whatif_each(self.simulated, self.priced)
+
+    @property
+    def notices(self) -> str:
+        """What a reader of its time should know."""
+        return "; ".join(notice.message for notice in self.simulated.grave)
+
+    def report(self, rules: Sequence[Rule], price: bool = True) -> Checked:
+        """What `check` says: by these rules, with prices where the program can be simulated."""
+        wanted = {rule.id for rule in rules}
+        racing = self.races if RACE.id in wanted else None
+        whole = self.checked if price else check(self.program, [rule for rule in rules if rule.id != RACE.id])
+        unpriced = self._unpriced() if price else "not priced: left out by --no-price"
+        findings = whole.findings if unpriced else self.findings
+        return replace(
+            whole,
+            findings=tuple(one for one in findings if one.id in wanted),
+            errors=tuple(one for one in whole.errors if one.id in wanted),
+            races=racing.races if racing else (),
+            ignored=whole.ignored + (racing.ignored if racing else 0),
+            diagnosis=None if unpriced else self.diagnosis,
+            unpriced=unpriced,
+        )
+
+    def _unpriced(self) -> str:
+        """Why findings have no price; empty where they have."""
+        if self.checked.errors:
+            return "not priced: what will not work cannot be simulated"
+        if lacking := lacking_times(self.chip):
+            return f"not priced: the file of {self.chip.name} has no {lacking}"
+        try:
+            _ = self.simulated
+        except NpuscopeError as error:
+            return f"not priced: {error}"
+        return ""
+
+    def brief(self) -> Answer:
+        """How long it takes and what limits it: for one of many."""
+        one = self._answer()
+        if self.unfit:
+            first = self.unfit[0]
+            return replace(one, verdict="unfit", message=first.message, line=first.line, errors=_near(self.unfit))
+        run, job = self.simulated, self.simulated.prepared.job
+        fullest = max(usages(self.program.planned.values()), key=lambda usage: usage.share, default=None)
+        return replace(
+            one,
+            message=self.notices,
+            time=self.estimate,
+            bound=run.bound.kind,
+            bound_message=first_sentence(run),
+            tasks=len(job.shape),
+            blocks=len(job.block_class),
+            memory=None if fullest is None else Fullest(fullest.function, fullest.space.space, fullest.share),
+        )
+
+    def answer(self) -> Answer:
+        """Everything that needs no numbers: `good` as long as nothing speaks against it."""
+        errors, races = _near(self.checked.errors), _near(map(race_finding, self.races.races))
+        if self.unfit:
+            return replace(self.brief(), errors=errors, races=races)
+        bad, together = (*races, *errors), self.priced.together_ns
+        return replace(
+            self.brief(),
+            verdict="race" if races else "unfit" if errors else "good",
+            message=bad[0].message if bad else self.notices,
+            line=bad[0].line if bad else None,
+            errors=errors,
+            races=races,
+            findings=_near(self.findings),
+            together_ns=None if together is None else self.simulated.wall_ns - together,
+            kernels=tuple(_kernels(self.simulated)),
+        )
+
+    def _answer(self) -> Answer:
+        one = self.request
+        return Answer(one.name or one.file, "good", device=one.device)
+
+
+def answer_of(request: Request, whole: bool = True) -> Answer:
+    """What a process of its own is asked for. A setting that the program does not have is an error of the whole."""
+    prediction = Prediction(request)
+    try:
+        with refusals(request.file, request.argv):
+            _ = prediction.ran
+        refused_without_times(prediction.chip)
+        return prediction.answer() if whole else prediction.brief()
+    except UnknownSetting:
+        raise
+    except NpuscopeError as error:
+        verdict: Verdict = "exited" if isinstance(error, Refused) else "fails"
+        return Answer(request.name or request.file, verdict, str(error), device=request.device, line=error.line)
+
+
+def brief_answer_of(request: Request) -> Answer:
+    """The same without findings."""
+    return answer_of(request, whole=False)
+
+
+def predictions(request: Request) -> tuple[Prediction, ...]:
+    """Of each program that a script ran, or of the one that is asked for."""
+    ran = Prediction(request).ran
+    recordings = ran.recordings
+    wanted = (
+        range(len(recordings)) if request.program is None else (the_one(recordings, request.program, request.file),)
+    )
+    return tuple(Prediction(request, ran, number) for number in wanted if recordings[number].tasks)
+
+
+def checks(request: Request, rules: Sequence[Rule], price: bool = True, seed: int | None = None) -> tuple[Checked, ...]:
+    """What `check` says of every program of a script; equal ones once. With a `seed` in another order, too."""
+    found = {one._number or 0: one.report(rules, price) for one in predictions(request)}
+    if not found:
+        raise NpuscopeError("no tile program ran, so there is nothing to check", path=request.file)
+    if seed is not None:
+        last = max(found) + 1
+        sought = [found[n].races if n in found else () for n in range(last)]
+        replayed = replay_races(request.file, request.argv, sought, chip_to_lower_for(request.device), seed)
+        found = {n: replace(one, races=replayed[n].races, replayed=replayed[n]) for n, one in found.items()}
+    return tuple(dict.fromkeys(found.values()))
+
+
+def fits(request: Request, kernel: str | None = None) -> tuple[Fit, ...]:
+    """The memory of every program of a script; equal ones once. With `kernel` only that, refused where none has it."""
+    found: dict[object, Fit] = {}
+    for one in predictions(request):
+        key = tuple((usage.function, usage.space.space, usage.space.used) for usage in one.fit.used)
+        found.setdefault((one.program.recording.program, key), one.fit)
+    if not found:
+        raise NpuscopeError("no tile program ran, so there is no memory to plan", path=request.file)
+    every = tuple(found.values())
+    if kernel is None:
+        return every
+    chosen = tuple(part for part in (one.only(kernel) for one in every) if part.bodies)
+    if not chosen:
+        known = dict.fromkeys(body.kernel for one in every for body in one.bodies)
+        raise NpuscopeError(
+            f"no kernel '{kernel}' ran", path=request.file, remedy=f"Those that did: {', '.join(known)}."
+        )
+    return chosen
+
+
+def anchor_of(request: Request, capture: str) -> MeasuredBase:
+    """A capture held against the simulation of the program that it is of."""
+    from npuscope.trace import read
+
+    found = observed_in(read(capture), capture)
+    return anchor(prepare(Prediction(request).fitting), found, capture)
+
+
+def base_of(found: MeasuredBase) -> CaptureBase:
+    """What predictions stand on then."""
+    return CaptureBase(found.factors, found.measured, found.anchored_ns, found.old.bound.kind)
+
+
+def near(file: str) -> str:
+    """A path as people write it from here."""
+    try:
+        return str(Path(file).relative_to(Path.cwd()))
+    except ValueError:
+        return file
+
+
+def _near(findings: Iterator[Finding] | Sequence[Finding]) -> tuple[Finding, ...]:
+    """Findings as people name files and kernels."""
+    return tuple(replace(one, file=near(one.file), kernel=short_name(one.kernel)) for one in findings)
+
+
+def _kernels(simulated: Simulated) -> Iterator[KernelShare]:
+    """Every kernel that ran, the one with most time first."""
+    program, job, times = simulated.prepared.program, simulated.prepared.job, simulated.times
+    memory: dict[str, dict[str, float]] = {}
+    for usage in usages(program.planned.values()):
+        spaces = memory.setdefault(usage.body.kernel, {})
+        spaces[usage.space.space] = max(spaces.get(usage.space.space, 0.0), usage.share)
+    names = [task.kernel for task in program.recording.tasks]
+    numbers = {name: n for n, name in enumerate(dict.fromkeys(names))}
+    of_task = np.array([numbers[name] for name in names], np.int64)
+    tasks = np.bincount(of_task, minlength=len(numbers))
+    of_block = of_task[job.task_of]
+    blocks = np.bincount(of_block, minlength=len(numbers))
+    run = np.bincount(of_block, times.end - times.start, minlength=len(numbers))
+    for name, n in sorted(numbers.items(), key=lambda pair: -run[pair[1]]):
+        yield KernelShare(short_name(name), int(tasks[n]), int(blocks[n]), round(float(run[n])), memory.get(name, {}))
+
+
+def warm_up() -> None:
+    """In a warm process: runs the smallest program once, so that machine code and tables are there before a job."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        program = smallest_run()
+        check(program)
+        known_misses()
+        simulate(program)
+
+
+def refresh() -> None:
+    """Between jobs: machine code that was compiled meanwhile is loaded once and here."""
+    if switch():
+        with contextlib.redirect_stdout(io.StringIO()):
+            simulate(smallest_run())

@@ -1,0 +1,70 @@
+"""The question that every surface asks: a program with its arguments and settings on a chip. Light: whoever asks loads
+nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from npuscope.base.kept_files import own_source
+
+if TYPE_CHECKING:
+    from npuscope.tile.record.model import Mode
+    from npuscope.time.measured.base import Factors
+    from npuscope.time.measured.observed import Observed
+
+
+@dataclass(frozen=True)
+class CaptureBase:
+    """What a capture gives a prediction to stand on: its factors, and the anchored run of the program that it is of.
+
+    `wall_ns` is that run's, by the capture's clock (`measured`); `bound` is the kind of what limits it.
+    """
+
+    factors: Factors
+    measured: Observed
+    wall_ns: float
+    bound: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """`file` is a path; `name` is what the answer is called. `jitter` is the seed of the noise on its blocks.
+
+    `program` counts the programs that a file runs. `mode`: "values" computes, where control flow depends on more than
+    lengths and tables.
+    """
+
+    file: str
+    argv: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    device: str = "ascend910b1"
+    program: int | None = None
+    ring_slots: int | None = None
+    mode: Mode = "shapes"
+    jitter: int | None = None
+    base: CaptureBase | None = None
+    name: str = ""
+
+    @cached_property
+    def key(self) -> str:
+        """Equal for requests that are, by the text of the program, of the chip's file and of npuscope as they are now.
+
+        What else a program reads is not in it: whoever keeps results by it tries one of them again.
+        """
+        base = self.base and (self.base.factors.key, self.base.measured, self.base.wall_ns, self.base.bound)
+        rest = (self.argv, self.settings, self.device, self.program, self.ring_slots, self.mode, self.jitter, base)
+        own = Path(self.file)
+        rings = sorted((name, text) for name, text in os.environ.items() if name.startswith("PTO2_"))
+        facts = (own_source(), rings, own.name, own.read_bytes(), _files_of_chip(self.device), rest)
+        return hashlib.sha256(repr(facts).encode()).hexdigest()[:24]
+
+
+def _files_of_chip(name: str) -> tuple[bytes, ...]:
+    """The user's own file of a chip and those beside it; ours are npuscope's."""
+    file = Path(name)
+    return tuple(other.read_bytes() for other in sorted(file.parent.glob("*.toml"))) if file.is_file() else ()
