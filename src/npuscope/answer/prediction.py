@@ -11,6 +11,7 @@ import contextlib
 import io
 import statistics  # noqa: F401 (loaded here and not by every job)
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -212,7 +213,9 @@ class Prediction:
 
     @cached_property
     def explanation(self) -> Explanation:
-        return replace(self.timeline, diagnosis=self.diagnosis)
+        whole = copy(self.timeline)  # with all that is known of it by now
+        vars(whole)["diagnosis"] = self.diagnosis
+        return whole
 
     @cached_property
     def gains(self) -> Gains:

@@ -83,7 +83,6 @@ def command(
     from npuscope.time.inside import block_diagnosis, inside
     from npuscope.time.run import chip_to_time
     from npuscope.trace.formats import check_target
-    from npuscope.trace.writers import check_target
 
     if pipes is not None and jitter is not None:
         raise NpuscopeError("--jitter is about the run, not about the inside of a block")

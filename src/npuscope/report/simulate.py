@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from npuscope.answer.prediction import Prediction
 from npuscope.check.rule import Finding
-from npuscope.explain.busy_idle import busy_of
-from npuscope.explain.work import Work
 from npuscope.report import anchor as anchor_report
 from npuscope.report.anchor import Anchored
 from npuscope.report.captures import BLOCKERS, KERNELS, WORTH_A_LINE, causes, headline
@@ -55,8 +53,9 @@ def simulate(
 
 
 def _kernels(prediction: Prediction, anchored: Anchored | None) -> Table:
-    busy = busy_of(Work.of(prediction.simulated.trace))
-    return per_kernel(prediction.simulated, busy, anchored.prediction.spread() if anchored else None)
+    return per_kernel(
+        prediction.simulated, prediction.timeline.busy, anchored.prediction.spread() if anchored else None
+    )
 
 
 def _busy(bound: Bound) -> str:

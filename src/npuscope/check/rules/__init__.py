@@ -11,7 +11,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.base.plugins import RULES, brought, load_plugins
+from npuscope.base.plugins import RULES, load_plugins
 from npuscope.check.rule import SEVERITIES, Rule
 
 
