@@ -63,6 +63,14 @@ def counts_once() -> pl.Expr:
     return is_work() & pl.col("duplicate_of").is_null()
 
 
+def cases(*choices: tuple[pl.Expr, pl.Expr | str], otherwise: pl.Expr | str) -> pl.Expr:
+    """The value of the first condition that holds; text is text, not a column."""
+    value = pl.lit(otherwise) if isinstance(otherwise, str) else otherwise
+    for condition, chosen in reversed(choices):
+        value = pl.when(condition).then(pl.lit(chosen) if isinstance(chosen, str) else chosen).otherwise(value)
+    return value
+
+
 def conform(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
     """The schema's columns first and typed, absent ones null, every other column after them as it is."""
     missing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in frame.columns]

@@ -231,6 +231,20 @@ def numbered(what: str, number: pl.Expr) -> pl.Expr:
     return pl.concat_str(pl.lit(f"{what} "), number.cast(pl.String).fill_null("unknown"))
 
 
+def placed(place: pl.Expr, unit: str, device: pl.Expr | None = None) -> list[pl.Expr]:
+    """The columns that say which lane a row is on."""
+    number = pl.lit(None) if device is None else device
+    return [place.alias("place"), pl.lit(unit).alias("unit"), number.cast(pl.Int32, strict=False).alias("device")]
+
+
+def launches(slices: pl.DataFrame, is_call: pl.Expr, is_launched: pl.Expr, key: list[str]) -> pl.DataFrame:
+    """Edges from a call to all that it launched, which has its key."""
+    calls = slices.filter(is_call).select(*key, pl.col("task").alias("src")).drop_nulls()
+    launched = slices.filter(is_launched).select(*key, pl.col("task").alias("dst")).drop_nulls()
+    met = calls.unique(key, keep="first", maintain_order=True).join(launched, on=key)
+    return met.select("src", "dst", pl.lit("flow").alias("source"), pl.lit("launch").alias("name"))
+
+
 def sound_rows(rows: pl.DataFrame, start: str, end: str, ledger: Ledger) -> pl.DataFrame:
     """The rows with usable times, as `start` and `dur`."""
     usable = [pl.col(c).is_between(0, LARGEST_US * 1000) for c in (start, end)]

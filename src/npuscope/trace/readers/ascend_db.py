@@ -15,13 +15,14 @@ from npuscope.chip import kernels
 from npuscope.trace.core import Ledger, Trace, with_depth
 from npuscope.trace.formats import Reader
 from npuscope.trace.readers.kernel_details import AI_CPUS, SAME_NAME, scheduling
-from npuscope.trace.schema import LARGEST_US
+from npuscope.trace.schema import LARGEST_US, cases
 from npuscope.trace.tables import (
     NO_SAMPLES,
     NO_SLICES,
     SqliteFile,
     numbered,
     on_lanes,
+    placed,
     read_sqlite,
     sound_rows,
     sound_samples,
@@ -218,21 +219,12 @@ class _Database:
         is_compute, is_comm = (pl.col(c).is_not_null() for c in ("computeName", "commName"))
         orders = tasks["deviceTaskType"].drop_nulls().unique()
         copies = [order for order in orders if kernels.kind_of(order) == "copy"]
-        kind = (
-            pl.when(is_compute)
-            .then(pl.lit("task"))
-            .when(is_comm)
-            .then(pl.lit("comm"))
-            .when(pl.col("deviceTaskType").is_in(copies))
-            .then(pl.lit("copy"))
-            .otherwise(pl.lit("schedule"))
-        )
+        is_copy = pl.col("deviceTaskType").is_in(copies)
+        kind = cases((is_compute, "task"), (is_comm, "comm"), (is_copy, "copy"), otherwise="schedule")
         return tasks.with_columns(
             pl.coalesce("computeName", "commName", "deviceTaskType", pl.lit("task")).alias("kernel"),
             kind.alias("kind"),
-            numbered("stream", pl.col("streamId")).alias("place"),
-            pl.lit("stream").alias("unit"),
-            pl.col("deviceId").cast(pl.Int32, strict=False).alias("device"),
+            *placed(numbered("stream", pl.col("streamId")), "stream", pl.col("deviceId")),
         ).drop("computeName", "commName", "deviceId")
 
     def _counters(self) -> pl.DataFrame:
@@ -255,9 +247,7 @@ class _Database:
             "table",
             pl.col("opName").fill_null("").alias("kernel"),
             pl.lit("comm").alias("kind"),
-            pl.lit("communication").alias("place"),
-            pl.lit("link").alias("unit"),
-            pl.lit(None, dtype=pl.Int32).alias("device"),
+            *placed(pl.lit("communication"), "link"),
             pl.col("connectionId"),
             "opId",
             *[c for c in ("groupName", "algType", "opType", "count", "dataType") if c in whole.columns],
@@ -282,9 +272,7 @@ class _Database:
             pl.col("name").fill_null("").alias("kernel"),
             pl.lit("host").alias("kind"),
             # globalTid is pid << 32 | tid
-            numbered(f"{process} thread", pl.col("globalTid") % 2**32).alias("place"),
-            pl.lit("host").alias("unit"),
-            pl.lit(None, dtype=pl.Int32).alias("device"),
+            *placed(numbered(f"{process} thread", pl.col("globalTid") % 2**32), "host"),
         ).drop("name")
 
     def _with_steps(self, slices: pl.DataFrame) -> pl.DataFrame:

@@ -146,15 +146,8 @@ def _facts(cells: pl.DataFrame, columns: ColumnNames) -> pl.DataFrame:
     comm |= is_comm(facts["type"]) | is_comm(facts["kernel"])
     copy = (facts["core"] == schema.COPY_CORE).fill_null(False)
     order = facts["core"].str.contains(QUEUE_ORDERS.pattern).fill_null(False)
-    kind = (
-        pl.when(comm)
-        .then(pl.lit("comm"))
-        .when(copy)
-        .then(pl.lit("copy"))
-        .when(order)
-        .then(pl.lit("schedule"))
-        .otherwise(pl.lit("task"))
-    )
+    chosen = [(pl.lit(mask), kind) for mask, kind in ((comm, "comm"), (copy, "copy"), (order, "schedule"))]
+    kind = schema.cases(*chosen, otherwise="task")
     return facts.with_columns(kind.cast(schema.KINDS).alias("kind"))
 
 

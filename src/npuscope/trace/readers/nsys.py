@@ -16,8 +16,10 @@ from npuscope.trace.tables import (
     NO_SAMPLES,
     NO_SLICES,
     SqliteFile,
+    launches,
     numbered,
     on_lanes,
+    placed,
     read_sqlite,
     sound_rows,
     sound_samples,
@@ -80,7 +82,10 @@ class _Session:
         slices = pl.concat(parts or [NO_SLICES], how="diagonal_relaxed")
         slices = slices.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("task"))
         slices, counters, lanes = on_lanes(slices, self._counters())
-        edges = _launches(slices)
+        edges = None
+        if "correlationId" in slices.columns:  # a call and what it launched have one process and one correlation
+            table = pl.col("table")
+            edges = launches(slices, table == RUNTIME, table.is_in(ON_DEVICE), ["process", "correlationId"])
         slices = with_depth(slices).drop("table", "process", strict=False)
         self._note()
         meta = self.ledger.close("nsys", (str(self.file.path),), device=self._device(), clock="since the session began")
@@ -202,17 +207,13 @@ class _Session:
 
 def _place(table: str) -> list[pl.Expr]:
     """Lane, unit and device. Ranges and calls into the system have lanes of their own beside their thread's."""
-    device = pl.col("deviceId").cast(pl.Int32, strict=False).alias("device")
+    stream, device = numbered("stream", pl.col("streamId")), pl.col("deviceId")
     if table in ON_DEVICE:
-        return [numbered("stream", pl.col("streamId")).alias("place"), pl.lit("stream").alias("unit"), device]
-    beside = {NVTX: " NVTX", OS_CALLS: " OS runtime", SYNCHRONIZATION: " synchronization"}.get(table, "")
-    where = numbered("stream", pl.col("streamId")) if table == SYNCHRONIZATION else _thread(pl.col("globalTid"))
-    none = pl.lit(None, dtype=pl.Int32).alias("device")
-    return [
-        pl.concat_str(where, pl.lit(beside)).alias("place"),
-        pl.lit("host").alias("unit"),
-        device if table == SYNCHRONIZATION else none,
-    ]
+        return placed(stream, "stream", device)
+    if table == SYNCHRONIZATION:
+        return placed(pl.concat_str(stream, pl.lit(" synchronization")), "host", device)
+    beside = {NVTX: " NVTX", OS_CALLS: " OS runtime"}.get(table, "")
+    return placed(pl.concat_str(_thread(pl.col("globalTid")), pl.lit(beside)), "host")
 
 
 def _thread(id: pl.Expr) -> pl.Expr:
@@ -222,17 +223,6 @@ def _thread(id: pl.Expr) -> pl.Expr:
 def _number_kind(table: str, column: str) -> pl.DataType:
     real = column in ("doubleValue", "floatValue") or (table, column) == (METRICS, "value")
     return pl.Float64() if real else pl.Int64()
-
-
-def _launches(slices: pl.DataFrame) -> pl.DataFrame | None:
-    """From a call to all that it launched: same process, same correlation."""
-    if "correlationId" not in slices.columns:
-        return None
-    key = ["process", "correlationId"]
-    calls = slices.filter(pl.col("table") == RUNTIME).select(*key, pl.col("task").alias("src")).drop_nulls()
-    device = slices.filter(pl.col("table").is_in(ON_DEVICE)).select(*key, pl.col("task").alias("dst")).drop_nulls()
-    met = calls.unique(key, keep="first", maintain_order=True).join(device, on=key)
-    return met.select("src", "dst", pl.lit("flow").alias("source"), pl.lit("launch").alias("name"))
 
 
 READER = Reader(

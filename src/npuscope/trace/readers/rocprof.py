@@ -18,7 +18,7 @@ from npuscope.trace.core import NEGATIVE, Ledger, Trace, with_depth
 from npuscope.trace.formats import Reader
 from npuscope.trace.schema import LARGEST_US, LONGEST_US
 from npuscope.trace.source import WHOLE, decode_object
-from npuscope.trace.tables import on_lanes
+from npuscope.trace.tables import launches, on_lanes
 
 KEY = b'"rocprofiler-sdk-tool"'
 WHAT = "readable as rocprofv3's JSON"
@@ -62,7 +62,8 @@ def read(path: Path) -> Trace:
         pl.int_range(pl.len(), dtype=pl.Int64).alias("task")
     )
     slices, _, lanes = on_lanes(slices)
-    edges = _launches(slices)
+    # a call and what it caused have one process and one correlation
+    edges = launches(slices, pl.col("kind") == "host", pl.col("launches"), ["process", "correlation"])
     devices = [str(name) for process in processes for agent in _gpus(process) if (name := agent.get("product_name"))]
     meta = ledger.close("rocprofv3", (str(path),), device=devices[0] if devices else None, clock="since boot")
     slices = with_depth(slices).drop("process", "launches")
@@ -130,16 +131,6 @@ class _ProcessRows:
         if isinstance(names, list) and operation is not None and operation < len(names):
             return str(names[operation])
         return f"{section} {operation}"
-
-
-def _launches(slices: pl.DataFrame) -> pl.DataFrame:
-    """From a call to what it caused: same process, same correlation."""
-    key = ["process", "correlation"]
-    known = slices.drop_nulls(key)
-    calls = known.filter(pl.col("kind") == "host").select(*key, pl.col("task").alias("src"))
-    device = known.filter("launches").select(*key, pl.col("task").alias("dst"))
-    met = calls.unique(key, keep="first", maintain_order=True).join(device, on=key)
-    return met.select("src", "dst", pl.lit("flow").alias("source"), pl.lit("launch").alias("name"))
 
 
 def _gpus(process: RocprofProcess) -> list[Record]:

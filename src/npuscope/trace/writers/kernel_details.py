@@ -17,7 +17,7 @@ from npuscope.trace.core import Counts, Trace, note_of
 from npuscope.trace.formats import Writer
 from npuscope.trace.intervals import Ints
 from npuscope.trace.readers.kernel_details import PREDICTED
-from npuscope.trace.schema import COPY_CORE, is_work, us_from_ns
+from npuscope.trace.schema import COPY_CORE, cases, is_work, us_from_ns
 from npuscope.trace.tables import BOM, guarded
 from npuscope.trace.writers.atomic import whole_file
 
@@ -123,12 +123,10 @@ def _foreign_cells(trace: Trace) -> pl.DataFrame:
     # the profiler's own meaning: the gap to the row before, whatever its stream
     wait = (pl.col("start") - end.shift(1)).clip(lower_bound=0).fill_null(0)
     stream = pl.when(pl.col("unit") != "link").then(pl.col("name").str.strip_prefix("stream "))
-    core = (
-        pl.when(pl.col("kind") == "comm")
-        .then(pl.lit("COMMUNICATION"))
-        .when(pl.col("kind") == "copy")
-        .then(pl.lit(COPY_CORE))
-        .otherwise(pl.col("unit").replace_strict(CORES, default=None))
+    core = cases(
+        (pl.col("kind") == "comm", "COMMUNICATION"),
+        (pl.col("kind") == "copy", COPY_CORE),
+        otherwise=pl.col("unit").replace_strict(CORES, default=None),
     )
     cells = {
         "Step Id": pl.col("step").cast(pl.String),
