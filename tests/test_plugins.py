@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from command import npuscope
 from sessions import FENCE
+
+from npuscope.trace import formats
+from npuscope.trace import readers as trace_readers
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs/howto/extend.md").read_text()
 
@@ -82,18 +86,18 @@ def test_a_rule_of_another_package_is_listed_and_can_be_selected(acme: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "told"),
+    ("file", "text", "shown"),
     [
         ("rules.py", "import nothing_there", "'one-element-load' of acme-npuscope cannot be loaded (ModuleNotFound"),
         ("rules.py", "RULE = 7", "'one-element-load' of acme-npuscope is no Rule"),
         ("rules.py", RULE.replace("one-element-load", "race"), "brings a rule 'race', which there is"),
     ],
 )
-def test_a_broken_package_is_named_not_skipped(acme: Path, file: str, text: str, told: str) -> None:
+def test_a_broken_package_is_named_not_skipped(acme: Path, file: str, text: str, shown: str) -> None:
     (acme / "acme_npuscope" / file).write_text(text)
     done = npuscope("check", "--list-rules", PYTHONPATH=str(acme))
     assert done.returncode == 2
-    assert told in done.stderr
+    assert shown in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -104,3 +108,15 @@ def test_a_reader_that_fails_is_named(acme: Path) -> None:
     done = npuscope("info", acme / "run.acme", PYTHONPATH=str(acme))
     assert done.returncode == 2
     assert "the reader 'acme' of acme-npuscope failed (ZeroDivisionError" in done.stderr
+
+
+def test_a_file_among_the_readers_is_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "acme_reader.py").write_text(READER)
+    (tmp_path / "run.bin").write_text("acme 1\nmatmul 0 1000\n")
+    monkeypatch.setattr(trace_readers, "__path__", [*trace_readers.__path__, str(tmp_path)])
+    formats._modules.cache_clear()
+    try:
+        assert formats.read(tmp_path / "run.bin").meta.format == "acme"
+    finally:
+        formats._modules.cache_clear()
+        sys.modules.pop(f"{trace_readers.__name__}.acme_reader", None)

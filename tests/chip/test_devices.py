@@ -24,9 +24,9 @@ fixed_us = { value = 4.2, unit = "us", source = "a fit", confidence = "fitted" }
 @pytest.mark.parametrize("name", device.names())
 def test_every_constant_says_where_it_comes_from(name: str) -> None:
     chip = device.load(name)
-    told = dict(device.constants(chip))
-    assert {"cores.cube", "memory.size", "memory.bandwidth", "cube.bf16", "vector.fp32"} <= told.keys()
-    assert all(constant.source.strip() and constant.unit for constant in told.values())
+    shown = dict(device.constants(chip))
+    assert {"cores.cube", "memory.size", "memory.bandwidth", "cube.bf16", "vector.fp32"} <= shown.keys()
+    assert all(constant.source.strip() and constant.unit for constant in shown.values())
     # a vector unit is far slower than a matrix unit, and half the width is never slower
     assert (chip.peak("cube", "bf16") or 0) > 3 * (chip.peak("vector", "fp32") or 0)
     assert (chip.peak("cube", "int8") or 0) >= (chip.peak("cube", "bf16") or 0)
@@ -89,7 +89,7 @@ def curve(columns: str, slope: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "shown"),
     [
         ('name = "mine"', "missing required field `title`"),
         ("not toml at all [", "not a device file"),
@@ -108,12 +108,12 @@ def curve(columns: str, slope: str) -> str:
         (OWN.replace("title", "tittle"), "unknown field"),
     ],
 )
-def test_broken_files_are_told_with_their_place(tmp_path: Path, change: str, told: str) -> None:
+def test_broken_files_are_told_with_their_place(tmp_path: Path, change: str, shown: str) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(change)
     with pytest.raises(BadInput) as error:
         device.load(path)
-    assert told in str(error.value)
+    assert shown in str(error.value)
     assert str(path) in str(error.value)
 
 

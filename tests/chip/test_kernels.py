@@ -80,8 +80,8 @@ def test_a_column_is_judged_like_its_names() -> None:
         "allgatherAicpuKernel",
         "Memcpy HtoD",
     ]
-    told = kernels.is_comm(pl.Series(names, dtype=pl.String))
-    assert told.to_list() == [True, True, False, False, True, False]
+    shown = kernels.is_comm(pl.Series(names, dtype=pl.String))
+    assert shown.to_list() == [True, True, False, False, True, False]
 
 
 @given(st.text(max_size=30))
@@ -117,7 +117,7 @@ def test_an_entry_says_several_things() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "shown"),
     [
         ('[[kernel]]\nkind = "comm"\nfound = ["x"]\ncolour = "red"\n', 9, "unknown field `colour`"),
         ('[[kernel]]\nkind = "noise"\nfound = ["x"]\n', 7, "noise"),
@@ -133,8 +133,8 @@ def test_an_entry_says_several_things() -> None:
         ("[[kernel]\n", 6, "not a table of kernels"),
     ],
 )
-def test_a_mistake_has_its_line(text: str, line: int, told: str) -> None:
-    with pytest.raises(BadInput, match=told) as caught:
+def test_a_mistake_has_its_line(text: str, line: int, shown: str) -> None:
+    with pytest.raises(BadInput, match=shown) as caught:
         parse_table((GOOD + text).encode(), PATH)
     assert (caught.value.line, str(caught.value).startswith(f"my_kernels.toml, line {line}")) == (line, True)
 
@@ -170,9 +170,9 @@ def test_common_parts_are_read_and_others_left(name: str) -> None:
 @pytest.mark.skipif(shutil.which("c++filt") is None, reason="binutils are not on this machine")
 def test_the_compilers_own_tool_reads_them_alike() -> None:
     odd = ("DF16b", "Tn", "IZ", ".")  # which it spells otherwise, or does not know
-    known = [name for name, told in MANGLED.items() if told and not any(part in name for part in odd)]
-    told = subprocess.run(["c++filt", "-p", *known], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert [demangled(name).replace(" ", "") for name in known] == [line.replace(" ", "") for line in told]
+    known = [name for name, shown in MANGLED.items() if shown and not any(part in name for part in odd)]
+    shown = subprocess.run(["c++filt", "-p", *known], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [demangled(name).replace(" ", "") for name in known] == [line.replace(" ", "") for line in shown]
 
 
 def test_names_that_would_read_alike_stay_apart() -> None:

@@ -26,7 +26,7 @@ def with_counters(trace: Trace, *rows: tuple[int | None, str, int, float]) -> Tr
     return Trace.of(trace.slices, trace.lanes, trace.meta, trace.edges, samples)
 
 
-def told(trace: Trace) -> list[tuple]:
+def samples_of(trace: Trace) -> list[tuple]:
     """Samples with the names of their lanes, sorted."""
     named = trace.counters.join(trace.lanes.select("lane", place="name"), on="lane", how="left")
     return sorted(named.select("place", "name", "time", "value").rows(), key=str)
@@ -57,7 +57,7 @@ def test_every_number_of_a_counter_event_is_a_sample(tmp_path: Path) -> None:
         *named("AI Core Freq", pid=7),
     ]
     trace = npuscope.read(write_events(tmp_path / "t.json", events))
-    assert told(trace) == [
+    assert samples_of(trace) == [
         ("1", "queue AIC", 1_500, 3.0),
         ("1", "queue AIC", 2_500, 4.0),
         ("1", "queue AIV", 1_500, 0.25),
@@ -109,7 +109,7 @@ def test_counters_of_a_torch_trace_are_on_its_clock(tmp_path: Path) -> None:
     events = [x("gemm", 1, 2, pid=0, tid=7, cat="kernel"), count("GPU 0 Utilization", 2, pid=0, tid=7, value=50)]
     trace = npuscope.read(write_events(tmp_path / "t.json", events, baseTimeNanoseconds=10**18))
     assert trace.meta.format == "kineto"
-    assert told(trace) == [("stream 7", "GPU 0 Utilization", 10**18 + 2_000, 50.0)]
+    assert samples_of(trace) == [("stream 7", "GPU 0 Utilization", 10**18 + 2_000, 50.0)]
 
 
 # ---- cutting
@@ -134,7 +134,7 @@ def test_counters_are_selected_with_their_lanes(trace: Trace) -> None:
     assert trace.select(kernel="a").counters.height == trace.counters.height
 
 
-def test_counters_of_ranks_keep_apart(tmp_path: Path) -> None:
+def test_counters_of_ranks_have_lanes_of_their_own(tmp_path: Path) -> None:
     for rank in (0, 1):
         folder = tmp_path / f"rank{rank}"
         folder.mkdir()
@@ -167,18 +167,18 @@ def test_counters_come_back_the_same_from_every_format_that_has_them(tmp_path_fa
     trace = with_counters(made([Task(1, "a", "AIC_0", 0, 10), Task(2, "b", "AIV_1", 10, 20)]), *rows)
     for name in ("o.npu", "o.json", "o.json.gz"):
         assert trace.write(folder / name) == {}
-        assert told(npuscope.read(folder / name)) == told(trace)
+        assert samples_of(npuscope.read(folder / name)) == samples_of(trace)
     # and once more from what was read
     again = npuscope.read(folder / "o.json")
     again.write(folder / "p.json")
-    assert told(npuscope.read(folder / "p.json")) == told(trace)
+    assert samples_of(npuscope.read(folder / "p.json")) == samples_of(trace)
 
 
 def test_equal_counters_of_two_lanes_are_two_in_a_viewer(trace: Trace, tmp_path: Path) -> None:
     trace.write(tmp_path / "o.json")
     events = json.loads((tmp_path / "o.json").read_text())["traceEvents"]
     seen = {(e["pid"], e["name"], e.get("id")) for e in events if e["ph"] == "C"}
-    assert len(seen) == 3  # viewers tell counters apart by process, name and id
+    assert len(seen) == 3  # viewers know counters by process, name and id
 
 
 @pytest.mark.parametrize("name", ["tracr", "o.csv"])

@@ -102,9 +102,9 @@ def test_an_input_is_never_overwritten(tmp_path: Path, how: str) -> None:
         os.link(capture, out)
     commands: list[list[str | Path]] = [["convert", capture, out], ["info", capture, "-o", out]]
     for command in commands:
-        told = run(*command)
-        assert is_refused(told)
-        assert "input" in str(told.exception)
+        done = run(*command)
+        assert is_refused(done)
+        assert "input" in str(done.exception)
         assert capture.read_bytes() == before
 
 
@@ -125,8 +125,8 @@ def test_a_folder_can_be_replaced_from_within(tmp_path: Path, monkeypatch: pytes
     npuscope.read(table(tmp_path / "k.csv", 2)).write(tmp_path / "o.npu")
     table(tmp_path / "k.csv", 7)
     monkeypatch.chdir(tmp_path / "o.npu")
-    told = run("convert", "../k.csv", "../o.npu")
-    assert told.exit_code == 0, told.output
+    done = run("convert", "../k.csv", "../o.npu")
+    assert done.exit_code == 0, done.output
     assert npuscope.read(tmp_path / "o.npu").slices.height == 7
     assert sorted(child.name for child in tmp_path.iterdir()) == ["k.csv", "o.npu"]
 
@@ -164,7 +164,7 @@ except npuscope.NpuscopeError as error:
 
 
 @pytest.mark.parametrize("name", ["o.npu", "o.json", "o.json.gz", "o.json.zst", "o.pftrace", "o.csv", "o_tracr"])
-def test_a_full_disk_is_told_and_leaves_no_crumbs(tmp_path: Path, name: str) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_crumbs(tmp_path: Path, name: str) -> None:
     rows = [kernel_row(start=f"{n * 10}.{n * n % 1000:03d}", name=f"k{n * n * 7919 % 10007}") for n in range(3000)]
     capture = write_kernel_table(tmp_path / "k.csv", rows)
     done = subprocess.run(
@@ -193,13 +193,13 @@ def test_one_broken_capture_leaves_the_others_readable(tmp_path: Path) -> None:
     assert balanced(trace)
     (found,) = (f for f in symptoms_of(trace).symptoms if f.id == "files-not-read")
     assert "rank1" in found.example
-    # and where nothing can be read, that is told
+    # and where nothing can be read, that is done
     for rank in (0, 2):
         (tmp_path / f"root/rank{rank}/trace.json.gz").write_bytes(packed[:3000])
     refused(tmp_path / "root", "no capture in this folder")
 
 
-def test_files_that_nobody_knows_in_a_root_are_told(tmp_path: Path) -> None:
+def test_files_that_nobody_knows_in_a_root_are_reported(tmp_path: Path) -> None:
     for rank in range(2):
         (tmp_path / f"rank{rank}").mkdir()
         write_events(tmp_path / f"rank{rank}/t.json", [x("k", 0, 1)])
@@ -232,9 +232,9 @@ HUGE = 2**70
 def test_whole_numbers_beyond_64_bits_are_refused_or_kept(tmp_path: Path, change: Any) -> None:
     layout = swimlanes.late_september()
     change(layout)
-    told = run("info", swimlanes.write(tmp_path, layout), "-o", tmp_path / "o.npu")
-    assert told.exit_code == 0 or is_refused(told), told.exception
-    if told.exit_code == 0:
+    done = run("info", swimlanes.write(tmp_path, layout), "-o", tmp_path / "o.npu")
+    assert done.exit_code == 0 or is_refused(done), done.exception
+    if done.exit_code == 0:
         assert balanced(npuscope.read(tmp_path / "o.npu"))
 
 
@@ -256,9 +256,9 @@ def test_so_they_are_in_dependencies(tmp_path: Path, deps: dict[str, Any]) -> No
 def test_names_of_files_do_not_move_the_terminals_cursor(tmp_path: Path) -> None:
     capture = table(tmp_path / "k\x1b[2J\n.csv")
     for command, out in (("convert", ["o\x1b[31m.json"]), ("info", ["-o", "p\x1b.json"])):
-        told = run(command, capture, *out[:-1], tmp_path / out[-1])
-        assert told.exit_code == 0, told.output
-        assert "\x1b" not in told.output
+        done = run(command, capture, *out[:-1], tmp_path / out[-1])
+        assert done.exit_code == 0, done.output
+        assert "\x1b" not in done.output
 
 
 def test_a_small_file_cannot_take_all_memory(tmp_path: Path) -> None:

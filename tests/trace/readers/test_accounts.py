@@ -90,17 +90,17 @@ headers = st.dictionaries(
 def test_every_dialect_of_json(
     tmp_path_factory: pytest.TempPathFactory, dialect: str, drawn: list[dict[str, Any]], more: dict[str, Any]
 ) -> None:
-    told = DIALECTS[dialect]
+    how = DIALECTS[dialect]
     folder = tmp_path_factory.mktemp("json")
-    lanes = [event for pid, process in enumerate(told["processes"]) for event in named(process, f"AIC_{pid}", pid=pid)]
-    found = [_event(event, told["categories"]) for event in drawn]
-    trace = npuscope.read(write_events(folder / "t.json", [*lanes, *found], **told["header"], **more))
+    lanes = [event for pid, process in enumerate(how["processes"]) for event in named(process, f"AIC_{pid}", pid=pid)]
+    found = [_event(event, how["categories"]) for event in drawn]
+    trace = npuscope.read(write_events(folder / "t.json", [*lanes, *found], **how["header"], **more))
     assert trace.meta.format == dialect.split(" ")[0]
     # THEN every event is somewhere; a counter event has a record for each of its numbers
     series = sum(len(event["args"]) - 1 for event in found if event["ph"] == "C" and event["ts"] is not None)
     assert trace.meta.records == len(lanes) + len(found) + series
     check(trace, folder)
-    # and what nobody knows is told
+    # and what nobody knows is reported
     for key, value in more.items():
         assert trace.meta.unknown[f"header key '{key}'"] == (max(len(value), 1) if isinstance(value, list) else 1)
     moods = trace.slices.filter(trace.slices["cat"] == "mood").height
@@ -136,10 +136,10 @@ def check(trace: Trace, folder: Path) -> None:
 
 
 rows = st.tuples(*[st.integers(0, 5)] * 3, st.integers(0, 500), st.integers(0, 500), st.integers(0, 2)).map(list)
-seen = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 500), st.integers(0, 500)).map(list)
+scheduled = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 500), st.integers(0, 500)).map(list)
 
 
-@given(ran=st.lists(rows, max_size=8), stamps=st.lists(seen, max_size=8), more=st.booleans())
+@given(ran=st.lists(rows, max_size=8), stamps=st.lists(scheduled, max_size=8), more=st.booleans())
 def test_the_first_layout_of_swimlanes(
     tmp_path_factory: pytest.TempPathFactory, ran: list[list[int]], stamps: list[list[int]], more: bool
 ) -> None:
@@ -157,25 +157,25 @@ parts = st.sampled_from(["table", "timeline", "bundle", "nothing"])
 @given(st.lists(parts, min_size=1, max_size=4))
 def test_a_root_holds_what_its_captures_hold(tmp_path_factory: pytest.TempPathFactory, drawn: list[str]) -> None:
     folder = tmp_path_factory.mktemp("root")
-    alone = []
+    single = []
     for rank, what in enumerate(drawn):
         place = folder / "in" / f"rank{rank}"
         place.mkdir(parents=True)
         if what == "table":
-            alone.append(write_kernel_table(place / "kernel_details.csv", [kernel_row()] * (rank + 1)))
+            single.append(write_kernel_table(place / "kernel_details.csv", [kernel_row()] * (rank + 1)))
         elif what == "timeline":
             kernel = {"ph": "X", "name": "k", "pid": 0, "tid": 7, "ts": rank, "dur": 1, "cat": "kernel"}
-            alone.append(write_events(place / "t.json", [kernel], deviceProperties=[], mood=1))
+            single.append(write_events(place / "t.json", [kernel], deviceProperties=[], mood=1))
         elif what == "bundle":
-            alone.append(write_bundle(place / "tracr", {1: point(0, 0, 5) + point(0, 65535, 9)}, markerLabels=["A"]))
+            single.append(write_bundle(place / "tracr", {1: point(0, 0, 5) + point(0, 65535, 9)}, markerLabels=["A"]))
         else:
             (place / "notes.strange").write_text("nothing")
-    if not alone:
+    if not single:
         refused(folder / "in", "no capture")
         return
-    trace, single = npuscope.read(folder / "in"), [npuscope.read(path) for path in alone]
-    assert trace.meta.records == sum(one.meta.records for one in single)
-    assert trace.slices.height == sum(one.slices.height for one in single)
+    trace, singles = npuscope.read(folder / "in"), [npuscope.read(path) for path in single]
+    assert trace.meta.records == sum(one.meta.records for one in singles)
+    assert trace.slices.height == sum(one.slices.height for one in singles)
     assert trace.meta.unknown.get("header key 'mood'", 0) == drawn.count("timeline")
     assert sum(n for what, n in trace.meta.unknown.items() if "strange" in what) == drawn.count("nothing")
     check(trace, folder)
@@ -242,11 +242,11 @@ def test_raw_data_of_msprof_says_how_to_export_it(tmp_path: Path) -> None:
         refused(path, r"raw data of msprof.*--export=on")
 
 
-def test_a_path_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_path_that_is_not_there_is_reported(tmp_path: Path) -> None:
     refused(tmp_path / "nowhere", "no such file")
 
 
-def told(trace: Trace) -> dict[str, str]:
+def severities(trace: Trace) -> dict[str, str]:
     return {f.what.removeprefix("unknown "): f.severity for f in symptoms_of(trace).symptoms if f.id == "unknown"}
 
 
@@ -254,7 +254,7 @@ def test_columns_of_a_kernel_table(tmp_path: Path) -> None:
     header = [*KERNEL_HEADER, "aic_mac_time(us)", "Mood"]
     trace = npuscope.read(write_kernel_table(tmp_path / "k.csv", [kernel_row()] * 3, header))
     assert trace.meta.unknown == {"column 'Mood'": 3}
-    assert told(trace) == {"column 'Mood'": "note"}  # it is kept as it is
+    assert severities(trace) == {"column 'Mood'": "note"}  # it is kept as it is
     assert "Mood" in trace.slices.columns
 
 
@@ -262,14 +262,14 @@ def test_header_keys_of_json(tmp_path: Path) -> None:
     path = write_events(tmp_path / "t.json", [x("k", 0, 1)], displayTimeUnit="ns", mood="good", more=[1, 2, 3])
     trace = npuscope.read(path)
     assert trace.meta.unknown == {"header key 'mood'": 1, "header key 'more'": 3}
-    assert told(trace) == {"header key 'mood'": "note", "header key 'more'": "warning"}  # a list may hold records
+    assert severities(trace) == {"header key 'mood'": "note", "header key 'more'": "warning"}  # a list may hold records
 
 
 def test_categories_of_a_torch_trace(tmp_path: Path) -> None:
     events = [x("op", 0, 9, cat="cpu_op"), x("k", 1, 2, cat="kernel", pid=0, tid=7), x("w", 3, 1, cat="warp_event")]
     trace = npuscope.read(write_events(tmp_path / "t.json", events, deviceProperties=[]))
     assert trace.meta.unknown == {"category 'warp_event'": 1}
-    assert told(trace) == {"category 'warp_event'": "warning"}
+    assert severities(trace) == {"category 'warp_event'": "warning"}
 
 
 @pytest.mark.parametrize("view", ["Ascend Hardware", "Worker View"])
@@ -278,7 +278,7 @@ def test_processes_of_timelines(tmp_path: Path, view: str) -> None:
     events += [count("c", 0, pid=2, tid=3, value=1), *named("Empty", pid=4)]
     trace = npuscope.read(write_events(tmp_path / "t.json", events))
     assert trace.meta.unknown == {"process 'Mood'": 2}
-    assert told(trace) == {"process 'Mood'": "warning"}
+    assert severities(trace) == {"process 'Mood'": "warning"}
 
 
 def test_phases_of_events(tmp_path: Path) -> None:
@@ -300,12 +300,12 @@ def test_keys_and_files_of_our_own_folder(tmp_path: Path) -> None:
     (tmp_path / "o.npu/waits.parquet").write_bytes(b"")
     trace = npuscope.read(tmp_path / "o.npu")
     assert trace.meta.unknown == {"key of meta.json 'mood'": 1, "file 'waits.parquet'": 1}
-    assert set(told(trace).values()) == {"note"}
+    assert set(severities(trace).values()) == {"note"}
 
 
 def test_names_that_would_move_a_cursor_are_not_obeyed(tmp_path: Path) -> None:
     trace = npuscope.read(write_events(tmp_path / "t.json", [], **{"\x1b[2J" + "long" * 100: 1}))
-    (what,) = told(trace)
+    (what,) = severities(trace)
     assert "\x1b" not in what
     assert len(what) < 120
 
@@ -359,8 +359,16 @@ def test_a_capture_of_our_own_has_the_numbers_it_was_written_with(small: dict[st
     start, dur = work["start"].to_numpy(), work["dur"].to_numpy()
     span = int((start + dur).max() - start.min())
     covered = union(one_group(start, start + dur)).length
-    told = (trace.meta.format, trace.slices.height, work.height, work["lane"].n_unique(), span, int(dur.sum()), covered)
-    assert Truth(*told, trace.edges.height) == TRUTHS[name]
+    facts = (
+        trace.meta.format,
+        trace.slices.height,
+        work.height,
+        work["lane"].n_unique(),
+        span,
+        int(dur.sum()),
+        covered,
+    )
+    assert Truth(*facts, trace.edges.height) == TRUTHS[name]
 
 
 def test_a_root_of_ranks_has_the_work_of_each(small: dict[str, Path]) -> None:

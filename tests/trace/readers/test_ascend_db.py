@@ -61,7 +61,7 @@ def test_samples_are_counters_of_their_device(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_nobody_knows_is_told(tmp_path: Path, statement: str, what: str, count: int, severity: str) -> None:
+def test_what_nobody_knows_is_reported(tmp_path: Path, statement: str, what: str, count: int, severity: str) -> None:
     path = write_database(tmp_path / "x.db", [(5, 9, 2, 1)], {0: "AI_CORE", 1: "MatMul"})
     execute(path, statement)
     trace = npuscope.read(path)

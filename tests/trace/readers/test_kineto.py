@@ -109,10 +109,10 @@ def test_secrets_of_the_header_are_not_kept(tmp_path: Path) -> None:
     assert "hf_secret" not in json.dumps(npuscope.read(tmp_path / "t.json").meta.as_dict())
 
 
-def launch(id: int, at: int, name: str, runs: int, lasts: int, *, tells: bool = True) -> list[dict[str, object]]:
-    """A call and the kernel it launched; one that does not tell was launched before the capture began."""
+def launch(id: int, at: int, name: str, runs: int, lasts: int, *, known: bool = True) -> list[dict[str, object]]:
+    """A call and the kernel it launched; one that is not known was launched before the capture began."""
     kernel = x(name, runs, lasts, pid=0, tid=7, cat="kernel", args={"stream": 7, "correlation": id})
-    if not tells:
+    if not known:
         return [kernel]
     flow = {"cat": "ac2g", "name": "ac2g", "id": id}
     return [
@@ -135,17 +135,17 @@ def test_ranges_on_the_device_tell_the_step_of_kernels_without_a_launch(tmp_path
     device = x("ProfilerStep#6", 20, 15, pid=0, tid=7, cat="gpu_user_annotation")
     events = [
         host,
-        *launch(1, 0, "left over", 5, 10, tells=False),
+        *launch(1, 0, "left over", 5, 10, known=False),
         *launch(2, 4, "first", 20, 5),
-        *launch(3, 5, "replayed", 26, 5, tells=False),
+        *launch(3, 5, "replayed", 26, 5, known=False),
         *launch(4, 6, "late", 45, 5),
     ]
     # THEN with the range and without it only what the host launched, or ran among it, is of the step
     mine = {"left over": None, "first": 6, "replayed": 6, "late": 6}
     assert steps_by_kernel(tmp_path / "t.json", *events, device) == mine
     assert steps_by_kernel(tmp_path / "t.json", *events) == mine
-    # and where nothing is told but the host's step, that is taken
-    assert steps_by_kernel(tmp_path / "t.json", host, *launch(1, 0, "k", 5, 10, tells=False)) == {"k": 6}
+    # and where nothing is known but the host's step, that is taken
+    assert steps_by_kernel(tmp_path / "t.json", host, *launch(1, 0, "k", 5, 10, known=False)) == {"k": 6}
 
 
 def test_a_kernel_launched_outside_any_step_belongs_to_none(tmp_path: Path) -> None:

@@ -64,8 +64,8 @@ SESSION: dict[str, Any] = {
 def test_a_session_becomes_streams_threads_and_ranges(tmp_path: Path) -> None:
     trace = npuscope.read(write_nsys(tmp_path / "r.sqlite", STRINGS, **SESSION))
     assert (trace.meta.format, trace.meta.device, trace.meta.clock) == ("nsys", "H100", "since the session began")
-    told = trace.slices.join(trace.lanes, on="lane").sort("start")
-    assert told.select("name", "device", "kind", "kernel", "start", "dur").rows() == [
+    shown = trace.slices.join(trace.lanes, on="lane").sort("start")
+    assert shown.select("name", "device", "kind", "kernel", "start", "dur").rows() == [
         ("process 7 thread 9 OS runtime", None, "host", "read", 1, 2),
         ("process 7 thread 9 NVTX", None, "derived", "forward", 5, 90),
         ("process 7 thread 9 NVTX", None, "derived", "open", 6, 89),  # it never ended: to the last event
@@ -78,7 +78,7 @@ def test_a_session_becomes_streams_threads_and_ranges(tmp_path: Path) -> None:
         ("stream 8", 0, "comm", "ncclDevKernel_AllReduce_Sum_bf16", 200, 60),
         ("stream 7", 1, "task", "void gemm<float>(int)", 270, 10),
     ]
-    assert told.filter(pl.col("start") == 100).select("gridX", "correlationId").row(0) == (8, 11)
+    assert shown.filter(pl.col("start") == 100).select("gridX", "correlationId").row(0) == (8, 11)
     # a call launches what has its correlation in its own process; a graph launches several
     names = dict(trace.slices.select("task", "start").iter_rows())
     assert sorted((names[a], names[b]) for a, b in trace.edges.select("src", "dst").rows()) == [
@@ -116,7 +116,7 @@ def test_a_table_of_kernels_alone_is_enough(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_nobody_knows_is_told(tmp_path: Path, tables: dict[str, Any], what: str, severity: str) -> None:
+def test_what_nobody_knows_is_reported(tmp_path: Path, tables: dict[str, Any], what: str, severity: str) -> None:
     trace = npuscope.read(write_nsys(tmp_path / "r.sqlite", STRINGS, **{**SESSION, **tables}))
     assert trace.meta.unknown == {what: 2}
     assert [f.severity for f in symptoms_of(trace).symptoms if f.id == "unknown"] == [severity]

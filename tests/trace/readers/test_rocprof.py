@@ -57,8 +57,8 @@ def write(path: Path, *entries: dict[str, Any], **more: Any) -> Path:
 def test_dispatches_copies_and_calls(tmp_path: Path) -> None:
     trace = npuscope.read(write(tmp_path / "r.json", ENTRY))
     assert (trace.meta.format, trace.meta.device) == ("rocprofv3", "MI300X")
-    told = trace.slices.join(trace.lanes, on="lane").select("name", "unit", "device", "kernel", "kind", "start", "dur")
-    assert told.sort("start").rows() == [
+    shown = trace.slices.join(trace.lanes, on="lane").select("name", "unit", "device", "kernel", "kind", "start", "dur")
+    assert shown.sort("start").rows() == [
         ("process 0 thread 5", "host", None, "hipLaunchKernel", "host", 900, 50),
         ("queue 2", "stream", 0, "gemm(int) [clone .kd]", "task", 1_000, 400),
         ("copies", "stream", 0, "MEMORY_COPY_HOST_TO_DEVICE", "copy", 2_000, 100),
@@ -81,7 +81,7 @@ def test_processes_do_not_share_correlations(tmp_path: Path) -> None:
     assert "process 1 thread 5" in trace.lanes["name"].to_list()
 
 
-def test_what_nobody_knows_is_told(tmp_path: Path) -> None:
+def test_what_nobody_knows_is_reported(tmp_path: Path) -> None:
     entry = copy.deepcopy(ENTRY)
     entry["mood"] = "good"
     entry["buffer_records"]["moods"] = [CALL, CALL]

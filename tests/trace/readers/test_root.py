@@ -42,7 +42,7 @@ def test_one_ranks_output_is_read_once_though_it_is_there_several_times(tmp_path
     assert npuscope.read(tmp_path).slices.height == 2
 
 
-def test_two_captures_that_claim_one_rank_are_told(tmp_path: Path) -> None:
+def test_two_captures_that_claim_one_rank_are_reported(tmp_path: Path) -> None:
     for name in "ab":
         text = {"distributedInfo": {"rank": 0}, "traceEvents": [x("k", 0, 1)]}
         (tmp_path / f"{name}.json").write_text(json.dumps(text))
@@ -87,7 +87,7 @@ def test_a_damaged_folder_is_refused(tmp_path: Path, damage: str) -> None:
     refused(tmp_path / "kept", r"not a whole npuscope folder|not the meta\.json")
 
 
-def test_a_newer_folder_version_is_told(tmp_path: Path) -> None:
+def test_a_newer_folder_version_is_reported(tmp_path: Path) -> None:
     npuscope.read(write_events(tmp_path / "t.json", [x("a", 0, 10)])).write(tmp_path / "kept")
     meta = json.loads((tmp_path / "kept/meta.json").read_text())
     (tmp_path / "kept/meta.json").write_text(json.dumps({**meta, "npuscope_trace": 99}))

@@ -1,4 +1,4 @@
-"""Swimlanes in every layout of 2026: what one tells, the others tell too, and what none knows is reported."""
+"""Swimlanes in every layout of 2026: what one says, the others say too, and what none knows is reported."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def test_three_layouts_of_one_run_read_alike(tmp_path: Path) -> None:
         read(tmp_path / name, swimlanes.LAYOUTS[name]()) for name in ("august", "early_september", "late_september")
     )
     columns = ["name", "start", "dur", "kernel", "task", "block", "dispatch", "finish", "receive", "phase"]
-    told = [t.slices.join(t.lanes, on="lane").select(columns).sort(columns) for t in (august, early, late)]
-    assert told[0].equals(told[1])
-    assert told[0].equals(told[2])
+    shown = [t.slices.join(t.lanes, on="lane").select(columns).sort(columns) for t in (august, early, late)]
+    assert shown[0].equals(shown[1])
+    assert shown[0].equals(shown[2])
     names = pl.col("lane", "name")
     assert set(august.lanes["name"]) - set(early.lanes["name"]) == {"Sched_1", "Sched_3"}  # idle threads are left out
     assert early.lanes.select(names).equals(late.lanes.select(names))
@@ -183,7 +183,7 @@ def test_what_no_layout_has_is_counted_and_a_finding(tmp_path: Path, what: str) 
     assert trace.slices.filter(pl.col("kind") == "task")["finish"].null_count() == 0  # what is known is read
 
 
-def test_an_unknown_key_of_the_dependencies_is_told(tmp_path: Path) -> None:
+def test_an_unknown_key_of_the_dependencies_is_reported(tmp_path: Path) -> None:
     path = swimlanes.write(tmp_path, swimlanes.august())
     tasks = [{"task_id": str((2 << 32) + n), "kernel_ids": [0]} for n in range(3)]
     (tmp_path / "deps.json").write_text(json.dumps({"tasks": tasks, "edges": [], "runtime": "x", "moods": [1, 2]}))

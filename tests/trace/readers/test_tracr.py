@@ -86,8 +86,8 @@ def test_where_the_real_tool_breaks_ours_repairs_and_counts(shared: Path, name: 
     trace = npuscope.read(shared / "tracr/edge_cases" / name / "tracr")
     slices, counts = EDGE_CASES[name]
     assert trace.slices.select("kernel", "dur").rows() == slices
-    told = {**trace.meta.marked, **trace.meta.repaired, **trace.meta.dropped}
-    assert told.items() >= counts.items()
+    shown = {**trace.meta.marked, **trace.meta.repaired, **trace.meta.dropped}
+    assert shown.items() >= counts.items()
 
 
 @pytest.mark.parametrize(("name", "tasks"), [("bgemm0_both_quiet", 1000), ("pa_varseq4_both", 64)])
@@ -134,10 +134,10 @@ def test_two_devices_are_two_processes(shared: Path) -> None:
 
 def test_a_run_captured_both_ways_joins_on_one_clock(shared: Path) -> None:
     trace = npuscope.read(shared / "simpler/tracr/pa_varseq4_both")
-    told = trace.meta.notes["join"]
-    assert (trace.meta.format, told["tasks"]) == ("swimlane+tracr", 64)
-    assert abs(told["drift_ppm"]) < 100
-    assert told["residual_ns_median"] < 5_000
+    shown = trace.meta.notes["join"]
+    assert (trace.meta.format, shown["tasks"]) == ("swimlane+tracr", 64)
+    assert abs(shown["drift_ppm"]) < 100
+    assert shown["residual_ns_median"] < 5_000
     tasks = trace.slices.filter(pl.col("kind") == "task")
     share: Any = (tasks["retired"] > tasks["finish"]).mean()
     assert share > 0.95  # RESET trails finish by some microseconds

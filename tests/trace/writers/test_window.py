@@ -70,10 +70,10 @@ def test_without_a_note_the_wall_is_still_that_of_the_work(trace: Trace, early: 
 def test_a_simulated_run_takes_as_long_when_its_file_is_explained(tmp_path: Path) -> None:
     # GIVEN a simulated run, written for viewers WHEN the file is explained
     out = tmp_path / "gemm.json"
-    told = json.loads(entry("simulate", MODELS / "basics/gemm.py", "-o", out, "--json").stdout)
+    shown = json.loads(entry("simulate", MODELS / "basics/gemm.py", "-o", out, "--json").stdout)
     read = json.loads(entry("report", out, "--json").stdout)
     # THEN both name one wall
-    assert read["wall_ns"] == told["wall_ns"]
+    assert read["wall_ns"] == shown["wall_ns"]
 
 
 @pytest.mark.parametrize("note", [[5, 1], [0], ["0", 1], [0.5, 1], None, [0, 2**80], {"a": 1}])

@@ -159,12 +159,12 @@ def test_numbers_json_can_write_and_nobody_can_hold(tmp_path: Path) -> None:
     ("name", "message"),
     [("x.xlsx", "no format ends in .xlsx"), ("x.gz", "of which format"), ("nowhere/x.json", "No such file")],
 )
-def test_a_place_that_cannot_be_written_is_told(trace: Trace, tmp_path: Path, name: str, message: str) -> None:
+def test_a_place_that_cannot_be_written_is_reported(trace: Trace, tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(npuscope.NpuscopeError, match=message):
         trace.write(tmp_path / name)
 
 
-def test_an_unknown_format_is_told(trace: Trace, tmp_path: Path) -> None:
+def test_an_unknown_format_is_reported(trace: Trace, tmp_path: Path) -> None:
     with pytest.raises(npuscope.NpuscopeError, match="no format is called sketch"):
         trace.write(tmp_path / "x", format="sketch")
 

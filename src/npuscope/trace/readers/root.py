@@ -39,7 +39,7 @@ class Capture(NamedTuple):
 
 
 @dataclass
-class Captures:
+class FolderCaptures:
     """What is below a folder: its captures, one per rank; files that seem to be captures but cannot be opened, with the
     reason; and how many files are there that nobody here knows, by their endings."""
 
@@ -49,9 +49,9 @@ class Captures:
     strange: Counter[str] = field(default_factory=Counter)
 
     @staticmethod
-    def below(root: Path) -> Captures:
+    def below(root: Path) -> FolderCaptures:
         """In the order of ranks or names."""
-        found = Captures(root)
+        found = FolderCaptures(root)
         _Search(found).walk(root, 0)
         found.captures.sort(key=lambda c: (c.rank is None, c.rank or 0, str(c.path)))
         return found
@@ -69,18 +69,18 @@ class Captures:
         return UnknownFormat(what, path=self.root, remedy=remedy)
 
 
-def captures_of(path: Path) -> Captures:
+def captures_of(path: Path) -> FolderCaptures:
     """The captures a path stands for: itself, or those below a folder, with the rank each one's place says."""
     if reader_of(path).name != ROOT:
-        return Captures(path, [Capture(path, None)])
-    found = Captures.below(path)
+        return FolderCaptures(path, [Capture(path, None)])
+    found = FolderCaptures.below(path)
     if not found.captures:
         raise found.nothing()
     return found
 
 
 class _Search:
-    def __init__(self, found: Captures) -> None:
+    def __init__(self, found: FolderCaptures) -> None:
         self._found = found
         self._visited: set[Path] = set()
         self._looked_at = 0
@@ -143,7 +143,7 @@ def _rank_of(root: Path, path: Path) -> int | None:
 
 def read(root: Path) -> Trace:
     """Every capture of the folder as one Trace; lanes carry their rank, tasks of one rank get ids of their own."""
-    found = Captures.below(root)
+    found = FolderCaptures.below(root)
     if not found.captures:
         raise found.nothing()
     collisions = 0
@@ -164,7 +164,7 @@ def _read_one(path: Path) -> Trace:
     return reader_of(path).read(path)
 
 
-def _ranked(found: Captures) -> tuple[list[tuple[int, Trace]], int]:
+def _ranked(found: FolderCaptures) -> tuple[list[tuple[int, Trace]], int]:
     """Every capture as a trace whose lanes have a rank of their own, by its first rank; and how many were taken.
 
     One that cannot be read is added to those broken: the others are still there.
