@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -15,6 +18,7 @@ from npuscope.table.formats import (
     ARITHMETIC,
     BYTES,
     CAPACITY,
+    COUNT,
     NUMBER,
     TEXT,
     TIME,
@@ -24,11 +28,14 @@ from npuscope.table.formats import (
     Unit,
     arithmetic,
     capacity,
+    change,
     change_of_time,
     duration,
     figures,
+    interval,
     percent,
     quantity,
+    rough_percent,
     significant,
     times,
     traffic,
@@ -38,41 +45,31 @@ from npuscope.table.formats import (
 QUANTITIES = [TIMES, TRAFFIC, CAPACITY, ARITHMETIC]
 
 
-@pytest.mark.parametrize(
-    ("ns", "told"),
-    [
-        (0, "0 ns"),
-        (7, "7 ns"),
-        (999, "999 ns"),
-        (999.6, "1 µs"),
-        (1_000, "1 µs"),
-        (12_345, "12.3 µs"),
-        (21_660, "21.7 µs"),
-        (999_499, "999 µs"),
-        (999_500, "1 ms"),
-        (-1_234_567, "-1.23 ms"),
-        (5_853_866_420, "5.85 s"),
-        (7_200_000_000_000, "7,200 s"),
-        (None, "–"),
-        (float("nan"), "–"),
-    ],
-)
-def test_a_duration_has_three_digits_and_a_unit_that_fits(ns: float | None, told: str) -> None:
-    assert duration(ns) == told
+CASES = json.loads((Path(__file__).parent / "numbers.json").read_text())
+FUNCTIONS: dict[str, Callable[[Any], str]] = {
+    "duration": duration,
+    "significant": significant,
+    "figures": figures,
+    "figures_in_column": TIME.show,
+    "percent": percent,
+    "change": change,
+    "times": times,
+    "whole": COUNT.show,
+}
 
 
-@pytest.mark.parametrize(
-    ("value", "told"), [(0.99999, "1"), (0.001234, "0.00123"), (11.70, "11.7"), (123456, "123,456")]
-)
-def test_three_significant_digits(value: float, told: str) -> None:
-    assert significant(value) == told
+@pytest.mark.parametrize("name", CASES)
+def test_numbers_read_as_they_read_on_a_page(name: str) -> None:
+    """The cases of tests/lab/page/format.test.js."""
+    assert [FUNCTIONS[name](value) for value, _ in CASES[name]] == [text for _, text in CASES[name]]
 
 
-def test_bytes_work_and_changes() -> None:
+def test_bytes_work_intervals_and_what_is_no_number() -> None:
     assert (traffic(813_074_400), capacity(188_416), arithmetic(12_490_637_312)) == ("813 MB", "184 KiB", "12.5 GFLOP")
     assert (change_of_time(391_640), change_of_time(-65_920), change_of_time(0)) == ("+392 µs", "-65.9 µs", "0 ns")
-    assert [times(ratio) for ratio in (1.0, 1.342, 0.2824, 12.34, None)] == ["1.00x", "1.34x", "0.282x", "12.3x", "–"]
-    assert [percent(share) for share in (0.0, 0.722, 9.99, 175.155)] == ["0.0%", "72.2%", "999.0%", "17,516%"]
+    assert (interval(0.737, 1.5), interval(950, 1234)) == ("0.737 to 1.50", "950 to 1,234")
+    assert [rough_percent(share) for share in (0.43, 0.0751, 0.9996)] == ["43%", "7.5%", "100%"]
+    assert (duration(float("nan")), percent(float("nan"))) == ("–", "–")
 
 
 @given(st.floats(1, 1e15), st.sampled_from(QUANTITIES))

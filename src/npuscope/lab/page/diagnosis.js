@@ -1,12 +1,12 @@
 // The diagnosis beside the timeline: each cause with its evidence, what mending it is worth, and where it shows.
 
-import { element, percent, time, whole, worded } from "./format.js";
+import { duration, element, percent, whole, worded } from "./format.js";
 import { stretches } from "./timeline/overlays.js";
 import { show } from "./timeline/moves.js";
 
 /** @param {import("./types").Gain} gain */
 const worth = (gain) =>
-  `worth ${time(gain.ns)}${gain.low_ns !== gain.high_ns ? ` (${time(gain.low_ns)} to ${time(gain.high_ns)})` : ""}`;
+  `worth ${duration(gain.ns)}${gain.low_ns !== gain.high_ns ? ` (${duration(gain.low_ns)} to ${duration(gain.high_ns)})` : ""}`;
 
 export class DiagnosisBox {
   /** @param {import("./types").Store} store @param {import("./timeline/pane.js").Pane} pane */

@@ -1,51 +1,89 @@
-// Numbers as people read them, and elements made from text that is never parsed as HTML.
+// Numbers as people read them, by the rules and names of table/formats.py (tests/table/numbers.json has cases for
+// both), and elements made from text that is never parsed as HTML.
 
-/** @param {number | null | undefined} ns @param {number} digits */
-export function micros(ns, digits = 3) {
-  if (ns === null || ns === undefined) return "–";
-  return (ns / 1000).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+const NOTHING = "–";
+const ROUNDED = 999.5; // what three digits would show as 1,000
+
+/**
+ * With so many decimals, thousands apart and ties to even, as Python writes it.
+ * @param {number} value @param {number} digits
+ */
+function fixed(value, digits) {
+  const scaled = Math.abs(value) * 10 ** digits,
+    below = Math.floor(scaled);
+  const isTie = Number.isInteger(value * 2 ** (digits + 1)) && scaled - below === 0.5;
+  const rounded = isTie && below % 2 === 0 ? (Math.sign(value) * below) / 10 ** digits : value;
+  const [units, decimals] = rounded.toFixed(digits).split(".");
+  const grouped = units.replace(/\B(?=(\d{3})+$)/g, ",");
+  return decimals === undefined ? grouped : `${grouped}.${decimals}`;
 }
 
-/** Three significant digits, as `figures` of analysis/forms.py: at most four decimals, whole above a thousand. @param {number} value */
-export function figures(value) {
+/** Microseconds with all digits. @param {number | null | undefined} ns @param {number} digits */
+export function micros(ns, digits = 3) {
+  return ns === null || ns === undefined ? NOTHING : fixed(ns / 1000, digits);
+}
+
+/** Three significant digits with their zeros, at most so many decimals. @param {number} value @param {number} most */
+export function figures(value, most = 100) {
   if (value === 0) return "0";
   const power = Math.floor(Math.log10(Math.abs(Number(value.toPrecision(3)))));
-  const digits = Math.min(Math.max(2 - power, 0), 4);
-  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  const digits = Math.min(Math.max(2 - power, 0), most);
+  const text = fixed(value, digits);
+  return /[1-9]/.test(text) ? text : `<${fixed(10 ** -digits, digits)}`;
 }
 
-/** The same without zeros at the end. @param {number} value */
-export function three(value) {
+/** The same without zeros that say nothing. @param {number} value */
+export function significant(value) {
   const text = figures(value);
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }
 
-/** A time with the unit that fits, as `duration` of analysis/forms.py. @param {number} ns */
-export function time(ns) {
-  let value = ns, unit = "ns";
+/** A time with the unit that fits. @param {number | null | undefined} ns */
+export function duration(ns) {
+  if (ns === null || ns === undefined) return NOTHING;
+  let value = ns,
+    unit = "ns";
   for (const larger of ["µs", "ms", "s"]) {
-    if (Math.abs(value) < 999.5) break;
+    if (Math.abs(value) < ROUNDED) break;
     value /= 1000;
     unit = larger;
   }
-  return `${three(value)} ${unit}`;
+  return `${significant(value)} ${unit}`;
 }
 
-/** A moment on an axis whose marks are so far apart: no digit is lost that tells two marks apart. @param {number} ns @param {number} step */
+/**
+ * A moment on an axis whose marks are so far apart: no digit is lost that tells two marks apart.
+ * @param {number} ns @param {number} step
+ */
 export function moment(ns, step) {
-  const [unit, size] = /** @type {[string, number]} */ (ns >= 1e9 ? ["s", 1e9] : ns >= 1e6 ? ["ms", 1e6] : ns >= 1e3 ? ["µs", 1e3] : ["ns", 1]);
+  const [unit, size] = /** @type {[string, number]} */ (
+    ns >= 1e9 ? ["s", 1e9] : ns >= 1e6 ? ["ms", 1e6] : ns >= 1e3 ? ["µs", 1e3] : ["ns", 1]
+  );
   const digits = Math.max(Math.ceil(Math.log10(size / step) - 1e-9), 0);
-  return `${(ns / size).toLocaleString("en-US", { minimumFractionDigits: Math.min(digits, 6), maximumFractionDigits: Math.min(digits, 6) })} ${unit}`;
+  return `${fixed(ns / size, Math.min(digits, 6))} ${unit}`;
 }
 
-/** @param {number | null | undefined} share */
+/** A share of one with one decimal. @param {number | null | undefined} share */
 export function percent(share) {
-  return share === null || share === undefined ? "–" : `${(100 * share).toFixed(1)}%`;
+  if (share === null || share === undefined) return NOTHING;
+  return Math.abs(share) < 9.9995 ? `${fixed(100 * share, 1)}%` : `${significant(100 * share)}%`;
+}
+
+/** A relative change with its sign. @param {number | null | undefined} share */
+export function change(share) {
+  return `${share !== null && share !== undefined && share >= 0 ? "+" : ""}${percent(share)}`;
+}
+
+/** A ratio with three digits. @param {number | null | undefined} ratio */
+export function times(ratio) {
+  if (ratio === null || ratio === undefined) return NOTHING;
+  const size = Math.abs(ratio);
+  return `${1 <= size && size < 9.995 ? fixed(ratio, 2) : significant(ratio)}x`;
 }
 
 /** @param {number | null | undefined} number */
 export function whole(number) {
-  return number === null || number === undefined ? "–" : number.toLocaleString("en-US", { maximumFractionDigits: 0 });
+  return number === null || number === undefined ? NOTHING : fixed(number, 0);
 }
 
 /**

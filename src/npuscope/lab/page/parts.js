@@ -1,6 +1,6 @@
 // The parts of a report (lab/payload/parts.py): headings, sentences, notes, tables, charts.
 
-import { element, worded } from "./format.js";
+import { element, whole, worded } from "./format.js";
 import { chart } from "./chart.js";
 import { sortable } from "./table.js";
 
@@ -20,7 +20,7 @@ function shown(part, picked) {
   if (part.rows.length === 0) return element("p", { class: "soft" }, "Nothing.");
   const more =
     part.left_out > 0
-      ? element("p", { class: "soft" }, `… and ${part.left_out.toLocaleString("en-US")} more rows`)
+      ? element("p", { class: "soft" }, `… and ${whole(part.left_out)} more rows`)
       : null;
   return element("div", {}, sortable(part.columns, part.rows, { picked }), more);
 }

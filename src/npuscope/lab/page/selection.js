@@ -1,6 +1,6 @@
 // What is selected, in full: a slice with all that is told of it, a range with its totals, a kernel, a task.
 
-import { element, fill, micros, three, time, whole } from "./format.js";
+import { duration, element, fill, micros, percent, significant, whole } from "./format.js";
 import { kernelColor, reasonColor } from "./colors.js";
 import { endOf } from "./timeline/overlays.js";
 import { counterMean } from "./timeline/counters.js";
@@ -154,7 +154,7 @@ export class SelectionBox {
       const name =
         slice < 0
           ? `task ${model.timeline.tasks[one.task]}, which did not run`
-          : `${model.name(slice)}, ${time(dur[slice])} at ${time(start[slice])}`;
+          : `${model.name(slice)}, ${duration(dur[slice])} at ${duration(start[slice])}`;
       return element(
         "li",
         {},
@@ -229,7 +229,7 @@ export class SelectionBox {
   /** @param {number} start @param {number} end */
   range(start, end) {
     const parts = [
-      element("h2", {}, `${time(end - start)} selected`),
+      element("h2", {}, `${duration(end - start)} selected`),
       this.facts([
         ["from", `${micros(start)} µs`],
         ["to", `${micros(end)} µs`],
@@ -250,7 +250,7 @@ export class SelectionBox {
           element("td", { class: "name" }, element("span", { class: "dot", style: `background:${color}` }), name),
           element("td", { class: "number" }, more),
           element("td", { class: "number", "data-ns": String(ns) }, micros(ns)),
-          element("td", { class: "number" }, `${((100 * ns) / Math.max(lanes, 1)).toFixed(1)}%`),
+          element("td", { class: "number" }, percent(ns / Math.max(lanes, 1))),
         );
       const head = (/** @type {string[]} */ ...titles) =>
         element(
@@ -363,5 +363,5 @@ function opened(name, value) {
 /** @param {import("./types").CounterTrack} counter @param {number} from @param {number} to */
 function mean(counter, from, to) {
   const value = counterMean(counter, from, to);
-  return value === null ? null : three(value);
+  return value === null ? null : significant(value);
 }

@@ -1,6 +1,6 @@
 // The frame of the app: what it is about, tabs, the timeline above and a panel below it, diagnosis and selection beside.
 
-import { element, fill, time } from "./format.js";
+import { duration, element, fill } from "./format.js";
 import { switchTheme, themeButton } from "./theme.js";
 import { linkOf, linkSays, selectionOf } from "./link.js";
 import { Pane, modelOf } from "./timeline/pane.js";
@@ -13,10 +13,10 @@ import { PANELS } from "./panels/all.js";
 /** A predicted wall with its interval, or a measured one. @param {any} wall */
 export function wallTold(wall) {
   if (wall === null || wall === undefined) return "";
-  if (typeof wall === "number") return time(wall);
+  if (typeof wall === "number") return duration(wall);
   const value = wall.value ?? wall.ns,
-    told = time(value);
-  return wall.low !== undefined && wall.high !== undefined ? `${told} (${time(wall.low)} to ${time(wall.high)})` : told;
+    told = duration(value);
+  return wall.low !== undefined && wall.high !== undefined ? `${told} (${duration(wall.low)} to ${duration(wall.high)})` : told;
 }
 
 export class Shell {

@@ -1,10 +1,12 @@
 // Tables that sort by a click on a heading.
 
-import { clipped, element, figures, percent, whole } from "./format.js";
+import { change, clipped, element, figures, percent, significant, times, whole } from "./format.js";
 
 const NAME = 60; // characters of a name
 
-// How a value that is there reads, by the names of analysis/forms.py.
+const inColumn = (/** @type {number} */ value) => figures(value, 4); // decimals of a cell far below the largest
+
+// How a value that is there reads, by the names of table/formats.py.
 /** @type {Record<string, (value: any) => string>} */
 export const SHOW = {
   text: String,
@@ -12,13 +14,13 @@ export const SHOW = {
   list: (value) => value.join(", "),
   flag: (value) => (value ? "yes" : "no"),
   count: whole,
-  number: (value) => (Number.isInteger(value) ? whole(value) : figures(value)),
-  ns: figures,
-  bytes: figures,
-  flops: figures,
+  number: (value) => (Number.isInteger(value) ? whole(value) : significant(value)),
+  ns: inColumn,
+  bytes: inColumn,
+  flops: inColumn,
   share: percent,
-  change: (value) => `${value < 0 ? "" : "+"}${percent(value)}`,
-  ratio: (value) => `${value.toFixed(2)}x`,
+  change,
+  ratio: times,
   fits: (value) => (value ? "" : "does not fit"),
   shape: (value) => value.join("×") || "one",
   turns: (value) =>

@@ -1,6 +1,6 @@
 // What all charts share: a drawing as wide as its place, axes with round ticks, a legend, a note.
 
-import { element, svg, time } from "../format.js";
+import { duration, element, svg } from "../format.js";
 import { hideTip } from "./tip.js";
 
 const PREFIXES = [
@@ -21,7 +21,7 @@ export function si(value) {
 }
 
 /** How values of an axis read. @type {Record<string, (value: number) => string>} */
-export const READS = { ns: time, si, number: (value) => `${+value.toPrecision(4)}` };
+export const READS = { ns: duration, si, number: (value) => `${+value.toPrecision(4)}` };
 
 /** Round places between two values, about so many. @param {number} low @param {number} high @param {number} count */
 export function roundSteps(low, high, count) {

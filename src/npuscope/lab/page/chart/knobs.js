@@ -1,6 +1,6 @@
 // Every setting against time: a small chart each, all on one time axis, the best of all marked in each.
 
-import { clipped, element, svg, time } from "../format.js";
+import { clipped, duration, element, svg } from "../format.js";
 import { kernelColor } from "../colors.js";
 import { drawn, figure, grid, scale, sheet } from "./frame.js";
 import { telling } from "./tip.js";
@@ -48,7 +48,7 @@ export function knobs(spec) {
           }),
         );
         if (point.best) mark.append(svg("circle", { cx: x(point.x), cy: y.at(point.y), r: 10, class: "ring" }));
-        return { mark, lines: [point.name, time(point.y), point.best ? "the best of all" : null] };
+        return { mark, lines: [point.name, duration(point.y), point.best ? "the best of all" : null] };
       });
       page.append(...marks.map((/** @type {any} */ one) => one.mark).reverse()); // the best on top
       telling(marks);

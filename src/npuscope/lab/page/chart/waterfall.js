@@ -1,6 +1,6 @@
 // From one total to another, step by step: what makes it longer, what makes it shorter.
 
-import { clipped, element, svg, time } from "../format.js";
+import { clipped, duration, element, svg } from "../format.js";
 import { themed } from "../colors.js";
 import { drawn, figure, sheet } from "./frame.js";
 import { telling } from "./tip.js";
@@ -10,9 +10,9 @@ const ROW = 24,
 
 /** @param {any} spec */
 export function waterfall(spec) {
-  const change = (/** @type {number} */ ns) => `${ns > 0 ? "+" : ""}${time(ns)}`;
+  const change = (/** @type {number} */ ns) => `${ns > 0 ? "+" : ""}${duration(ns)}`;
   /** @type {{name: string, low: number, high: number, kind: string, text: string}[]} */
-  const rows = [{ name: spec.names[0], low: 0, high: spec.from, kind: "--accent", text: time(spec.from) }];
+  const rows = [{ name: spec.names[0], low: 0, high: spec.from, kind: "--accent", text: duration(spec.from) }];
   let level = spec.from;
   for (const { name, ns } of spec.steps) {
     rows.push({
@@ -24,7 +24,7 @@ export function waterfall(spec) {
     });
     level += ns;
   }
-  rows.push({ name: spec.names[1], low: 0, high: spec.to, kind: "--accent", text: time(spec.to) });
+  rows.push({ name: spec.names[1], low: 0, high: spec.to, kind: "--accent", text: duration(spec.to) });
   const most = Math.max(...rows.map((row) => row.high), 1),
     lows = rows.slice(1, -1).map((row) => row.low);
   const cut =
@@ -75,6 +75,6 @@ export function waterfall(spec) {
   return figure(
     spec.title ?? "",
     drawn(spec.title ?? "From A to B", draw),
-    cut > 0 ? element("p", { class: "soft" }, `The axis begins at ${time(cut)}.`) : null,
+    cut > 0 ? element("p", { class: "soft" }, `The axis begins at ${duration(cut)}.`) : null,
   );
 }

@@ -1,6 +1,6 @@
 // Two runs compared: where the gap comes from, changed lines and what they cost, changed kernels.
 
-import { element, fill, time } from "../format.js";
+import { duration, element, fill, times } from "../format.js";
 import { chart } from "../chart.js";
 import { sortable } from "../table.js";
 import { overlap, said, titled } from "./overview.js";
@@ -9,7 +9,7 @@ import { changedLines } from "./source_changes.js";
 const MOST = 12; // lines
 
 /** @param {number} ns */
-const change = (ns) => `${ns > 0 ? "+" : ""}${time(ns)}`;
+const change = (ns) => `${ns > 0 ? "+" : ""}${duration(ns)}`;
 
 /** Lines of both programs whose time changed most: equal text in files of one name is one line. @param {any} a @param {any} b */
 function movedLines(a, b) {
@@ -65,12 +65,12 @@ function parts(found, store) {
   const steps = found.waterfall
     .filter((/** @type {any} */ bar) => bar.ns !== 0)
     .map((/** @type {any} */ bar) => ({ name: words[bar.part] ?? bar.part, ns: bar.ns }));
-  const ratio = from ? `, ${(to / from).toFixed(3)}x` : "";
+  const ratio = from ? `, ${times(to / from)}` : "";
   return [
     element(
       "p",
       { class: "verdict", id: "gap" },
-      `A ${names[0]} takes ${time(from)}, B ${names[1]} ${time(to)}: ${change(to - from)}${ratio}.`,
+      `A ${names[0]} takes ${duration(from)}, B ${names[1]} ${duration(to)}: ${change(to - from)}${ratio}.`,
     ),
     ...(found.first ?? []).map(said),
     found.source?.length ? titled("Lines that changed", changedLines(found.source)) : null,

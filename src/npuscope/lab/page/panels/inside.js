@@ -1,6 +1,6 @@
 // Inside a block: its pipes as a timeline of their own. Who waits for whom, in which slot; what decides the end.
 
-import { clipped, element, percent, time, whole } from "../format.js";
+import { clipped, duration, element, percent, times, whole } from "../format.js";
 import { kernelColor, themed, inkOn } from "../colors.js";
 import { roundSteps } from "../chart/frame.js";
 import { hideTip, showTip } from "../chart/tip.js";
@@ -84,7 +84,7 @@ class Inside {
       element(
         "option",
         { value: body.body },
-        `${body.kernel}: ${whole(body.blocks)} block${body.blocks === 1 ? "" : "s"} of ${time(body.mean_ns)} (kind ${body.body})`,
+        `${body.kernel}: ${whole(body.blocks)} block${body.blocks === 1 ? "" : "s"} of ${duration(body.mean_ns)} (kind ${body.body})`,
       );
     this.picker.replaceChildren(
       ...bodies.map(option),
@@ -163,10 +163,10 @@ class Inside {
     this.chosen = -1;
     this.picker.value = String(number);
     const { body } = this,
-      waited = body.slow > 1.005 ? `, with memory ${body.slow.toFixed(2)} times as slow as alone on the chip` : "";
+      waited = body.slow > 1.005 ? `, with memory ${times(body.slow)} as slow as alone on the chip` : "";
     this.pipes = /** @type {number[]} */ ([...new Set(body.pipe)]).sort((a, b) => a - b);
     this.ranges = new Map(this.pipes.map((pipe) => [pipe, [body.pipe.indexOf(pipe), body.pipe.lastIndexOf(pipe) + 1]]));
-    this.head.textContent = `One of ${whole(body.blocks)} such block${body.blocks === 1 ? "" : "s"} of ${body.kernel}: ${whole(body.start.length)} instructions in ${time(body.duration_ns)}${waited}.`;
+    this.head.textContent = `One of ${whole(body.blocks)} such block${body.blocks === 1 ? "" : "s"} of ${body.kernel}: ${whole(body.start.length)} instructions in ${duration(body.duration_ns)}${waited}.`;
     const parts = Object.entries(body.waits).sort((a, b) => b[1] - a[1]);
     this.decides.replaceChildren(
       element("span", { class: "soft" }, "What decides its end: "),
@@ -242,7 +242,7 @@ class Inside {
       paper.fillStyle = line;
       paper.fillRect(x, AXIS, 1, height);
       paper.fillStyle = soft;
-      paper.fillText(time(tick), x + 3, AXIS / 2);
+      paper.fillText(duration(tick), x + 3, AXIS / 2);
     }
     this.pipes.forEach((pipe, n) => {
       const top = AXIS + n * ROW,
@@ -409,8 +409,8 @@ class Inside {
         "dl",
         { class: "facts" },
         ...row("pipe", this.found.places[body.pipe[i]]),
-        ...row("from", time(body.start[i] / TENTHS)),
-        ...row("takes", time(body.dur[i] / TENTHS)),
+        ...row("from", duration(body.start[i] / TENTHS)),
+        ...row("takes", duration(body.dur[i] / TENTHS)),
         ...row("not sooner, because", this.why(i)),
         ...row("after", back),
         ...row("result in", body.slot[i] < 0 ? null : (body.slots[body.slot[i]] ?? `slot ${body.slot[i]}`)),
@@ -453,7 +453,7 @@ class Inside {
       showTip(
         [
           this.name(i),
-          `${time(body.dur[i] / TENTHS)} from ${time(body.start[i] / TENTHS)}`,
+          `${duration(body.dur[i] / TENTHS)} from ${duration(body.start[i] / TENTHS)}`,
           `Not sooner: ${this.why(i)}.`,
           body.slot[i] < 0 ? null : `Result in ${body.slots[body.slot[i]] ?? body.slot[i]}`,
         ],

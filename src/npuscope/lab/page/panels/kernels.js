@@ -1,6 +1,6 @@
 // Kernels: sorted by any column, how their run times spread, and the same core by core.
 
-import { clipped, element, percent, svg, time, whole } from "../format.js";
+import { clipped, duration, element, percent, svg, whole } from "../format.js";
 import { kernelColor } from "../colors.js";
 import { drawn, figure, grid, scale, sheet } from "../chart/frame.js";
 import { telling } from "../chart/tip.js";
@@ -174,7 +174,7 @@ class Kernels {
           });
           return {
             mark,
-            lines: [`${whole(count)} slice${count === 1 ? "" : "s"}`, `${time(from)} to ${time(to)}`],
+            lines: [`${whole(count)} slice${count === 1 ? "" : "s"}`, `${duration(from)} to ${duration(to)}`],
             count,
           };
         })
@@ -207,7 +207,7 @@ class Kernels {
       telling(bins);
       return page;
     };
-    const title = `${name}: ${whole(dur.length)} run${dur.length === 1 ? "" : "s"}, ${time(sorted[0])} to ${time(sorted.at(-1) ?? 0)}, median ${time(quantile(sorted, 0.5))}`;
+    const title = `${name}: ${whole(dur.length)} run${dur.length === 1 ? "" : "s"}, ${duration(sorted[0])} to ${duration(sorted.at(-1) ?? 0)}, median ${duration(quantile(sorted, 0.5))}`;
     return figure(title, drawn(title, draw));
   }
 
@@ -236,17 +236,17 @@ class Kernels {
         "div",
         {
           class: "core",
-          title: `${this.timeline.lanes[lane].name}: ${whole(dur.length)} runs, mean ${time(mean)}, ${percent(sum / total)} of its time`,
+          title: `${this.timeline.lanes[lane].name}: ${whole(dur.length)} runs, mean ${duration(mean)}, ${percent(sum / total)} of its time`,
         },
         element("span", { class: "name" }, this.timeline.lanes[lane].name),
         spark(dur, [low, high], color, 96, 26),
-        element("span", { class: "soft" }, `${whole(dur.length)} × ${time(mean)}`),
+        element("span", { class: "soft" }, `${whole(dur.length)} × ${duration(mean)}`),
       );
     });
     const left =
       all.length > MOST_CORES ? element("p", { class: "soft" }, `${all.length - MOST_CORES} more cores ran it`) : null;
     return figure(
-      `Core by core, all on one axis from ${time(low)} to ${time(high)}`,
+      `Core by core, all on one axis from ${duration(low)} to ${duration(high)}`,
       element("div", { class: "cores" }, ...cards),
       left,
     );

@@ -1,6 +1,6 @@
 // The knobs of the program: constants, options and fields with the values that divide. Turning one simulates the variant.
 
-import { element, fill, time } from "../format.js";
+import { duration, element, fill } from "../format.js";
 import { placeTold } from "../live.js";
 
 /** @param {any} version */
@@ -105,7 +105,7 @@ export const panel = {
             : version?.noticed.some((/** @type {string} */ line) => line.startsWith(`${knob.name} `))
               ? "no effect"
               : wall !== null
-                ? time(wall)
+                ? duration(wall)
                 : works
                   ? "working …"
                   : "";

@@ -1,6 +1,6 @@
 // A run's report: what it was busy with, where the time went, who waited for whom, as `npuscope report` has it.
 
-import { element, percent, whole, time } from "../format.js";
+import { duration, element, percent, whole } from "../format.js";
 import { kernelColor, reasonColor } from "../colors.js";
 import { stacked } from "../chart/stacked.js";
 import { strip } from "../chart/strip.js";
@@ -42,17 +42,17 @@ function tiles(report) {
   return element(
     "div",
     { class: "tiles" },
-    tile(time(report.window_ns), "window"),
+    tile(duration(report.window_ns), "window"),
     tile(percent(report.on_core_ns / Math.max(report.window_ns, 1)), "of it with any work running"),
     ...units.map(([unit, u]) =>
       tile(percent(u.busy_ns / Math.max(u.busy_ns + u.idle_ns, 1)), `${unit} busy, ${lanes(u.lanes)}`),
     ),
     tile(whole(s.tasks), "tasks"),
-    s.mean_run_ns === null ? null : tile(time(s.mean_run_ns), "mean run"),
+    s.mean_run_ns === null ? null : tile(duration(s.mean_run_ns), "mean run"),
     s.overhead === null ? null : tile(percent(s.overhead), "of dispatch → finish is not run"),
     s.in_flight === null ? null : tile(s.in_flight.toFixed(1), `tasks in flight on ${s.cores} cores`),
-    report.communication === null ? null : tile(time(report.communication.exposed_ns), "exposed communication"),
-    report.copies === null ? null : tile(time(report.copies.exposed_ns), "exposed copies"),
+    report.communication === null ? null : tile(duration(report.communication.exposed_ns), "exposed communication"),
+    report.copies === null ? null : tile(duration(report.copies.exposed_ns), "exposed copies"),
   );
 }
 
@@ -68,7 +68,7 @@ function ledger(side) {
         .map((/** @type {any} */ row) => ({
           label: titles.get(row.part) ?? (row.part === "run" ? "running" : row.part),
           value: row[key],
-          text: `${time(row[key])}, ${percent(row[share])}`,
+          text: `${duration(row[key])}, ${percent(row[share])}`,
           color: reasonColor(row.part),
         })),
     );
@@ -166,11 +166,11 @@ export function overlap(found) {
   const rows = Object.entries(found.units).map(([unit, u]) => ({
     label: `${unit}, ${lanes(u.lanes)}`,
     value: u.run_ns + u.hidden_ns + u.exposed_ns,
-    text: `${time(u.exposed_ns)} exposed`,
+    text: `${duration(u.exposed_ns)} exposed`,
     parts: [
-      { value: u.run_ns, color: "#3f7fd0", label: `running ${time(u.run_ns)}` },
-      { value: u.hidden_ns, color: "#3fa35b", label: `other kernels ran: hidden ${time(u.hidden_ns)}` },
-      { value: u.exposed_ns, color: "#c9504b", label: `idle: exposed ${time(u.exposed_ns)}` },
+      { value: u.run_ns, color: "#3f7fd0", label: `running ${duration(u.run_ns)}` },
+      { value: u.hidden_ns, color: "#3fa35b", label: `other kernels ran: hidden ${duration(u.hidden_ns)}` },
+      { value: u.exposed_ns, color: "#c9504b", label: `idle: exposed ${duration(u.exposed_ns)}` },
     ],
   }));
   const p = found.ping_pong;
@@ -180,7 +180,7 @@ export function overlap(found) {
     element(
       "p",
       {},
-      `in progress for ${time(found.episode_ns)}, running on some core for ${time(found.on_core_ns)} of it; other kernels covered ${percent(found.hidden_share)} of their waiting`,
+      `in progress for ${duration(found.episode_ns)}, running on some core for ${duration(found.on_core_ns)} of it; other kernels covered ${percent(found.hidden_share)} of their waiting`,
     ),
     element(
       "div",
@@ -199,7 +199,7 @@ export function overlap(found) {
       : element(
           "p",
           { class: "soft" },
-          `AIC alone ${time(p.aic_alone_ns)}, AIV alone ${time(p.aiv_alone_ns)}, both ${time(p.both_ns)}, neither ${time(p.neither_ns)}; ${whole(p.switches)} switches; longest serial stretch ${time(p.longest_ns)}`,
+          `AIC alone ${duration(p.aic_alone_ns)}, AIV alone ${duration(p.aiv_alone_ns)}, both ${duration(p.both_ns)}, neither ${duration(p.neither_ns)}; ${whole(p.switches)} switches; longest serial stretch ${duration(p.longest_ns)}`,
         ),
     notes(found.notes),
   );

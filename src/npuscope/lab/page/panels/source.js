@@ -1,6 +1,6 @@
 // The program's files: what every line takes, what checks say of it; a click on a line marks its slices and back.
 
-import { element, fill, percent, time } from "../format.js";
+import { duration, element, fill, percent } from "../format.js";
 import { si } from "../chart/frame.js";
 import { shownFiles } from "./source_text.js";
 
@@ -21,12 +21,12 @@ const SIGNS = /** @type {Record<string, string>} */ ({ error: "âœ–", warning: "â
 
 /** @param {string} key @param {number} value */
 const told = (key, value) =>
-  value ? (key.endsWith("_ns") ? time(value) : key === "bytes" ? `${si(value)}B` : si(value)) : "";
+  value ? (key.endsWith("_ns") ? duration(value) : key === "bytes" ? `${si(value)}B` : si(value)) : "";
 
 /** @param {any} finding */
 function worth(finding) {
   if (finding.worth_ns === null || finding.worth_ns === undefined) return "";
-  return finding.worth_ns > 0 ? `saves ${time(finding.worth_ns)}` : `would cost ${time(-finding.worth_ns)}`;
+  return finding.worth_ns > 0 ? `saves ${duration(finding.worth_ns)}` : `would cost ${duration(-finding.worth_ns)}`;
 }
 
 class Source {
@@ -147,7 +147,7 @@ class Source {
     return element(
       "p",
       { class: "sums" },
-      `Lines add up to ${time(core_ns)} of core time. On the critical path they run ${time(path_ns)}; with ${time(wall_ns - path_ns)} of waiting that is the ${time(wall_ns)} from the first start to the last end.`,
+      `Lines add up to ${duration(core_ns)} of core time. On the critical path they run ${duration(path_ns)}; with ${duration(wall_ns - path_ns)} of waiting that is the ${duration(wall_ns)} from the first start to the last end.`,
     );
   }
 

@@ -1,6 +1,6 @@
 // The versions of the program: every save and every turned knob; go back to one, compare any two.
 
-import { element, fill, percent, time, worded } from "../format.js";
+import { duration, element, fill, percent, worded } from "../format.js";
 import { changes } from "./source_changes.js";
 
 const WRITE = "write these files back …";
@@ -20,14 +20,14 @@ function told(store, version, shown) {
     other = shown ? wallOf(shown) : null;
   if (wall === null)
     return element("span", { class: "soft" }, store.state.live.working?.includes(version.id) ? "working …" : "–");
-  if (other === null || shown.id === version.id || other === 0) return element("span", {}, time(wall));
+  if (other === null || shown.id === version.id || other === 0) return element("span", {}, duration(wall));
   const change = wall / other - 1;
   if (Math.abs(change) < 0.0005)
-    return element("span", {}, `${time(wall)} `, element("span", { class: "soft" }, "the same"));
+    return element("span", {}, `${duration(wall)} `, element("span", { class: "soft" }, "the same"));
   return element(
     "span",
     {},
-    `${time(wall)} `,
+    `${duration(wall)} `,
     element("span", { class: change <= 0 ? "good" : "bad" }, `${change < 0 ? "" : "+"}${percent(change)}`),
   );
 }

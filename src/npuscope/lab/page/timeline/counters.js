@@ -2,7 +2,7 @@
 
 import { lowerBound } from "./model.js";
 import { themed } from "../colors.js";
-import { three } from "../format.js";
+import { significant } from "../format.js";
 
 /** @param {import("../types").CounterTrack} counter @param {number} moment */
 export function counterAt(counter, moment) {
@@ -61,6 +61,6 @@ export function paintCounter(view, paper, track) {
   paper.strokeStyle = themed("--ground");
   paper.lineWidth = 3;
   paper.lineJoin = "round";
-  paper.strokeText(`most ${three(most)}`, left + 4, top); // readable where the counter is high
-  paper.fillText(`most ${three(most)}`, left + 4, top);
+  paper.strokeText(`most ${significant(most)}`, left + 4, top); // readable where the counter is high
+  paper.fillText(`most ${significant(most)}`, left + 4, top);
 }

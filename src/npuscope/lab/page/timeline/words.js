@@ -1,6 +1,6 @@
 // What the timeline says of the thing under the mouse.
 
-import { micros, three, time, whole } from "../format.js";
+import { duration, micros, significant, whole } from "../format.js";
 import { counterAt } from "./counters.js";
 
 /** Why a lane idled, as one sentence. @param {import("./model.js").Model} model @param {number} i */
@@ -26,7 +26,7 @@ export function tipOf(view, found) {
   if (found.kind === "slice") {
     const lane = model.laneOf(found.row),
       lines = [
-        `${time(slices.dur[found.i])} on ${lane.name}, from ${micros(slices.start[found.i])} µs for ${micros(slices.dur[found.i])} µs`,
+        `${duration(slices.dur[found.i])} on ${lane.name}, from ${micros(slices.start[found.i])} µs for ${micros(slices.dur[found.i])} µs`,
       ];
     const task = slices.task[found.i];
     if (slices.drawn && slices.drawn[found.i] > 1)
@@ -39,17 +39,17 @@ export function tipOf(view, found) {
   }
   if (found.kind === "bubble") {
     const why = whyIdle(model, found.i);
-    return [`Idle ${time(bubbles.dur[found.i])}: ${why.title}`, why.sentence, model.laneOf(found.row).name];
+    return [`Idle ${duration(bubbles.dur[found.i])}: ${why.title}`, why.sentence, model.laneOf(found.row).name];
   }
   if (found.kind === "band")
     return [
       found.track.spans[found.i][2],
-      `${time(found.track.spans[found.i][1] - found.track.spans[found.i][0])}, from ${time(found.track.spans[found.i][0])}`,
+      `${duration(found.track.spans[found.i][1] - found.track.spans[found.i][0])}, from ${duration(found.track.spans[found.i][0])}`,
     ];
   if (found.kind === "counter") {
     const counter = timeline.counters[found.i],
       value = counterAt(counter, found.moment);
-    return value === null ? null : [counter.name, `${three(value)} at ${time(found.moment)}`];
+    return value === null ? null : [counter.name, `${significant(value)} at ${duration(found.moment)}`];
   }
   return null;
 }
