@@ -110,8 +110,8 @@ def test_a_layer_s_lines_have_its_time_its_bytes_and_its_work() -> None:
     work = summarise([simulated.prepared.program.recording])
     assert found.core_ns == pytest.approx(float(np.sum(simulated.times.end - simulated.times.start)))
     assert found.path_ns == pytest.approx(explained.path.by_part()["run"], rel=1e-6)
-    assert found.rows["flops"].sum() == work.flops
-    assert found.rows["bytes"].sum() == work.gm_read + work.gm_written
+    assert found.rows["flops"].sum() == work.total("flops")
+    assert found.rows["bytes"].sum() == work.total("gm_read") + work.total("gm_written")
     submitted = simulated.times.submitted - simulated.times.began
     assert found.rows["submit_ns"].sum() == pytest.approx(float(np.sum(submitted)))
 

@@ -30,7 +30,7 @@ from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import Role
 from npuscope.ops.transfers import COPY
 from npuscope.tile.record.model import Body, Loop, Op, Recording, Site, Task
-from npuscope.tile.record.walk import Operand, Step, steps_of
+from npuscope.tile.record.walk import Step, StepOperand, steps_of
 
 Carries = dict[tuple[tuple[int, ...], int], LoopCarry]  # of a segment, by path and turns back
 LoopsAround = tuple[int, ...]  # the loops of several turns around a place, outermost first, by where they begin
@@ -125,7 +125,7 @@ class _Builder:
             op.name, op.plane, line, operands, result, (), op.accesses, first, op.attributes, op.flops
         )  # fmt: skip
 
-    def _operand(self, operand: Operand, carries: tuple[Carries, ...]) -> int | None:
+    def _operand(self, operand: StepOperand, carries: tuple[Carries, ...]) -> int | None:
         ref = operand.ref
         if ref is None:
             return None

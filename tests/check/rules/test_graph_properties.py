@@ -86,6 +86,6 @@ def test_traffic_moves_what_the_run_moved(steps: list[tuple[int | None, int]]) -
     made = program(in_turns(steps), *SHAPES)
     work = summarise([made.recording])
     uses = [use for task in range(len(made.recording.tasks)) for use in traffic_of(made).uses(task)]
-    assert sum(use.read for use in uses) == work.gm_read
-    assert sum(use.written for use in uses) == work.gm_written
-    assert sorted(task for tasks in traffic_of(made).by_turn for task in tasks) == list(range(work.tasks))
+    assert sum(use.read for use in uses) == work.total("gm_read")
+    assert sum(use.written for use in uses) == work.total("gm_written")
+    assert sorted(task for tasks in traffic_of(made).by_turn for task in tasks) == list(range(work.total("tasks")))

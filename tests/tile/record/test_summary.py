@@ -50,7 +50,7 @@ def test_kernels_keep_the_order_of_their_first_task_and_sum_over_recordings() ->
         ("a", 2, 4, "AIV"),
         ("c", 1, 0, "none"),
     ]
-    assert work.as_dict()["tasks"] == work.tasks == 4
+    assert work.as_dict()["tasks"] == work.total("tasks") == 4
     assert "4 tasks with 5 blocks of 3 kernels" in str(work)
 
 

@@ -53,6 +53,25 @@ from npuscope.tile.record.model import (
 from npuscope.tile.record.walk import ops_of
 
 MOST_TASKS = 1 << 20  # a few kilobytes each; 40 layers of a decode step have 17,000
+RINGS = 4
+MOST = 1 << 48  # bytes or slots: more than any machine has, and sums of it can be counted
+NAMES = {"heap": "ring_heap", "task_window": "ring_task_window", "dep_pool": "ring_dep_pool"}
+_given: ContextVar[Mapping[str, Any]] = ContextVar("ring sizes", default=MappingProxyType({}))
+Numbers = npt.NDArray[np.int64]
+Factors = tuple[int, ...]  # of each whole number that a task was given
+Shape = tuple[int, ...]
+TensorKey = tuple[int, int, Shape, Shape]  # buffer, offset, shape, strides: what a task knows an argument by
+AccessKey = tuple[int, AccessMode, Shape, Shape]  # argument, mode, box, strides
+TileKey = tuple[Shape, str, Shape | None, str | None]  # shape, type, valid part, space
+OperandKey = tuple[int, ...] | str | None  # up, back, path of record.model.Ref; "scalar"; nothing
+Attributes = tuple[tuple[str, object], ...]
+# What an op is recorded by: name, plane, site, operands, result, accesses, attributes, FLOPs.
+OpKey = tuple[
+    Literal["op"], str, Plane, int, tuple[OperandKey, ...], TileKey | None, tuple[AccessKey, ...], Attributes, int
+]
+Items = tuple[int, ...]  # numbers of interned ops and loops
+LoopKey = tuple[Literal["loop"], RegionLoopKind, int, int, tuple[tuple[int, Items], ...]]  # kind, stage, site, segments
+BodyKey = tuple[Items, Items]  # prologue, the rest
 
 
 class Recorder:
@@ -155,8 +174,78 @@ class Recorder:
         self.notices[key] = (count + 1, so_far + bytes)
 
 
-Numbers = npt.NDArray[np.int64]
-Factors = tuple[int, ...]  # of each whole number that a task was given
+# --- tasks and blocks under recording
+
+
+@dataclass(slots=True)
+class ArgumentDraft:
+    """What is known so far of one captured tensor of a task."""
+
+    key: TensorKey
+    reads: bool = False
+    writes: bool = False
+    read_first: bool = False
+    no_dep: bool = False
+    declared: Direction | None = None
+
+    def like(self, key: TensorKey) -> ArgumentDraft:
+        """The same of another tensor."""
+        return ArgumentDraft(key, self.reads, self.writes, self.read_first, self.no_dep, self.declared)
+
+
+@dataclass
+class Launch:
+    """What the program says of a task where it launches it; see record.model.Task."""
+
+    deps: tuple[int, ...] = ()
+    manual_scope: bool = False
+    early: bool = False
+    sync_start: bool = False
+    predicated: bool = False
+    skipped: bool = False
+    split: Half | Literal[""] = ""
+    ring_slots: int = 0
+    core: Core | None = None  # None: what it does decides
+    turns: tuple[Turn, ...] = ()
+    scopes: tuple[Scope, ...] = ()
+    layer: str = ""
+
+
+class TaskDraft:
+    """A task under recording."""
+
+    def __init__(self, id: int, kernel: str, site: int, blocks: int, form: Form, launch: Launch) -> None:
+        self.id, self.kernel, self.site, self.blocks, self.form, self.launch = id, kernel, site, blocks, form, launch
+        self.arguments: list[ArgumentDraft] = []
+        self.groups: dict[BodyKey, tuple[list[int], Rolled]] = {}
+        self.declared: dict[int, Direction] = {}  # buffer -> direction in an incore function's signature
+        self._by_tensor: dict[TensorKey, int] = {}
+
+    def called(self, kernel: str) -> None:
+        """A launch without a name is called after the kernel it dispatches."""
+        if "_incore_" in self.kernel:
+            self.kernel = kernel
+
+    def argument(self, key: TensorKey) -> int:
+        number = self._by_tensor.get(key)
+        if number is None:
+            number = self._by_tensor[key] = len(self.arguments)
+            self.arguments.append(ArgumentDraft(key, declared=self.declared.get(key[0])))
+        return number
+
+
+class BlockDraft:
+    """A block (or several of equal behaviour) under recording."""
+
+    def __init__(self, task: TaskDraft, first: int) -> None:
+        self.task, self.first = task, first
+        self.root = self.frame = Frame(None)
+        self.prologue: list[int] = []
+        self.prologue_offsets: list[Offset] = []
+        self.written: set[int] = set()  # arguments
+
+    def written_buffer(self, buffer: int) -> bool:
+        return any(self.task.arguments[number].key[0] == buffer for number in self.written)
 
 
 class Moving(NamedTuple):
@@ -255,106 +344,11 @@ class Frame:
         self.iteration += 1
 
 
-Shape = tuple[int, ...]
-TensorKey = tuple[int, int, Shape, Shape]  # buffer, offset, shape, strides: what a task knows an argument by
-AccessKey = tuple[int, AccessMode, Shape, Shape]  # argument, mode, box, strides
-TileKey = tuple[Shape, str, Shape | None, str | None]  # shape, type, valid part, space
-OperandKey = tuple[int, ...] | str | None  # up, back, path of record.model.Ref; "scalar"; nothing
-Attributes = tuple[tuple[str, object], ...]
-# What an op is recorded by: name, plane, site, operands, result, accesses, attributes, FLOPs.
-OpKey = tuple[
-    Literal["op"],
-    str,
-    Plane,
-    int,
-    tuple[OperandKey, ...],
-    TileKey | None,
-    tuple[AccessKey, ...],
-    Attributes,
-    int,
-]
-Items = tuple[int, ...]  # numbers of interned ops and loops
-LoopKey = tuple[Literal["loop"], RegionLoopKind, int, int, tuple[tuple[int, Items], ...]]  # kind, stage, site, segments
-BodyKey = tuple[Items, Items]  # prologue, the rest
-
-
-class ArgumentDraft:
-    """What is known so far of one captured tensor of a task."""
-
-    __slots__ = ("declared", "key", "no_dep", "read_first", "reads", "writes")
-
-    def __init__(self, key: TensorKey) -> None:
-        self.key = key
-        self.reads = self.writes = self.read_first = self.no_dep = False
-        self.declared: Direction | None = None
-
-    def like(self, key: TensorKey) -> ArgumentDraft:
-        """The same of another tensor."""
-        new = ArgumentDraft(key)
-        new.reads, new.writes, new.read_first = self.reads, self.writes, self.read_first
-        new.no_dep, new.declared = self.no_dep, self.declared
-        return new
-
-
-@dataclass(slots=True)
-class Launch:
-    """What the program says of a task where it launches it; see record.model.Task."""
-
-    deps: tuple[int, ...] = ()
-    manual_scope: bool = False
-    early: bool = False
-    sync_start: bool = False
-    predicated: bool = False
-    skipped: bool = False
-    split: Half | Literal[""] = ""
-    ring_slots: int = 0
-    core: Core | None = None  # None: what it does decides
-    turns: tuple[Turn, ...] = ()
-    scopes: tuple[Scope, ...] = ()
-    layer: str = ""
-
-
-class TaskDraft:
-    """A task under recording."""
-
-    def __init__(self, id: int, kernel: str, site: int, blocks: int, form: Form, launch: Launch) -> None:
-        self.id, self.kernel, self.site, self.blocks, self.form, self.launch = id, kernel, site, blocks, form, launch
-        self.arguments: list[ArgumentDraft] = []
-        self.groups: dict[BodyKey, tuple[list[int], Rolled]] = {}
-        self.declared: dict[int, Direction] = {}  # buffer -> direction in an incore function's signature
-        self._by_tensor: dict[TensorKey, int] = {}
-
-    def called(self, kernel: str) -> None:
-        """A launch without a name is called after the kernel it dispatches."""
-        if "_incore_" in self.kernel:
-            self.kernel = kernel
-
-    def argument(self, key: TensorKey) -> int:
-        number = self._by_tensor.get(key)
-        if number is None:
-            number = self._by_tensor[key] = len(self.arguments)
-            draft = ArgumentDraft(key)
-            draft.declared = self.declared.get(key[0])
-            self.arguments.append(draft)
-        return number
-
-
-class BlockDraft:
-    """A block (or several of equal behaviour) under recording."""
-
-    def __init__(self, task: TaskDraft, first: int) -> None:
-        self.task, self.first = task, first
-        self.root = self.frame = Frame(None)
-        self.prologue: list[int] = []
-        self.prologue_offsets: list[Offset] = []
-        self.written: set[int] = set()  # arguments
-
-    def written_buffer(self, buffer: int) -> bool:
-        return any(self.task.arguments[number].key[0] == buffer for number in self.written)
+# --- the record when the run has ended
 
 
 def recording_of(recorder: Recorder) -> Recording:
-    """The finished record."""
+    """The finished record: keys become plain data, each once, with sites numbered by first use."""
     return _Finish(recorder).recording()
 
 
@@ -372,13 +366,12 @@ class _Finish:
 
     def recording(self) -> Recording:
         rec = self.recorder
-        tasks = tuple([self._task(task) for task in rec.tasks])
         return Recording(
             program=rec.program,
             mode=rec.mode,
-            buffers=tuple([replace(buffer, site=self._site(buffer.site)) for buffer in rec.buffers]),
+            tasks=tuple([self._task(task) for task in rec.tasks]),
             bodies=tuple(self._body_list),
-            tasks=tasks,
+            buffers=tuple([replace(buffer, site=self._site(buffer.site)) for buffer in rec.buffers]),
             aliases=tuple([replace(alias, site=self._site(alias.site)) for alias in rec.aliases]),
             host_reads=tuple([replace(read, site=self._site(read.site)) for read in rec.host_reads]),
             notices=tuple([Notice(k, self._site(s), m, *counted) for (k, s, m), counted in rec.notices.items()]),
@@ -397,32 +390,23 @@ class _Finish:
         for key, (blocks, rolled) in draft.groups.items():
             body = self._body(key)
             planes |= self._planes[body]
-            offsets = tuple([_array(offset) for offset in rolled.along(0)])
-            groups.append(BlockGroup(body, self._numbers(blocks), offsets))
+            groups.append(BlockGroup(body, self._numbers(blocks), tuple([_array(o) for o in rolled.along(0)])))
         arguments = self._arguments.get(id(draft.arguments))
         if arguments is None:
             arguments = self._arguments[id(draft.arguments)] = tuple([self._argument(a) for a in draft.arguments])
-        launch = draft.launch
+        # Cube work, vector work or both decide which cores a task needs; copies and scalars run on a vector core.
+        core: Core = "AIV" if "cube" not in planes else "MIX" if "vector" in planes else "AIC"
+        options: dict[str, Any] = dict(vars(draft.launch))
+        options["core"] = options["core"] or ("none" if draft.form == "dummy" else core)
         return Task(
             id=draft.id,
             kernel=draft.kernel,
             site=self._site(draft.site),
-            core=launch.core or _core(planes, draft.form),
             blocks=draft.blocks,
             groups=tuple(groups),
             arguments=arguments,
             form=draft.form,
-            deps=launch.deps,
-            turns=launch.turns,
-            manual_scope=launch.manual_scope,
-            early=launch.early,
-            sync_start=launch.sync_start,
-            predicated=launch.predicated,
-            skipped=launch.skipped,
-            scopes=launch.scopes,
-            layer=launch.layer,
-            split=launch.split,
-            ring_slots=launch.ring_slots,
+            **options,
         )
 
     def _numbers(self, blocks: list[int]) -> Numbers:
@@ -435,27 +419,17 @@ class _Finish:
         return self._blocks[count]
 
     def _argument(self, draft: ArgumentDraft) -> Argument:
-        buffer, offset, shape, strides = draft.key
-        made = Argument(
-            buffer,
-            offset,
-            shape,
-            strides,
-            reads=draft.reads,
-            writes=draft.writes,
-            declared=draft.declared,
-            no_dep=draft.no_dep,
-        )
+        made = Argument(*draft.key, draft.reads, draft.writes, draft.declared, draft.no_dep)
         return self._equal.setdefault(made, made)
 
     def _body(self, key: BodyKey) -> int:
-        found = self._bodies.get(key)
-        if found is None:
-            found = self._bodies[key] = len(self._body_list)
+        number = self._bodies.get(key)
+        if number is None:
+            number = self._bodies[key] = len(self._body_list)
             prologue, items = self._all(key[0]), self._all(key[1])
             self._body_list.append(Body(tuple([op for op in prologue if isinstance(op, Op)]), items))
             self._planes.append({op.plane for op, _ in ops_of(Body((), items))})
-        return found
+        return number
 
     def _all(self, numbers: Sequence[int]) -> tuple[Op | Loop, ...]:
         return tuple([self._item(number) for number in numbers])
@@ -474,14 +448,14 @@ class _Finish:
     def _op(self, key: OpKey) -> Op:
         _, name, plane, site, operands, result, accesses, attributes, flops = key
         return Op(
-            name=name,
-            plane=plane,
-            site=self._site(site),
-            operands=tuple([Ref(x[0], x[1], x[2:]) if isinstance(x, tuple) else x for x in operands]),
-            result=None if result is None else TileType(*result),
-            accesses=tuple([Access(*access) for access in accesses]),
-            attributes=attributes,
-            flops=flops,
+            name,
+            plane,
+            self._site(site),
+            tuple([Ref(x[0], x[1], x[2:]) if isinstance(x, tuple) else x for x in operands]),
+            None if result is None else TileType(*result),
+            tuple([Access(*access) for access in accesses]),
+            attributes,
+            flops,
         )
 
 
@@ -491,19 +465,11 @@ def _array(offset: Offset) -> Numbers:
     return np.atleast_1d(np.asarray(still(offset), dtype=np.int64))
 
 
-def _core(planes: set[str], form: Form) -> Core:
-    """Cube work, vector work or both decide which cores a task needs; copies and scalars run on a vector core."""
-    if form == "dummy":
-        return "none"
-    if "cube" in planes:
-        return "MIX" if "vector" in planes else "AIC"
-    return "AIV"
-
-
-RINGS = 4
-MOST = 1 << 48  # bytes or slots: more than any machine has, and sums of it can be counted
-NAMES = {"heap": "ring_heap", "task_window": "ring_task_window", "dep_pool": "ring_dep_pool"}
-_given: ContextVar[Mapping[str, Any]] = ContextVar("ring sizes", default=MappingProxyType({}))
+# --- sizes that a run asks for of the runtime's rings, over those of the device
+#
+# A script says so by `runtime_cfg={"ring_heap": ...}`, or by the environment variables PTO2_RING_HEAP,
+# PTO2_RING_TASK_WINDOW and PTO2_RING_DEP_POOL (its own or the user's). A number is for every ring, a list has one for
+# each; 0 leaves a ring as the device has it, and a single 0 of the script leaves it to the environment.
 
 
 @contextmanager

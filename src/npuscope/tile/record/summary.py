@@ -6,7 +6,7 @@ access (not once per element touched); an atomic add moves its bytes to GM once,
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
@@ -54,25 +54,9 @@ class RunWork(Tabular):
 
     kernels: tuple[KernelWork, ...]
 
-    @property
-    def tasks(self) -> int:
-        return sum(k.tasks for k in self.kernels)
-
-    @property
-    def blocks(self) -> int:
-        return sum(k.blocks for k in self.kernels)
-
-    @property
-    def flops(self) -> int:
-        return sum(k.flops for k in self.kernels)
-
-    @property
-    def gm_read(self) -> int:
-        return sum(k.gm_read for k in self.kernels)
-
-    @property
-    def gm_written(self) -> int:
-        return sum(k.gm_written for k in self.kernels)
+    def total(self, name: str) -> int:
+        """A number of all kernels together."""
+        return sum(getattr(kernel, name) for kernel in self.kernels)
 
     def tables(self) -> dict[str, Table]:
         frame = pl.DataFrame({name: [getattr(k, name) for k in self.kernels] for name in KernelWork.__slots__})
@@ -80,45 +64,41 @@ class RunWork(Tabular):
 
     def title(self) -> str:
         return (
-            f"{many(self.tasks, 'task')} with {many(self.blocks, 'block')} of {many(len(self.kernels), 'kernel')}: "
-            f"{arithmetic(self.flops)}, {traffic(self.gm_read)} read from global memory, "
-            f"{traffic(self.gm_written)} written"
+            f"{many(self.total('tasks'), 'task')} with {many(self.total('blocks'), 'block')} of "
+            f"{many(len(self.kernels), 'kernel')}: {arithmetic(self.total('flops'))}, "
+            f"{traffic(self.total('gm_read'))} read from global memory, {traffic(self.total('gm_written'))} written"
         )
 
     def as_dict(self) -> dict[str, object]:
         """`tasks` and `kernels` of the JSON contract of `run` and `graph`."""
-        sums = {name: getattr(self, name) for name in ("tasks", "blocks", "flops", "gm_read", "gm_written")}
+        sums = {name: self.total(name) for name in ("tasks", "blocks", "flops", "gm_read", "gm_written")}
         return {**sums, "kernels": self.main_table().keyed()}
 
 
 def summarise(recordings: Iterable[Recording]) -> RunWork:
     """The work of one or several recordings, by kernel."""
-    found: dict[str, dict[str, int]] = {}
+    sums: dict[str, Counter[str]] = defaultdict(Counter)
     units: dict[str, set[Core]] = defaultdict(set)
     for recording in recordings:
         sizes = [BY_NAME[buffer.dtype].bytes for buffer in recording.buffers]
         bodies = [work_of(body) for body in recording.bodies]
         for task in recording.tasks:
-            sums = found.setdefault(
-                task.kernel, dict.fromkeys(("tasks", "blocks", "ops", "flops", "read", "written"), 0)
-            )
+            counts = sums[task.kernel]
             units[task.kernel].add(task.core)
-            sums["tasks"] += 1
-            sums["blocks"] += 0 if task.skipped else task.blocks
+            counts["tasks"] += 1
+            counts["blocks"] += 0 if task.skipped else task.blocks
             for group in task.groups:
                 body, blocks = bodies[group.body], len(group.blocks)
-                sums["ops"] += body.ops * blocks
-                sums["flops"] += body.flops * blocks
-                for argument, elements in body.read.items():
-                    sums["read"] += elements * blocks * sizes[task.arguments[argument].buffer]
-                for argument, elements in body.written.items():
-                    sums["written"] += elements * blocks * sizes[task.arguments[argument].buffer]
+                counts["ops"] += body.ops * blocks
+                counts["flops"] += body.flops * blocks
+                for name, moved in (("gm_read", body.read), ("gm_written", body.written)):
+                    for argument, elements in moved.items():
+                        counts[name] += elements * blocks * sizes[task.arguments[argument].buffer]
+    names = ("tasks", "blocks", "ops", "flops", "gm_read", "gm_written")
     return RunWork(
         tuple(
-            KernelWork(
-                name, s["tasks"], s["blocks"], unit_of(units[name]), s["ops"], s["flops"], s["read"], s["written"]
-            )
-            for name, s in found.items()
+            KernelWork(kernel, unit=unit_of(units[kernel]), **{name: counts[name] for name in names})
+            for kernel, counts in sums.items()
         )
     )
 
@@ -144,15 +124,11 @@ class BodyWork:
 
 def work_of(body: Body) -> BodyWork:
     ops = flops = 0
-    read: dict[int, int] = defaultdict(int)
-    written: dict[int, int] = defaultdict(int)
-    added: dict[int, int] = defaultdict(int)
+    moved: dict[str, Counter[int]] = {mode: Counter() for mode in ("read", "write", "add")}
     for op, counts in ops_of(body):
         times = prod(counts)
         ops += times
         flops += times * op.flops
         for access in op.accesses:
-            (read if access.mode == "read" else written)[access.argument] += times * prod(access.shape)
-            if access.mode == "add":
-                added[access.argument] += times * prod(access.shape)
-    return BodyWork(ops, flops, dict(read), dict(written), dict(added))
+            moved[access.mode][access.argument] += times * prod(access.shape)
+    return BodyWork(ops, flops, moved["read"], moved["write"] + moved["add"], moved["add"])

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile.record.model import Access, Alias, Body, Loop, Op, Recording, Ref, Site, TileType
+from npuscope.tile.record.model import Access, Alias, Body, Loop, Op, Recording, Ref, Site, Task, TileType
 
 Counts = tuple[int, ...]  # iterations of the segments around an op, outermost first
 
@@ -66,11 +66,13 @@ def accesses_of(body: Body) -> Iterator[tuple[Op, Access, Counts]]:
             yield op, access, counts
 
 
+Numbers = npt.NDArray[np.int64]
+MOST_ASKED = 256  # elements
 Position = tuple[int, ...]  # index and segment of each loop around, outermost first; of an op its own index last
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class StepOperand:
     """`now`: the step that makes it in this turn, or `again` the one that made it in an earlier turn of this segment;
     `before`: those of earlier segments, the nearest first. All empty for numbers.
     """
@@ -94,7 +96,7 @@ class Step:
     number: int  # its place in the order of a BlockGroup's offsets
     op: Op
     around: tuple[Around, ...]
-    operands: tuple[Operand, ...]
+    operands: tuple[StepOperand, ...]
     times: int
 
     @property
@@ -150,19 +152,19 @@ class _Resolver:
             if op.result is not None and number >= len(body.prologue):
                 self.makers[*place, index] = number
 
-    def operand(self, given: object, around: tuple[Around, ...]) -> Operand:
+    def operand(self, given: object, around: tuple[Around, ...]) -> StepOperand:
         if not isinstance(given, Ref):
-            return Operand(None)
+            return StepOperand(None)
         if given.up < 0:
-            return Operand(given, now=given.path[0])
+            return StepOperand(given, now=given.path[0])
         outer = around[: max(len(around) - given.up, 0)]
         place = tuple([part for loop in outer for part in (loop.index, loop.segment)])
         if not given.back or not outer:
-            return Operand(given, now=self._at(place, given.path))
+            return StepOperand(given, now=self._at(place, given.path))
         loop = outer[-1]
         again = self._at(place, given.path) if loop.count > given.back else None
         first = max(loop.segment - 1, 0) if given.back == 1 else 0
-        return Operand(given, again=again, before=self._before(place[:-1], loop, given, first))
+        return StepOperand(given, again=again, before=self._before(place[:-1], loop, given, first))
 
     def _before(self, place: Position, loop: Around, ref: Ref, first: int) -> tuple[int, ...]:
         """Earlier segments that have a maker; last those too near, unless turns that ran nothing lie between."""
@@ -213,35 +215,23 @@ def last_writer(recording: Recording, buffer: int, element: int) -> Write | None
 
 
 def _direct_writer(recording: Recording, buffer: int, element: int) -> Write | None:
-    one = np.array([element])
-    for task in reversed(recording.tasks):
-        numbers = {n for n, argument in enumerate(task.arguments) if argument.buffer == buffer and argument.writes}
-        if not numbers:
-            continue
-        found = None
-        for group in task.groups:
-            body = recording.bodies[group.body]
-            for (op, access, _), offsets in zip(accesses_of(body), group.offsets, strict=True):
-                if access.mode != "read" and access.argument in numbers and bool(are_in(access, offsets, one)[0]):
-                    found = op
-        if found is not None:
-            return Write(found.name, task.kernel, task.id, recording.sites[found.site])
+    for task, writes in _writes(recording, buffer):
+        found = [op for op, access, offsets in writes if are_in(access, offsets, np.array([element]))[0]]
+        if found:
+            return Write(found[-1].name, task.kernel, task.id, recording.sites[found[-1].site])
     return None
 
 
-def earliest(recording: Recording, buffer: int, elements: npt.NDArray[np.int64]) -> int:
+def earliest(recording: Recording, buffer: int, elements: Numbers) -> int:
     """Of these elements one whose last write is the earliest; of very many, some hundred spread over them are asked."""
-    left = elements if len(elements) <= _MOST else elements[np.linspace(0, len(elements) - 1, _MOST).astype(np.int64)]
+    left = elements
+    if len(elements) > MOST_ASKED:
+        left = elements[np.linspace(0, len(elements) - 1, MOST_ASKED).astype(np.int64)]
     found: list[int] = []
-    for task in reversed(recording.tasks):
-        numbers = {n for n, argument in enumerate(task.arguments) if argument.buffer == buffer and argument.writes}
-        if not numbers or not len(left):
-            continue
+    for _, writes in _writes(recording, buffer):
         touched = np.zeros(len(left), np.bool_)
-        for group in task.groups:
-            for (_, access, _), offsets in zip(accesses_of(recording.bodies[group.body]), group.offsets, strict=True):
-                if access.mode != "read" and access.argument in numbers:
-                    touched |= are_in(access, offsets, left)
+        for _, access, offsets in writes:
+            touched |= are_in(access, offsets, left)
         if np.any(touched):
             found = [int(left[touched][0])]
             left = left[~touched]
@@ -250,24 +240,37 @@ def earliest(recording: Recording, buffer: int, elements: npt.NDArray[np.int64])
     return min(found, key=lambda element: getattr(last_writer(recording, buffer, element), "task", -1))
 
 
-_MOST = 256
+def _writes(recording: Recording, buffer: int) -> Iterator[tuple[Task, list[tuple[Op, Access, Numbers]]]]:
+    """Tasks that write to a buffer, the last first, with their writes in order."""
+    for task in reversed(recording.tasks):
+        numbers = {n for n, argument in enumerate(task.arguments) if argument.buffer == buffer and argument.writes}
+        if numbers:
+            yield (
+                task,
+                [
+                    (op, access, offsets)
+                    for group in task.groups
+                    for (op, access, _), offsets in zip(
+                        accesses_of(recording.bodies[group.body]), group.offsets, strict=True
+                    )
+                    if access.mode != "read" and access.argument in numbers
+                ],
+            )
 
 
 def _index_in(alias: Alias, element: int) -> int | None:
     """The flat index in the part of an element of the whole; None where the part does not have it."""
-    rest, index = element - alias.offset, 0
-    places = {}
+    rest = element - alias.offset
+    places = [0] * len(alias.shape)
     for k in sorted(range(len(alias.shape)), key=lambda k: -alias.strides[k]):
-        places[k] = rest // alias.strides[k] if alias.shape[k] > 1 else 0
-        rest -= places[k] * alias.strides[k]
+        if alias.shape[k] > 1:
+            places[k], rest = divmod(rest, alias.strides[k])
         if not 0 <= places[k] < alias.shape[k]:
             return None
-    for k, extent in enumerate(alias.shape):
-        index = index * extent + places[k]
-    return index if rest == 0 else None
+    return int(np.ravel_multi_index(places, alias.shape)) if rest == 0 else None
 
 
-def are_in(access: Access, offsets: npt.NDArray[np.int64], elements: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def are_in(access: Access, offsets: Numbers, elements: Numbers) -> npt.NDArray[np.bool_]:
     """Which of the elements lie in any of the boxes."""
     rest = elements[:, None] - offsets.reshape(1, -1)
     inside = rest >= 0
@@ -278,5 +281,4 @@ def are_in(access: Access, offsets: npt.NDArray[np.int64], elements: npt.NDArray
         index = rest // stride
         inside &= index < extent
         rest = rest - index * stride
-    found: npt.NDArray[np.bool_] = np.any(inside & (rest == 0), axis=1)
-    return found
+    return np.asarray(np.any(inside & (rest == 0), axis=1))
