@@ -1,4 +1,6 @@
-"""A body read again: its ops in the order in which they ran, who made each operand, who wrote an element last.
+"""Bodies read again: ops in the order in which they ran, who made each operand, who wrote an element last.
+
+
 
 A step is an op as it is stored: once per segment of equal turns. What a loop carries was made by another step in its
 first turn than in later ones, so an operand may have several makers. A turn that ran no op is not stored: "one turn
@@ -7,15 +9,15 @@ ago" is the stored turn before, "two turns or more" may be any earlier one, of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile.record.model import Access, Alias, Body, Loop, Op, Recording, Ref, Site, Task, TileType
+from npuscope.tile.record.model import Access, Alias, BlockGroup, Body, Loop, Op, Recording, Ref, Site, Task, TileType
 
 Counts = tuple[int, ...]  # iterations of the segments around an op, outermost first
 
@@ -282,3 +284,27 @@ def are_in(access: Access, offsets: Numbers, elements: Numbers) -> npt.NDArray[n
         inside &= index < extent
         rest = rest - index * stride
     return np.asarray(np.any(inside & (rest == 0), axis=1))
+
+
+def same_work(a: Sequence[Recording], b: Sequence[Recording]) -> bool:
+    """Of runs in one process, whose lines have the same numbers."""
+    return len(a) == len(b) and all(_same(one, other) for one, other in zip(a, b, strict=True))
+
+
+def _same(a: Recording, b: Recording) -> bool:
+    whole = a.program == b.program and (a.buffers, a.aliases, a.host_reads) == (b.buffers, b.aliases, b.host_reads)
+    if not whole or (a.bodies, a.auto_scope, a.rings) != (b.bodies, b.auto_scope, b.rings):
+        return False
+    return len(a.tasks) == len(b.tasks) and all(map(_same_task, a.tasks, b.tasks))
+
+
+def _same_task(a: Task, b: Task) -> bool:
+    if len(a.groups) != len(b.groups) or replace(a, groups=()) != replace(b, groups=()):
+        return False
+    return all(map(_same_group, a.groups, b.groups))
+
+
+def _same_group(a: BlockGroup, b: BlockGroup) -> bool:
+    if a.body != b.body or len(a.offsets) != len(b.offsets) or not np.array_equal(a.blocks, b.blocks):
+        return False
+    return all(map(np.array_equal, a.offsets, b.offsets))

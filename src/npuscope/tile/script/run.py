@@ -26,7 +26,7 @@ from npuscope.tile.golden.runner import run_jit
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import NO_EFFECT, Mode, Notice, Recording, Site
 from npuscope.tile.record.recorder import asked_for
-from npuscope.tile.record.same import same_work
+from npuscope.tile.record.walk import same_work
 from npuscope.tile.run.execute import Finished, collecting, mode_of_runs
 from npuscope.tile.script.places import Place
 from npuscope.tile.script.settings import Settings
