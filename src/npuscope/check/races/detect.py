@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import to_builtins
 
 from npuscope.check.dataflow import flows_of
+from npuscope.check.once import once
 from npuscope.check.phrases import named, region_text
 from npuscope.check.races.conflicts import (
     ElementClasses,
@@ -46,28 +48,13 @@ from npuscope.tile.record.walk import Step
 class Side:
     """One of the two accesses: whose, the op's place, the place of the region it is in, what it touches."""
 
-    task: int  # -1: the orchestration's own read
+    task: int  # -1: the orchestration's read
     kernel: str
     file: str
     line: int
     launch: tuple[str, int]  # file, line of the `with` or the call
     region: str  # q_proj[0:16, 512:1024]
-    block: int | None = None  # of a launch whose own blocks race
-
-    def as_dict(self) -> dict[str, object]:
-        told: dict[str, object] = {"task": self.task, "kernel": self.kernel, "launch": list(self.launch)}
-        return told if self.block is None else {**told, "block": self.block}
-
-
-def side_of(program: Program, task: Task, site: int, region: Region, block: int | None = None) -> Side:
-    """A task's access, as it is shown."""
-    place, launch = program.site(site), program.site(task.site)
-    text = text_of(program, region)
-    return Side(task.id, task.kernel, place.file, place.line, (launch.file, launch.line), text, block)
-
-
-def text_of(program: Program, region: Region) -> str:
-    return region_text(named(program, region.buffer), region.shape, region.strides, region.offsets.tolist())
+    block: int | None = None  # of a launch whose blocks race
 
 
 @dataclass(frozen=True)
@@ -79,15 +66,6 @@ class ChangedOutput:
     of: int
     largest: float | None  # None: somewhere there is no number (NaN) in one of them
     first: tuple[int, ...]
-
-    def as_dict(self) -> dict[str, object]:
-        return {
-            "output": self.output,
-            "elements": self.elements,
-            "of": self.of,
-            "largest": self.largest,
-            "first": list(self.first),
-        }
 
 
 @dataclass(frozen=True)
@@ -109,37 +87,47 @@ class Race:
 
     def as_dict(self) -> dict[str, object]:
         """The JSON contract of a race."""
-        told = {
+        blocks = [{} if side.block is None else {"block": side.block} for side in self.sides]
+        tasks = [{"task": side.task, "kernel": side.kernel, "launch": list(side.launch)} for side in self.sides]
+        return {
             "lines": [[side.file, side.line] for side in self.sides],
             "regions": [side.region for side in self.sides],
             "hazard": self.hazard,
             "buffer": self.buffer,
-            "tasks": [side.as_dict() for side in self.sides],
+            "tasks": [{**task, **block} for task, block in zip(tasks, blocks, strict=True)],
             "count": self.count,
             "why": self.why,
             "fix": self.fix,
+            **({} if self.changes is None else {"changes": to_builtins(self.changes)}),
+            **({"unplayed": self.unplayed} if self.unplayed else {}),
         }
-        if self.changes is not None:
-            told["changes"] = [change.as_dict() for change in self.changes]
-        return {**told, "unplayed": self.unplayed} if self.unplayed else told
 
 
-MOST_SHOWN = 1 << 14  # pairs of boxes compared to tell which of them meet
+@once
+def races(program: Program) -> tuple[Race, ...]:
+    """Every race of a program, in the order of the later task; equal ones of many tasks counted together."""
+    found = [*_task_races(program), *_block_races(program), *_host_races(program)]
+    return tuple(sorted(found, key=lambda race: (race.sides[1].task, race.sides[0].task)))
 
 
-class AccessName(NamedTuple):
-    """Which accesses are one race: those of one kernel at one line."""
-
-    kernel: str
-    site: int
-
-
-class _Found(NamedTuple):
-    buffer: int
-    earlier: dict[int, int]  # per later task
+def _side(program: Program, task: Task, site: int, region: Region, block: int | None = None) -> Side:
+    """A task's access, as it is shown."""
+    place, launch = program.site(site), program.site(task.site)
+    text = _text(program, region)
+    return Side(task.id, task.kernel, place.file, place.line, (launch.file, launch.line), text, block)
 
 
-def task_races(program: Program) -> Iterator[Race]:
+def _text(program: Program, region: Region) -> str:
+    return region_text(named(program, region.buffer), region.shape, region.strides, region.offsets.tolist())
+
+
+# --- between tasks
+
+MOST_SHOWN = 1 << 14  # pairs of boxes that are compared to show which of them meet
+AccessName = tuple[str, int]  # kernel and site: accesses of one kernel at one line are one race
+
+
+def _task_races(program: Program) -> Iterator[Race]:
     """One race per pair of kernels and lines, hazard and name of the buffer."""
     recording, racing = program.recording, conflicts_of(program).racing
     if not racing:
@@ -154,43 +142,30 @@ def task_races(program: Program) -> Iterator[Race]:
     for task, buffers in sorted(wanted.items()):
         for region, site in lines.of(task, buffers):
             regions[region.buffer].append(region)
-            names[region.buffer].append(AccessName(recording.tasks[task].kernel, site))
-    found: dict[tuple[AccessName, AccessName, Hazard, str], list[_Found]] = defaultdict(list)
+            names[region.buffer].append((recording.tasks[task].kernel, site))
+    # names of both, hazard and buffer -> buffer, and per later task the earlier ones
+    found: dict[tuple[AccessName, AccessName, Hazard, str], list[tuple[int, dict[int, int]]]] = defaultdict(list)
     for buffer in racing:
         together = unordered(regions[buffer], names[buffer], order_of(program).before, classes_of(program))
         for (one, other, kind), pairs in together.items():
-            found[one, other, kind, named(program, buffer).name].append(_Found(buffer, pairs))
+            found[one, other, kind, named(program, buffer).name].append((buffer, pairs))
     for (one, other, kind, name), parts in found.items():
         buffer, pairs = parts[0]
         later = min(pairs)
         earlier = pairs[later].bit_length() - 1  # the nearest before it
-        sides = _sides(program, lines, buffer, (earlier, later), (one, other), kind)
+        ours, theirs = (
+            [region for region, site in lines.of(task, (buffer,)) if site == access[1]]
+            for task, access in ((earlier, one), (later, other))
+        )
+        shown = _meeting(ours, theirs, kind)
+        first = _side(program, recording.tasks[earlier], one[1], shown[0])
+        second = _side(program, recording.tasks[later], other[1], shown[1])
         why, fix = remedy(program, pairs[later], later, kind, buffer)
-        count = sum(mask.bit_count() for part in parts for mask in part.earlier.values())
-        yield Race(kind, name, sides, count, why, fix)
+        count = sum(mask.bit_count() for _, part in parts for mask in part.values())
+        yield Race(kind, name, (first, second), count, why, fix)
 
 
-def _sides(
-    program: Program,
-    lines: Lines,
-    buffer: int,
-    tasks: tuple[int, int],
-    names: tuple[AccessName, AccessName],
-    kind: Hazard,
-) -> tuple[Side, Side]:
-    """Both accesses as they are shown: the boxes of each that meet one of the other's."""
-    boxes = [
-        [region for region, site in lines.of(task, (buffer,)) if site == name.site]
-        for task, name in zip(tasks, names, strict=True)
-    ]
-    one, other = (
-        side_of(program, program.recording.tasks[task], name.site, region)
-        for task, name, region in zip(tasks, names, meeting(boxes[0], boxes[1], kind), strict=True)
-    )
-    return one, other
-
-
-def meeting(ours: Sequence[Region], theirs: Sequence[Region], kind: Hazard) -> tuple[Region, Region]:
+def _meeting(ours: Sequence[Region], theirs: Sequence[Region], kind: Hazard) -> tuple[Region, Region]:
     """Of equal boxes here and there the first that conflict in this way, each with only the boxes that meet."""
     for one in ours:
         for other in theirs:
@@ -206,10 +181,12 @@ def meeting(ours: Sequence[Region], theirs: Sequence[Region], kind: Hazard) -> t
     return ours[0], theirs[0]
 
 
+# --- between the blocks of a launch
+
 WHY = "the blocks of one launch run at once, in any order"
-APART = "give each block elements of its own"
+SEPARATE = "give each block elements of its own"
 IN_TURN = (
-    f"{APART}, put pl.system.syncall() between the two, or make it two launches, the second with deps= on the first"
+    f"{SEPARATE}, put pl.system.syncall() between the two, or make it two launches, the second with deps= on the first"
 )
 
 
@@ -224,13 +201,10 @@ class Phased(NamedTuple):
     phase: Offsets
 
 
-class _Example(NamedTuple):
-    task: Task
-    blocks: tuple[int, int]
-    regions: tuple[Region, Region]
+BlockPair = tuple[Task, tuple[int, int], tuple[Region, Region]]  # task, blocks, regions
 
 
-def block_races(program: Program) -> Iterator[Race]:
+def _block_races(program: Program) -> Iterator[Race]:
     """One race per kernel, pair of lines, hazard and name of the buffer; `count` pairs of blocks over all launches."""
     recording = program.recording
     plan = cache(lambda body: phased(flows_of(program)[body].steps))
@@ -238,41 +212,40 @@ def block_races(program: Program) -> Iterator[Race]:
     for task in recording.tasks:
         if task.blocks > 1 and task.groups and task.form != "extern":
             alike[_shifted(task, recording, plan)].append(task)
-    found: dict[tuple[AccessName, AccessName, Hazard, str], tuple[_Example, int]] = {}
+    found: dict[tuple[AccessName, AccessName, Hazard, str], tuple[BlockPair, int]] = {}
     for tasks in alike.values():
         for key, example, pairs in _races_of(tasks[0], recording, plan):
             known, count = found.get(key, (example, 0))
             found[key] = known, count + pairs * len(tasks)
     for (one, other, kind, name), (example, count) in found.items():
-        sides = [
-            side_of(program, example.task, access.site, region, block)
-            for block, access, region in zip(example.blocks, (one, other), example.regions, strict=True)
-        ]
-        yield Race(kind, name, (sides[0], sides[1]), count, WHY, APART if one.site == other.site else IN_TURN)
+        task, numbers, regions = example
+        first = _side(program, task, one[1], regions[0], numbers[0])
+        second = _side(program, task, other[1], regions[1], numbers[1])
+        yield Race(kind, name, (first, second), count, WHY, SEPARATE if one[1] == other[1] else IN_TURN)
 
 
 def _races_of(
     task: Task, recording: Recording, plan: Plan
-) -> Iterator[tuple[tuple[AccessName, AccessName, Hazard, str], _Example, int]]:
+) -> Iterator[tuple[tuple[AccessName, AccessName, Hazard, str], BlockPair, int]]:
     """The races of one launch: what is shown of each, and how many pairs of blocks have it."""
     touched: dict[tuple[int, int], list[tuple[Region, AccessName]]] = defaultdict(list)
     for phase, site, region in _touches(task, plan):
-        touched[region.buffer, phase].append((region, AccessName(task.kernel, site)))
-    alone = {block: 1 << block for group in task.groups for block in group.blocks.tolist()}
+        touched[region.buffer, phase].append((region, (task.kernel, site)))
+    itself = {block: 1 << block for group in task.groups for block in group.blocks.tolist()}
     for (buffer, _), entries in touched.items():
         entries.sort(key=lambda entry: entry[0].task)
         regions, names = [entry[0] for entry in entries], [entry[1] for entry in entries]
-        for (one, other, kind), pairs in unordered(regions, names, alone, ElementClasses()).items():
+        for (one, other, kind), pairs in unordered(regions, names, itself, ElementClasses()).items():
             later = min(pairs)
             earlier = pairs[later].bit_length() - 1
-            shown = meeting(
+            shown = _meeting(
                 [r for r, name in entries if r.task == earlier and name == one],
                 [r for r, name in entries if r.task == later and name == other],
                 kind,
             )
             count = sum(mask.bit_count() for mask in pairs.values())
             key = (one, other, kind, recording.buffers[buffer].name)
-            yield key, _Example(task, (earlier, later), shown), count
+            yield key, (task, (earlier, later), shown), count
 
 
 def _touches(task: Task, plan: Plan) -> Iterator[tuple[int, int, Region]]:
@@ -332,10 +305,12 @@ def _shared(one: Step, other: Step) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*places, strict=False)))
 
 
+# --- with reads of the orchestration
+
 HOST = "orchestration"
 
 
-def host_races(program: Program) -> Iterator[Race]:
+def _host_races(program: Program) -> Iterator[Race]:
     """One race per writing line, reading line and name of the buffer."""
     recording = program.recording
     if not recording.host_reads:
@@ -352,7 +327,7 @@ def host_races(program: Program) -> Iterator[Race]:
             writes = lines.of(task, (place.buffer,))
             region, site = next((r, site) for r, site in writes if r.writes and _has(r, element))
             kernel, name = recording.tasks[task].kernel, recording.buffers[place.buffer].name
-            race = _race(program, meeting([region], [element], "raw")[0], site, element, read.site)
+            race = _race(program, _meeting([region], [element], "raw")[0], site, element, read.site)
             known, count = found.get((kernel, site, read.site, name), (race, 0))
             found[kernel, site, read.site, name] = known, count + 1
     for race, count in found.values():
@@ -369,8 +344,8 @@ def _race(program: Program, written: Region, site: int, element: Region, read_si
     task, buffer = recording.tasks[written.task], named(program, written.buffer)
     kernel = short_name(task.kernel)
     here, launch = recording.sites[read_site], recording.sites[task.site]
-    reading = Side(-1, HOST, here.file, here.line, (here.file, here.line), text_of(program, element))
-    sides = (side_of(program, task, site, written), reading)
+    reading = Side(-1, HOST, here.file, here.line, (here.file, here.line), _text(program, element))
+    sides = (_side(program, task, site, written), reading)
     hidden = f"{buffer.name} is manual_dep=True" if buffer.manual_dep else f"{kernel} is in a manual scope"
     if not task.manual_scope and not buffer.manual_dep:
         hidden = f"{kernel} takes {buffer.name} as no_dep"

@@ -14,6 +14,7 @@ from random import Random
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import to_builtins
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.check.races.conflicts import Order, closure, conflicts_of, ones, order_of
@@ -38,8 +39,8 @@ class Replayed:
     unplayed: str = ""
 
     def as_dict(self) -> dict[str, object]:
-        told = {"seed": self.seed, "changes": [change.as_dict() for change in self.seeded]}
-        return {**told, "unplayed": self.unplayed} if self.unplayed else told
+        unplayed = {"unplayed": self.unplayed} if self.unplayed else {}
+        return {"seed": self.seed, "changes": to_builtins(self.seeded), **unplayed}
 
 
 class Unplayable(Exception):
