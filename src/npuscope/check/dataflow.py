@@ -114,7 +114,7 @@ def _fills_zeros(site: Site, fill: OpSpec) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class StepPlace:
     """A step of a launch and how often it ran, over all blocks of all its tasks."""
 
     program: Program
@@ -124,10 +124,10 @@ class Place:
     step: Step
     runs: int
 
-    def other(self, step: Step) -> Place:
+    def other(self, step: Step) -> StepPlace:
         """Another step of the same body."""
         runs = self.runs // self.step.times * step.times
-        return Place(self.program, self.launch, self.body, self.flow, step, runs)
+        return StepPlace(self.program, self.launch, self.body, self.flow, step, runs)
 
     @property
     def kernel(self) -> str:
@@ -150,11 +150,11 @@ class Place:
 
 
 @once
-def places(program: Program) -> tuple[Place, ...]:
+def places(program: Program) -> tuple[StepPlace, ...]:
     """Every step of every launch, in the order of the launches' first tasks."""
     flows = flows_of(program)
     return tuple(
-        Place(program, launch, body, flows[body], step, step.times * blocks * len(launch.tasks))
+        StepPlace(program, launch, body, flows[body], step, step.times * blocks * len(launch.tasks))
         for launch in program.launches
         for body, blocks in launch.bodies
         for step in flows[body].steps

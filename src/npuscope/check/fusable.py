@@ -76,7 +76,7 @@ def _fusable(program: Program) -> Iterator[Fusable]:
     for tasks in traffic.by_turn:
         if len(tasks) > 1 and (kind := _kind(program, tasks)) is not None:
             alike[kind].append(tasks)
-    judge = _Judge(program)
+    judge = _TurnJudge(program)
     for (private, _), turns in alike.items():
         counted: dict[tuple[int, ...], int] = defaultdict(int)
         found: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[Handover, ...]]] = {}
@@ -116,7 +116,7 @@ def _kind(program: Program, tasks: tuple[int, ...]) -> tuple[bool, tuple[int, ..
     return all(inside.issuperset(traffic.touching[buffer]) for buffer in passed), tuple(pattern)
 
 
-class _Judge:
+class _TurnJudge:
     """Judges turns one by one; keeps what it learnt of a tensor, for turns may share it."""
 
     def __init__(self, program: Program) -> None:

@@ -85,17 +85,9 @@ def _launch(function: Function, line: int) -> tuple[int, int] | None:
         if isinstance(node, ast.With | ast.For) and node.lineno <= line <= (node.end_lineno or 0):
             within = (node.lineno, node.end_lineno or node.lineno)
             header = [item.context_expr for item in node.items] if isinstance(node, ast.With) else [node.iter]
-            if any(_opens(expression) for expression in header):
+            if any(isinstance(call, ast.Call) and called(call) in TASKS for call in header):
                 opens = within
     return opens or within
-
-
-def _opens(expression: ast.expr) -> bool:
-    return (
-        isinstance(expression, ast.Call)
-        and isinstance(expression.func, ast.Attribute)
-        and expression.func.attr in TASKS
-    )
 
 
 PATTERN = re.compile(r"npuscope:\s*ignore(?!\w)\s*(?:\[([^\]]*)\])?")

@@ -26,22 +26,17 @@ from npuscope.tile.graph.task_graph import Graph
 from npuscope.tile.record.model import Recording, Task
 from npuscope.tile.record.walk import accesses_of
 
-_HAZARDS: dict[tuple[Mode, Mode], Hazard] = {
-    ("write", "read"): "raw",
-    ("write", "add"): "raw",
-    ("add", "read"): "raw",
-    ("write", "write"): "waw",
-    ("add", "write"): "waw",
-    ("read", "write"): "war",
-    ("read", "add"): "war",
-}
 Name = TypeVar("Name", bound=Hashable)
 Pairs = dict[tuple[Name, Name, Hazard], dict[int, int]]  # names of both and hazard -> the later one -> earlier ones
 
 
 def hazard(earlier: Mode, later: Mode) -> Hazard | None:
     """What goes wrong if the later access comes first; None if nothing does."""
-    return _HAZARDS.get((earlier, later))
+    if earlier == later != "write":
+        return None
+    if earlier == "read":
+        return "war"
+    return "waw" if later == "write" else "raw"
 
 
 @dataclass(frozen=True)
@@ -71,22 +66,16 @@ def classes_of(program: Program) -> ElementClasses:
 @once
 def conflicts_of(program: Program) -> Conflicts:
     """Which earlier tasks each task shares an element with that one of the two writes."""
-    return conflicts(regions_of(program), order_of(program).before, classes_of(program))
-
-
-def conflicts(regions: Mapping[int, Sequence[Region]], before: Sequence[int], classes: ElementClasses) -> Conflicts:
-    """Of all tasks; `before[t]` are the tasks ordered before t, and t itself."""
+    before, classes = order_of(program).before, classes_of(program)
     needed, adds = [0] * len(before), [0] * len(before)
     racing: dict[int, int] = defaultdict(int)
-    for buffer, touched in regions.items():
-        tasks = [region.task for region in touched]
-        modes = [region.mode for region in touched]
+    for buffer, touched in regions_of(program).items():
         for found in classes.of(touched):
             if len(found) == 1:
                 continue
             reads = writes = added = 0
             for n in found:
-                task, mode = tasks[n], modes[n]
+                task, mode = touched[n].task, touched[n].mode
                 if mode == "read":
                     earlier = writes | added
                     reads |= 1 << task

@@ -21,7 +21,6 @@ import numpy as np
 from msgspec import to_builtins
 
 from npuscope.check.dataflow import flows_of
-from npuscope.check.once import once
 from npuscope.check.phrases import named, region_text
 from npuscope.check.races.conflicts import (
     ElementClasses,
@@ -35,6 +34,7 @@ from npuscope.check.races.conflicts import (
     unordered,
 )
 from npuscope.check.races.remedy import remedy
+from npuscope.check.rule import once
 from npuscope.lower.program import Program
 from npuscope.ops.spec import Role
 from npuscope.tile.graph.boxes import Box, Offsets, dims, offsets_meet

@@ -22,6 +22,11 @@ def remedy(program: Program, earlier: int, later: int, kind: Hazard, buffer: int
     task, first = tasks[later], tasks[earlier.bit_length() - 1]
     kernel, before = short_name(task.kernel), short_name(first.kernel)
     deps = _deps(program, earlier, task)
+
+    def arguments(of: Task) -> list[Argument]:
+        boxes = program.graph.footprints[of.id]
+        return [argument for argument, box in zip(of.arguments, boxes, strict=True) if box.buffer == buffer]
+
     if program.recording.buffers[buffer].manual_dep:
         return f"{name} is manual_dep=True: only deps= order its tasks", deps
     if task.manual_scope:
@@ -31,18 +36,13 @@ def remedy(program: Program, earlier: int, later: int, kind: Hazard, buffer: int
     if first.manual_scope:
         return f"{before} is in a manual scope: the runtime does not remember what it writes", deps
     for one in (first, task):
-        if any(argument.no_dep for argument in _of(program, one, buffer)):
+        if any(argument.no_dep for argument in arguments(one)):
             fix = f"let the runtime track {name} there again, or {deps}"
             return f"{short_name(one.kernel)} takes {name} as no_dep", fix
-    if any(argument.declared == "Out" and argument.reads for argument in _of(program, task, buffer)):
+    if any(argument.declared == "Out" and argument.reads for argument in arguments(task)):
         why = f"{kernel} declares {name} pl.Out, so the runtime looks for no writer before it, yet it reads"
         return why, f"declare it pl.InOut in the signature of {kernel}"
     return f"the runtime takes {kernel} for the first to write such a tensor, and looks for no writer before it", deps
-
-
-def _of(program: Program, task: Task, buffer: int) -> list[Argument]:
-    boxes = program.graph.footprints[task.id]
-    return [argument for argument, box in zip(task.arguments, boxes, strict=True) if box.buffer == buffer]
 
 
 def _deps(program: Program, earlier: int, task: Task) -> str:
@@ -55,8 +55,8 @@ def _deps(program: Program, earlier: int, task: Task) -> str:
         name = its.name or f"{short_name(first.kernel)}_tid"
         return f"{_named(program, first, its, name)}{_added(program, task, text, name)}{_kept(first, task)}"
     kernels = Counter(short_name(tasks[number].kernel) for number in wanted)
-    told = ", ".join(f"{count} of {kernel}" for kernel, count in kernels.items())
-    gather = f"gather the task ids ({told}; {_place(program, first)}) in a pl.array.create(…, pl.TASK_ID), then "
+    counts = ", ".join(f"{count} of {kernel}" for kernel, count in kernels.items())
+    gather = f"gather the task ids ({counts}; {_place(program, first)}) in a pl.array.create(…, pl.TASK_ID), then "
     return gather + _added(program, task, text, "tids")
 
 

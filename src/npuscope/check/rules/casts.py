@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from npuscope.check.dataflow import Flow, Place, flows_of, places, shown
+from npuscope.check.dataflow import Flow, StepPlace, flows_of, places, shown
 from npuscope.check.memory_use import Problem, problems
 from npuscope.check.rule import Example, Finding, Rule, Waste
 from npuscope.lower.program import PlannedBody, Program
@@ -84,7 +84,7 @@ def _find_cast_chain(program: Program) -> Iterator[Finding]:
                 )
 
 
-def _drains(place: Place) -> bool:
+def _drains(place: StepPlace) -> bool:
     """Whether the cast is done on the way from the accumulator to GM, at no cost."""
     made = {maker.op.plane for maker in place.flow.makers(place.step, 0)}
     used = {use.op.plane for use in place.flow.uses(place.step)}

@@ -14,7 +14,7 @@ import numpy as np
 from npuscope.check.dataflow import (
     SAME,
     Flow,
-    Place,
+    StepPlace,
     acc_of,
     flows_of,
     places,
@@ -53,7 +53,7 @@ FIXES: dict[Fate, str] = {
 
 def _find_zero_fill(program: Program) -> Iterator[Finding]:
     fates: dict[int, dict[tuple[int, int], Fate]] = {}  # by buffer, of what each body's step wrote
-    together: dict[tuple[int, int], list[tuple[Place, Fate]]] = defaultdict(list)
+    together: dict[tuple[int, int], list[tuple[StepPlace, Fate]]] = defaultdict(list)
     zeros = [(place, zero) for place in places(program) if (zero := zero_of(place.flow, place.step)) is not None]
     bodies = {place.body for place, _ in zeros}
     for place, zero in zeros:
@@ -68,7 +68,7 @@ def _find_zero_fill(program: Program) -> Iterator[Finding]:
     yield from _on_chip(program)
 
 
-def _written(written: list[tuple[Place, Fate]]) -> Finding:
+def _written(written: list[tuple[StepPlace, Fate]]) -> Finding:
     place, fate = written[0]
     stores = [step for step in place.flow.steps if step.op.plane == "store"]
     only = len(stores) == len(written) and not any(s.op.plane in ("load", "cube") for s in place.flow.steps)

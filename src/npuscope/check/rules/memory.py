@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path
 
-from npuscope.check.dataflow import SAME, Flow, Place, places, tile_bytes
+from npuscope.check.dataflow import SAME, Flow, StepPlace, places, tile_bytes
 from npuscope.check.gm_traffic import severity, traffic_of
 from npuscope.check.memory_use import Problem, advice, problems, usages
 from npuscope.check.phrases import access_site, size, tensor_name
@@ -147,7 +147,7 @@ LEAST_TURNS = 3
 def _find_unpipelined_k(program: Program) -> Iterator[Finding]:
     if "Mat" not in program.device.space:
         return
-    loops: dict[tuple[int, int, tuple[int, ...]], list[Place]] = defaultdict(list)
+    loops: dict[tuple[int, int, tuple[int, ...]], list[StepPlace]] = defaultdict(list)
     for place in places(program):
         step = place.step
         if step.op.plane == "cube" and step.around and step.around[-1].loop.kind == "range":

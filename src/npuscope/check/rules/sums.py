@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npuscope.check.dataflow import SAME, Flow, Place, acc_of, flows_of, places, shown, sum_in_gm, sums, tile_bytes
+from npuscope.check.dataflow import SAME, Flow, StepPlace, acc_of, flows_of, places, shown, sum_in_gm, sums, tile_bytes
 from npuscope.check.gm_traffic import Use, severity, traffic_of
 from npuscope.check.phrases import access_site, listed, size, tensor_name
 from npuscope.check.rule import Example, Finding, Rule, Waste, once
@@ -88,7 +88,7 @@ def _crossing_products(program: Program) -> Iterator[Finding]:
                     yield _crossing(program, launches[written.task], written, place)
 
 
-def _cube_store(program: Program, place: Place, operand: int) -> Written | None:
+def _cube_store(program: Program, place: StepPlace, operand: int) -> Written | None:
     """The store of a product, by a task of its own, that an operand was loaded from."""
     loads = place.flow.makers(place.step, operand, RESCALED)
     if not loads or not all(load.loads for load in loads):
@@ -96,7 +96,7 @@ def _cube_store(program: Program, place: Place, operand: int) -> Written | None:
     return next((written for written in _writers(program, place.launch, loads[0]) if written.product), None)
 
 
-def _carried(program: Program, place: Place, operand: int) -> bool:
+def _carried(program: Program, place: StepPlace, operand: int) -> bool:
     """Whether an operand is a sum that tasks hand on: stored back where it came from, or by tasks of this kernel."""
     loads = [load for load in place.flow.makers(place.step, operand, RESCALED) if load.loads]
     stored = {use.op.accesses[0].argument for use in place.flow.uses(place.step, SAME) if use.stores}
@@ -151,11 +151,11 @@ def _stores(program: Program) -> list[list[tuple[Step, Step | None]]]:
     return [[(step, product(flow, step)) for step in flow.steps if step.stores] for flow in flows_of(program)]
 
 
-def _crossing(program: Program, launch: KernelLaunch, written: Written, add: Place) -> Finding:
+def _crossing(program: Program, launch: KernelLaunch, written: Written, add: StepPlace) -> Finding:
     product = written.product
     assert product is not None
     runs = product.times * dict(launch.bodies)[written.body] * len(launch.tasks)
-    place = Place(program, launch, written.body, flows_of(program)[written.body], product, runs)
+    place = StepPlace(program, launch, written.body, flows_of(program)[written.body], product, runs)
     moved = place.other(written.store).bytes(written.store.op.accesses[0])
     return ADD_MATMUL.at(
         place.site,

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from npuscope.check.dataflow import SAME, Place, as_one, flows_of, places, shown, zero_of
+from npuscope.check.dataflow import SAME, StepPlace, as_one, flows_of, places, shown, zero_of
 from npuscope.check.gm_traffic import accesses, traffic_of
 from npuscope.check.rule import Example, Finding, Rule, Waste
 from npuscope.chip.devices import PER_CYCLE
@@ -64,7 +64,7 @@ def _cycles(program: Program, left: TileType, product: TileType) -> float:
     return per * prod(product.shape[:-2]) * -(-rows // fractal) * -(-depth // step) * -(-columns // fractal)
 
 
-def _has_more(place: Place) -> bool:
+def _has_more(place: StepPlace) -> bool:
     """Whether the right operand is a part of its tensor."""
     loads = place.flow.makers(place.step, 2, SAME)
     if len(loads) != 1 or not loads[0].loads:
@@ -108,7 +108,7 @@ def _find_short_row(program: Program) -> Iterator[Finding]:
             yield finding
 
 
-def _short_row(place: Place, access: Access, line: int) -> Finding | None:
+def _short_row(place: StepPlace, access: Access, line: int) -> Finding | None:
     """Lost are bytes of lines that are moved beside what a step wants, as far as the tensor's rows could fill them."""
     buffer, argument = place.buffer(access), place.argument(access)
     size = BY_NAME[buffer.dtype].bytes
@@ -159,7 +159,7 @@ def _find_padded_rows(program: Program) -> Iterator[Finding]:
     yield from map(as_one, undeclared.values())
 
 
-def _declared(place: Place, least: int) -> Iterator[Finding]:
+def _declared(place: StepPlace, least: int) -> Iterator[Finding]:
     """Padding that the tile declares, beyond what the cube needs."""
     lefts = place.flow.makers(place.step, 1)
     if not lefts or any(left.result.valid is None for left in lefts):
@@ -178,7 +178,7 @@ def _declared(place: Place, least: int) -> Iterator[Finding]:
         )
 
 
-def _undeclared(place: Place) -> Iterator[tuple[int, Finding]]:
+def _undeclared(place: StepPlace) -> Iterator[tuple[int, Finding]]:
     """Padding that nothing declares, with the argument that has it."""
     loads = place.flow.makers(place.step, 1, (Role.SAME_PLACES,))
     if len(loads) != 1 or not loads[0].loads or len(loads[0].result.shape) < 2:
@@ -213,7 +213,7 @@ def _undeclared(place: Place) -> Iterator[tuple[int, Finding]]:
     yield access.argument, finding
 
 
-def _rows(load: Place, access: Access) -> tuple[int, int]:
+def _rows(load: StepPlace, access: Access) -> tuple[int, int]:
     """Rows of what a step loads first that some task wrote data to, and rows that got only zeros."""
     program = load.program
     reader = program.first_task(load.launch)
