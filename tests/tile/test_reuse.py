@@ -21,7 +21,7 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.tile.record.model import Recording
 from npuscope.tile.run import execute
 from npuscope.tile.run.execute import every_task_in_its_turn
-from npuscope.tile.run.state import Run
+from npuscope.tile.run.state import TileRun
 
 CORE = pl.Level.CORE_GROUP
 ROWS = pl.dynamic("rows")
@@ -37,7 +37,7 @@ class Watch:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ops = self.runs = 0
-        emit, run = Run.emit, execute._run
+        emit, run = TileRun.emit, execute._run
 
         def counted(*args: Any, **kwargs: Any) -> None:
             self.ops += 1
@@ -47,7 +47,7 @@ class Watch:
             self.runs += 1
             return run(*args, **kwargs)
 
-        monkeypatch.setattr(Run, "emit", counted)
+        monkeypatch.setattr(TileRun, "emit", counted)
         monkeypatch.setattr(execute, "_run", started)
 
 

@@ -29,7 +29,7 @@ def _first_place(x: Array, find: Callable[..., Array], axis: int) -> Array:
     return find(x, axis=axis, keepdims=True).astype(np.int32)
 
 
-class _Kind(NamedTuple):
+class _Reduction(NamedTuple):
     numeric: Callable[..., Array]  # of the tile and an axis
     doc: str
     cost: str
@@ -40,13 +40,13 @@ class _Kind(NamedTuple):
 
 
 _KINDS = {
-    "sum": _Kind(partial(_reduced, ufunc=np.add), "The sum of every {line}.", "sum", "", True, True),
-    "max": _Kind(partial(_reduced, ufunc=np.maximum), "The largest element of every {line}.", "max"),
-    "min": _Kind(
+    "sum": _Reduction(partial(_reduced, ufunc=np.add), "The sum of every {line}.", "sum", "", True, True),
+    "max": _Reduction(partial(_reduced, ufunc=np.maximum), "The largest element of every {line}.", "max"),
+    "min": _Reduction(
         partial(_reduced, ufunc=np.minimum), "The smallest element of every {line}.", "max", "its mirror image"
     ),
-    "prod": _Kind(partial(_reduced, ufunc=np.multiply), "The product of every {line}.", "sum", _NO_COST, True),
-    "argmax": _Kind(
+    "prod": _Reduction(partial(_reduced, ufunc=np.multiply), "The product of every {line}.", "sum", _NO_COST, True),
+    "argmax": _Reduction(
         partial(_first_place, find=np.argmax),
         "The {other} of the first largest element of every {line}.",
         "max",
@@ -54,7 +54,7 @@ _KINDS = {
         tmp_of_columns=True,
         gives=INT32.name,
     ),
-    "argmin": _Kind(
+    "argmin": _Reduction(
         partial(_first_place, find=np.argmin),
         "The {other} of the first smallest element of every {line}.",
         "max",

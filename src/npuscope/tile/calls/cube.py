@@ -13,7 +13,7 @@ from npuscope.ops.elementwise import CAST
 from npuscope.ops.spec import OpSpec
 from npuscope.tile.calls.functions import implements
 from npuscope.tile.fault import fault
-from npuscope.tile.run.state import Run, current
+from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.values.checks import describe, dtype_of, flag
 from npuscope.tile.values.tensors import Shape, Tile
 
@@ -29,7 +29,7 @@ def _matrix(tile: Tile) -> tuple[Array | None, Shape, Shape | None]:
 
 
 def _product(
-    run: Run, spec: OpSpec, x: object, y: object, a_trans: bool, b_trans: bool, acc: Tile | None, keep: bool = True
+    run: TileRun, spec: OpSpec, x: object, y: object, a_trans: bool, b_trans: bool, acc: Tile | None, keep: bool = True
 ) -> Tile:
     name = spec.name
     left, right = run.tile(x, name), run.tile(y, name)

@@ -23,7 +23,7 @@ from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.record.recorder import AccessKey, Launch
 from npuscope.tile.run.op_recorder import check_bounds, position, write_box
-from npuscope.tile.run.state import Run, current
+from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.values import checks, lanes
 from npuscope.tile.values.checks import Scalar, TaskId, describe, fitting, flat_ids, is_number, shown, tensor_or_tile
 from npuscope.tile.values.lanes import UNKNOWN, Lane, Number, Unknown, Whole
@@ -89,7 +89,7 @@ def _scalar(value: np.generic) -> int | np.float32:
     return np.float32(value)
 
 
-def _read_tile(run: Run, x: Tile, where: list[Whole]) -> Scalar:
+def _read_tile(run: TileRun, x: Tile, where: list[Whole]) -> Scalar:
     check_bounds("read", x.shape, where, (1,) * len(where), "the tile")
     run.emit(READ, (x,), None)
     if x.array is None:
@@ -140,7 +140,7 @@ def _element(value: int | float | np.number | np.bool_, dtype: DataType) -> Arra
     return array.astype(dtype.compute)
 
 
-def _write_tile(run: Run, x: Tile, where: list[Whole], value: Scalar) -> None:
+def _write_tile(run: TileRun, x: Tile, where: list[Whole], value: Scalar) -> None:
     if x.array is None:
         return
     run.shapes.only_first()  # the next turn finds what this one wrote

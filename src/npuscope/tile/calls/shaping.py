@@ -17,7 +17,7 @@ from npuscope.tile.calls.functions import implements
 from npuscope.tile.fault import fault
 from npuscope.tile.run.block import VectorCores
 from npuscope.tile.run.op_recorder import check_bounds, load_box, position
-from npuscope.tile.run.state import Run, current
+from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.values.checks import (
     axis_of,
     check_offsets,
@@ -217,7 +217,7 @@ def slice(
     return tile
 
 
-def overhang(run: Run, x: Tensor, box: Shape, offset: Sequence[Whole], op: str) -> Shape | None:
+def overhang(run: TileRun, x: Tensor, box: Shape, offset: Sequence[Whole], op: str) -> Shape | None:
     """What exists of a slice that runs past the last row of a parameter whose number of rows the program does not know.
 
     The chip reads on into whatever lies there. Programs do it where they drop those rows later, so it is a notice and
@@ -272,7 +272,7 @@ def _view(x: Tensor, box: Shape, offset: Sequence[Whole], valid: Shape | None, a
     return Tensor(x.buffer, int(position(x, offset)), shape, strides, x.dtype, valid)
 
 
-def _slice_tile(run: Run, x: Tile, box: Shape, offset: Sequence[Whole], valid: Shape | None, clamp: bool) -> Tile:
+def _slice_tile(run: TileRun, x: Tile, box: Shape, offset: Sequence[Whole], valid: Shape | None, clamp: bool) -> Tile:
     valid = inside(x, box, offset, valid, clamp)
     within = valid or box
     tile = run.result(SLICE, (x,), box, x.dtype, valid, x.space, plane="view")

@@ -17,7 +17,7 @@ from npuscope.tile.run.state import current
 from npuscope.tile.values import checks
 from npuscope.tile.values.checks import Scalar, describe, is_number
 from npuscope.tile.values.lanes import Whole
-from npuscope.tile.values.tensors import Operand, Tensor, Tile
+from npuscope.tile.values.tensors import OperandValue, Tensor, Tile
 
 WRITTEN_BY_HAND = (cube, scalars, shaping, transfer)  # importing them binds their functions
 
@@ -40,7 +40,7 @@ def members(place: str) -> dict[str, Callable[..., object]]:
     return plain | {name.rpartition(".")[2]: function_of(name) for name in dotted}
 
 
-def _box(x: Operand, index: object) -> tuple[list[Whole], list[Whole], list[int]]:
+def _box(x: OperandValue, index: object) -> tuple[list[Whole], list[Whole], list[int]]:
     """Offsets, extents and the axes that a single number drops."""
     parts = list(index) if isinstance(index, tuple) else [index]
     if len(parts) > len(x.shape):
@@ -66,7 +66,7 @@ def _box(x: Operand, index: object) -> tuple[list[Whole], list[Whole], list[int]
     return offsets, extents, dropped
 
 
-def get(x: Operand, index: object) -> Tensor | Tile | Scalar:
+def get(x: OperandValue, index: object) -> Tensor | Tile | Scalar:
     """A slice; one element where every axis has a number."""
     offsets, extents, dropped = _box(x, index)
     if len(dropped) == len(x.shape):
@@ -74,7 +74,7 @@ def get(x: Operand, index: object) -> Tensor | Tile | Scalar:
     return shaping.slice(x, extents, offsets, drop_dims=dropped or None)
 
 
-def put(x: Operand, index: object, value: object) -> None:
+def put(x: OperandValue, index: object, value: object) -> None:
     """Writes in place."""
     offsets, extents, dropped = _box(x, index)
     if len(dropped) == len(x.shape) and is_number(value):
@@ -110,21 +110,21 @@ def _put_tile(x: Tile, value: object, offsets: list[Whole]) -> None:
     x.array, x.frame, x.iteration, x.index = new.array, new.frame, new.iteration, new.index
 
 
-def _operator(spec: OpSpec, swapped: bool = False) -> Callable[[Operand, object], object]:
+def _operator(spec: OpSpec, swapped: bool = False) -> Callable[[OperandValue, object], object]:
     op = function_of(spec.name)
 
-    def apply(self: Operand, other: object) -> object:
+    def apply(self: OperandValue, other: object) -> object:
         return op(other, self) if swapped else op(self, other)
 
     return apply
 
 
-def _negative(self: Operand) -> object:
+def _negative(self: OperandValue) -> object:
     return function_of(NEG.name)(self)
 
 
 for _method, _spec in {"add": ADD, "sub": SUB, "mul": MUL, "truediv": DIV}.items():
-    setattr(Operand, f"__{_method}__", _operator(_spec))
-    setattr(Operand, f"__r{_method}__", _operator(_spec, swapped=True))
+    setattr(OperandValue, f"__{_method}__", _operator(_spec))
+    setattr(OperandValue, f"__r{_method}__", _operator(_spec, swapped=True))
 for _method, _meaning in {"neg": _negative, "getitem": get, "setitem": put}.items():
-    setattr(Operand, f"__{_method}__", _meaning)
+    setattr(OperandValue, f"__{_method}__", _meaning)

@@ -14,7 +14,7 @@ from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.run.op_recorder import check_bounds, check_room, load_box, position, store_box, write_box
-from npuscope.tile.run.state import Run, current
+from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.values.checks import Scalar, describe, dtype_of, fitting, flag, member, shape_of, shown
 from npuscope.tile.values.lanes import Whole
 from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided, window
@@ -105,7 +105,7 @@ def _fitting_box(source: Tensor | Tile, target: Tensor | Tile) -> Shape:
     return box
 
 
-def _alias(run: Run, target: Tensor, source: object, offset: Sequence[Whole]) -> Tensor:
+def _alias(run: TileRun, target: Tensor, source: object, offset: Sequence[Whole]) -> Tensor:
     """Orchestration: from now on the part is a box of the whole; no task, no copy on the device."""
     if isinstance(source, Tile):
         source = run.promoted(source)
@@ -216,7 +216,7 @@ def create_tile(
     return _local(run, shape_of(shape), dtype_of(dtype, "create_tile"), space, None)
 
 
-def _local(run: Run, extents: Shape, kind: DataType, space: str | None, fill: Scalar | None) -> Tile:
+def _local(run: TileRun, extents: Shape, kind: DataType, space: str | None, fill: Scalar | None) -> Tile:
     tile = run.result(CREATE, (), extents, kind, None, space)
     if kind.storage is not None and (run.computes or kind.steers):
         tile.array = storage.new(extents, kind, storage.poison(kind) if fill is None else settled(fill))

@@ -16,7 +16,7 @@ from npuscope.tile.calls.functions import implements, literal, rounded, same_in_
 from npuscope.tile.enums import PadValue
 from npuscope.tile.fault import fault
 from npuscope.tile.run.op_recorder import store_box
-from npuscope.tile.run.state import Run, current
+from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.values import checks
 from npuscope.tile.values.checks import Scalar, broadcast, describe, dtype_of, fitting, flag, is_number, shape_of, shown
 from npuscope.tile.values.lanes import UNKNOWN, Lane, Plain, Unknown, Whole, plain
@@ -167,7 +167,7 @@ def full(shape: Sequence[Whole], dtype: DataType, value: object) -> Tile:
     return result
 
 
-def _one(run: Run, value: Scalar) -> Plain | None:
+def _one(run: TileRun, value: Scalar) -> Plain | None:
     """A number; None where shapes mode does not know it, or where it differs from lane to lane."""
     if isinstance(value, Unknown):
         return None

@@ -26,7 +26,7 @@ from npuscope.tile.record.recorder import AccessKey
 from npuscope.tile.run.arguments import Elsewhere, Parameter
 from npuscope.tile.run.op_recorder import check_bounds, load_box, position, store_box, write_box
 from npuscope.tile.run.orchestration import OneRank
-from npuscope.tile.run.state import Run, current
+from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.values import lanes
 from npuscope.tile.values.checks import describe, dtype_of, shape_of
 from npuscope.tile.values.lanes import Lane
@@ -77,7 +77,7 @@ class Window(Elsewhere):
     def elements(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64))
 
-    def enter(self, run: Run, parameter: Parameter) -> Tensor:
+    def enter(self, run: TileRun, parameter: Parameter) -> Tensor:
         rank = run.orchestration.rank
         if rank is None:
             raise fault(f"the window {self.buffer.name} outside a rank", "Call the function with device=.")
@@ -97,7 +97,7 @@ class Window(Elsewhere):
         return Tensor(buffer, 0, self.shape, contiguous(self.shape))
 
 
-def held_window(run: Run, value: object) -> tuple[OneRank, Window] | None:
+def held_window(run: TileRun, value: object) -> tuple[OneRank, Window] | None:
     """The rank of a run and the window that a tensor of it is, or is a view of."""
     rank = run.orchestration.rank
     window = rank.windows.get(value.buffer.id) if rank is not None and isinstance(value, Tensor) else None
@@ -136,7 +136,7 @@ _HOLDS: dict[WaitCmp, Callable[[int, int], bool]] = {WaitCmp.Eq: operator.eq, Wa
 _SIGN = {WaitCmp.Eq: "==", WaitCmp.Ge: ">="}
 
 
-def _window(run: Run, value: object, op: str) -> tuple[Tensor, Window]:
+def _window(run: TileRun, value: object, op: str) -> tuple[Tensor, Window]:
     """What was given, if it is a window that this rank holds."""
     run.region(op)
     held = held_window(run, value)
@@ -145,14 +145,14 @@ def _window(run: Run, value: object, op: str) -> tuple[Tensor, Window]:
     raise fault(f"pld.{op} takes a window, not {describe(value)}", "Make it with pld.window in the host function.")
 
 
-def _rank(run: Run) -> OneRank:
+def _rank(run: TileRun) -> OneRank:
     """The rank that a run with windows is for."""
     rank = run.orchestration.rank
     assert rank is not None
     return rank
 
 
-def _peer(run: Run, target: Tensor, window: Window, peer: Whole) -> tuple[int, Tensor]:
+def _peer(run: TileRun, target: Tensor, window: Window, peer: Whole) -> tuple[int, Tensor]:
     """A peer's number, and its copy of a tensor that is a window or a view of one."""
     rank = lanes.whole(peer)
     device = window.buffer.device_of(rank)
@@ -270,7 +270,7 @@ def remote_store(
 
 
 def _store(
-    run: Run,
+    run: TileRun,
     window: Window,
     tile: Tile,
     target: Tensor,
@@ -350,7 +350,7 @@ def put(
     _store(run, window, tile, mine, peer, into, atomic, PUT)
 
 
-def _in_gm(run: Run, value: object, op: str) -> Tensor:
+def _in_gm(run: TileRun, value: object, op: str) -> Tensor:
     if isinstance(value, Tile):
         return run.promoted(value)
     if not isinstance(value, Tensor):

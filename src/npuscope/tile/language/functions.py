@@ -17,7 +17,7 @@ from npuscope.tile.run import state
 from npuscope.tile.run.arguments import Parameter, by_name, parameters
 from npuscope.tile.run.execute import Compiled, EntryCall, Finished, record, run_entry
 from npuscope.tile.run.regions import Spmd, mark_no_dep, open_task, run_single
-from npuscope.tile.run.state import Run
+from npuscope.tile.run.state import TileRun
 from npuscope.tile.shapes.reuse import Code
 from npuscope.tile.values.checks import TaskId, flat_ids
 from npuscope.tile.values.tensors import Tensor, Tile
@@ -77,7 +77,7 @@ class TileFunction:
             raise fault(f"{self.name} is a helper of tile programs", "Call a @pl.jit entry instead.")
         return self.inside(run, args, kwargs)
 
-    def inside(self, run: Run, args: Args, kwargs: Named) -> object:
+    def inside(self, run: TileRun, args: Args, kwargs: Named) -> object:
         """Called by a program: spliced in."""
         given = by_name(self.name, self.parameters, args, kwargs)
         if run.block is None:  # calls inside a task make none: they need no number
@@ -92,7 +92,7 @@ class TileFunction:
 class Inline(TileFunction):
     """Spliced into its caller; parameters alias the caller's variables."""
 
-    def inside(self, run: Run, args: Args, kwargs: Named) -> object:
+    def inside(self, run: TileRun, args: Args, kwargs: Named) -> object:
         for name, site in self.rewritten.rebound.items():
             value = by_name(self.name, self.parameters, args, kwargs)[name]
             if isinstance(value, Tensor):
@@ -132,7 +132,7 @@ class Incore(TileFunction):
 
     kind = "incore"
 
-    def inside(self, run: Run, args: Args, kwargs: Named) -> object:
+    def inside(self, run: TileRun, args: Args, kwargs: Named) -> object:
         deps = kwargs.pop("deps", None)
         given = by_name(self.name, self.parameters, args, kwargs)
         if run.block is not None:
@@ -148,7 +148,7 @@ class Incore(TileFunction):
         mark_no_dep(run, task, run.orchestration.take_opted_out())
         return _in_gm(run, result)
 
-    def submit(self, run: Run, args: Args, kwargs: Named, deps: object, early: bool) -> tuple[object, TaskId]:
+    def submit(self, run: TileRun, args: Args, kwargs: Named, deps: object, early: bool) -> tuple[object, TaskId]:
         """pl.submit: what the kernel returns, and its task id."""
         number = len(run.recorder.tasks)
         result = self.inside(run, args, {**kwargs, "deps": deps})
@@ -165,7 +165,7 @@ class Incore(TileFunction):
             if isinstance(value, Tensor):
                 task.argument((value.buffer.id, value.offset, value.shape, value.strides))
 
-    def _check_outputs(self, run: Run, task: TaskDraft, given: Named) -> None:
+    def _check_outputs(self, run: TileRun, task: TaskDraft, given: Named) -> None:
         """A pl.Out parameter is written and not read before: the runtime copies nothing in and waits for no writer."""
         for parameter in self.parameters:
             value = given[parameter.name]
@@ -179,7 +179,7 @@ class Incore(TileFunction):
                 run.recorder.notice("direction", f"{about} and reads it before it writes it: declare it pl.InOut")
 
 
-def _in_gm(run: Run, value: object) -> object:
+def _in_gm(run: TileRun, value: object) -> object:
     if isinstance(value, tuple):
         return tuple(_in_gm(run, entry) for entry in value)
     return run.promoted(value) if isinstance(value, Tile) else value
@@ -199,7 +199,7 @@ class Extern(Incore):
     def code(self) -> Code:
         return Code(self.rewritten.body, None)  # its substitute may do anything
 
-    def inside(self, run: Run, args: Args, kwargs: Named) -> object:
+    def inside(self, run: TileRun, args: Args, kwargs: Named) -> object:
         core = _CORES.get(str(self.options.get("core_type", "aiv")), "AIV")
         given = {**dict(zip([p.name for p in self.parameters], args, strict=False)), **kwargs}
         if run.block is not None:
@@ -228,7 +228,7 @@ class Extern(Incore):
             self._substitute(run, given, task.id)
         return result
 
-    def _substitute(self, run: Run, given: Named, task: int) -> None:
+    def _substitute(self, run: TileRun, given: Named, task: int) -> None:
         if self.substitute is None:
             raise fault(
                 f"the extern kernel {self.name} has no Python body",

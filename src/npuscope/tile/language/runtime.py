@@ -21,7 +21,7 @@ from npuscope.tile.record.recorder import Launch
 from npuscope.tile.run import loops
 from npuscope.tile.run.loops import TileLoop, carried, counted, holds_tasks, in_orchestration, in_region, known_bounds
 from npuscope.tile.run.regions import At, Split, Spmd, close, enter, laid_out, leave, open_task
-from npuscope.tile.run.state import Run, current
+from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.shapes.mode import lists_of
 from npuscope.tile.shapes.reuse import Code
 from npuscope.tile.values.checks import TaskId, is_number
@@ -150,7 +150,7 @@ class AutoScope:
         self.pause() if kind is None else run.leave()
         run.orchestration.draws = None
 
-    def _open(self, run: Run) -> None:
+    def _open(self, run: TileRun) -> None:
         enter(run, open_task(run, self.name, 1, "at", Launch(**self.layout._asdict())))
 
     def start(self) -> None:
@@ -178,7 +178,7 @@ class AutoScope:
         else:
             yield from in_region(run, run.region(loop.kind), loop)
 
-    def _chunks(self, run: Run, loop: TileLoop, size: int) -> Iterator[object]:
+    def _chunks(self, run: TileRun, loop: TileLoop, size: int) -> Iterator[object]:
         """The turns of a loop, each chunk of them in a task."""
         self.pause()
         turns = loop.turns()

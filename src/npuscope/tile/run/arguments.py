@@ -20,7 +20,7 @@ import numpy as np
 from npuscope.ops.dtypes import Array, DataType, Element, of_storage
 from npuscope.tile.fault import TileError, fault
 from npuscope.tile.record.model import Direction
-from npuscope.tile.run.state import Run
+from npuscope.tile.run.state import TileRun
 from npuscope.tile.values import signature as types
 from npuscope.tile.values.checks import Scalar, dtype_of, fitting, is_number, shape_of, shown
 from npuscope.tile.values.tensors import Tensor, contiguous
@@ -73,7 +73,7 @@ class Elsewhere(ABC):
     dtype: DataType
 
     @abstractmethod
-    def enter(self, run: Run, parameter: Parameter) -> Tensor: ...
+    def enter(self, run: TileRun, parameter: Parameter) -> Tensor: ...
 
 
 def parameters(function: FunctionType) -> tuple[Parameter, ...]:
@@ -133,7 +133,7 @@ def by_name(
 
 
 def bind(
-    run: Run, parameter: Parameter, value: object, dynamic: Extents, where: str
+    run: TileRun, parameter: Parameter, value: object, dynamic: Extents, where: str
 ) -> tuple[object, Callable[[], None] | None]:
     """An argument of an entry function as the program sees it, and what hands its values back where GM has a copy."""
     name, annotation = parameter.name, parameter.annotation
@@ -186,7 +186,7 @@ def _as_array(value: object, name: str, where: str) -> Array | None:
 
 
 def _in_gm(
-    run: Run, parameter: Parameter, shape: tuple[int, ...], dtype: DataType, data: Array | None, *, written: bool
+    run: TileRun, parameter: Parameter, shape: tuple[int, ...], dtype: DataType, data: Array | None, *, written: bool
 ) -> Tensor:
     direction = parameter.direction or "In"
     buffer = run.gm.add(parameter.name, shape, dtype, data, origin="parameter", direction=direction, written=written)

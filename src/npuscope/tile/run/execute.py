@@ -28,7 +28,7 @@ from npuscope.tile.run import state
 from npuscope.tile.run.arguments import Extents, Parameter, bind, is_torch_tensor, to_torch, with_outputs
 from npuscope.tile.run.memory import Contents, OrderPhase
 from npuscope.tile.run.orchestration import OneRank
-from npuscope.tile.run.state import Run
+from npuscope.tile.run.state import TileRun
 from npuscope.tile.shapes import RestartWithoutLanes
 from npuscope.tile.values.tensors import LiveBuffer, Tensor, Tile
 
@@ -168,7 +168,7 @@ def run_entry(call: EntryCall) -> object:
     return result
 
 
-def _rerun(call: EntryCall, run: Run) -> Rerun | None:
+def _rerun(call: EntryCall, run: TileRun) -> Rerun | None:
     initial = run.gm.initial
     if initial is None or run.orchestration.ranks is not None or call.rank is not None:
         return None
@@ -181,9 +181,9 @@ def _rerun(call: EntryCall, run: Run) -> Rerun | None:
     return Rerun(initial, {id: np.array(run.gm.buffers[id].data) for id in initial}, once_more)
 
 
-def _run(call: EntryCall, lanes: bool, phase: OrderPhase | None = None) -> tuple[Run, object]:
+def _run(call: EntryCall, lanes: bool, phase: OrderPhase | None = None) -> tuple[TileRun, object]:
     settings, where = _Runs.settings, f"{call.name}()"
-    run = Run(
+    run = TileRun(
         call.name,
         settings.mode,
         lanes=lanes,
@@ -221,7 +221,7 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _note_shared(run: Run, where: str, values: Mapping[str, object]) -> None:
+def _note_shared(run: TileRun, where: str, values: Mapping[str, object]) -> None:
     """One memory under two names: the graph knows tensors by buffer and would miss what one does to the other."""
     arrays = [(key, value.buffer.data) for key, value in values.items() if isinstance(value, Tensor)]
     for (other, before), (key, data) in combinations(arrays, 2):
@@ -230,7 +230,7 @@ def _note_shared(run: Run, where: str, values: Mapping[str, object]) -> None:
             run.recorder.notice("shared", f"{about}: what one writes is no dependency of the other here")
 
 
-def _note_unwritten(run: Run, where: str, parameters: tuple[Parameter, ...], values: Mapping[str, object]) -> None:
+def _note_unwritten(run: TileRun, where: str, parameters: tuple[Parameter, ...], values: Mapping[str, object]) -> None:
     written = {a.key[0] for task in run.recorder.tasks for a in task.arguments if a.writes}
     written |= {alias.whole for alias in run.recorder.aliases}
     for parameter in parameters:
@@ -240,7 +240,7 @@ def _note_unwritten(run: Run, where: str, parameters: tuple[Parameter, ...], val
             run.recorder.notice("direction", f"{where} never writes to {about}")
 
 
-def _out(run: Run, value: object) -> object:
+def _out(run: TileRun, value: object) -> object:
     if isinstance(value, tuple | list):
         return tuple(_out(run, entry) for entry in value)
     if isinstance(value, Tile):

@@ -13,7 +13,7 @@ from npuscope.tile.record.recorder import Frame
 from npuscope.tile.run.block import Block
 from npuscope.tile.run.orchestration import Carry
 from npuscope.tile.run.regions import half_of
-from npuscope.tile.run.state import Run, current
+from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.shapes.mode import TurnState, bound, lists_of, user_frame
 from npuscope.tile.values.checks import flag, index, is_number, member, shown
 from npuscope.tile.values.lanes import Number, Whole, plain
@@ -123,7 +123,7 @@ def _initial(kind: str, values: object) -> tuple[object, ...]:
     return tuple(values)
 
 
-def _carrying(run: Run, turns: Iterator[object], carry: Carry) -> Iterator[tuple[object, tuple[object, ...]]]:
+def _carrying(run: TileRun, turns: Iterator[object], carry: Carry) -> Iterator[tuple[object, tuple[object, ...]]]:
     with run.orchestration.carrying(carry):
         for i in turns:
             yield i, carry.values
@@ -135,7 +135,7 @@ def yield_(*values: object) -> object:
     return values if len(values) != 1 else values[0]
 
 
-def in_orchestration(run: Run, loop: TileLoop) -> Iterator[object]:
+def in_orchestration(run: TileRun, loop: TileLoop) -> Iterator[object]:
     if loop.kind == "pipeline":
         raise fault("pl.pipeline outside a task", "Pipelines overlap the work of one core: use it inside a region.")
     if loop.kind == "range" and loop.known_bounds and loop.trips() == 1:
@@ -144,7 +144,7 @@ def in_orchestration(run: Run, loop: TileLoop) -> Iterator[object]:
     yield from run.orchestration.turns(loop.kind, loop.turns())
 
 
-def in_region(run: Run, block: Block, loop: TileLoop) -> Iterator[object]:
+def in_region(run: TileRun, block: Block, loop: TileLoop) -> Iterator[object]:
     if loop.kind == "parallel" and run.orchestration.draws is None:
         run.recorder.notice("parallel", "pl.parallel inside a task runs in order, as pl.range does")
     with block.loop(run.recorder, "range" if loop.kind == "parallel" else loop.kind, loop.stage) as frame:
@@ -156,7 +156,7 @@ def in_region(run: Run, block: Block, loop: TileLoop) -> Iterator[object]:
             frame.turn(1)
 
 
-def _by_lanes(run: Run, block: Block, frame: Frame, loop: TileLoop) -> Iterator[object]:
+def _by_lanes(run: TileRun, block: Block, frame: Frame, loop: TileLoop) -> Iterator[object]:
     """Runs the body once for each run of iterations that behave alike (see values/lanes.py)."""
     shapes = run.shapes
     trips = loop.trips()

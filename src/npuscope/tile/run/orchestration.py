@@ -47,7 +47,7 @@ class DrawsTasks(Protocol):
     def turns(self, loop: object) -> Iterator[object]: ...
 
 
-class Ranks(Protocol):
+class HostRanks(Protocol):
     """The ranks that a host function calls (distributed/ranks.py)."""
 
     world_size: int
@@ -76,7 +76,7 @@ class Orchestration:
     def __init__(self, recorder: Recorder, rank: OneRank | None) -> None:
         self._recorder = recorder
         self.rank = rank  # of a run that a host function called
-        self.ranks: Ranks | None = None  # of a host function's run: those it calls
+        self.ranks: HostRanks | None = None  # of a host function's run: those it calls
         self.cluster: OpenCluster | None = None
         self.draws: DrawsTasks | None = None
         self.in_manual_scope = False

@@ -11,7 +11,7 @@ from npuscope.tile.record.model import Form, Half
 from npuscope.tile.record.recorder import Launch, TaskDraft
 from npuscope.tile.run.block import Barrier, Block, check_outside_regions
 from npuscope.tile.run.orchestration import OpenCluster
-from npuscope.tile.run.state import Run, current
+from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.shapes.mode import contents, unchanged
 from npuscope.tile.values.checks import TaskId, describe, flag, flat_ids, index, member, shown
 from npuscope.tile.values.lanes import Lane
@@ -21,7 +21,7 @@ _MOST_BLOCKS = 1 << 24
 Result = TypeVar("Result")
 
 
-def open_task(run: Run, kernel: str, blocks: int, form: Form, launch: Launch) -> TaskDraft:
+def open_task(run: TileRun, kernel: str, blocks: int, form: Form, launch: Launch) -> TaskDraft:
     """Launches a task; only orchestration may."""
     orchestration = run.orchestration
     if not kernel:
@@ -34,7 +34,7 @@ def open_task(run: Run, kernel: str, blocks: int, form: Form, launch: Launch) ->
     return run.recorder.open_task(kernel, blocks, form, launch)
 
 
-def _task_of(run: Run, cluster: OpenCluster, blocks: int, form: Form) -> TaskDraft:
+def _task_of(run: TileRun, cluster: OpenCluster, blocks: int, form: Form) -> TaskDraft:
     """A cluster's task; a launch of many blocks stands alone in it."""
     if cluster.task is None:
         name = cluster.name or run.orchestration.name_of_region().replace("_incore_", "_cluster_")
@@ -45,7 +45,7 @@ def _task_of(run: Run, cluster: OpenCluster, blocks: int, form: Form) -> TaskDra
     return cluster.task
 
 
-def run_single(run: Run, task: TaskDraft, body: Callable[[], Result]) -> Result:
+def run_single(run: TileRun, task: TaskDraft, body: Callable[[], Result]) -> Result:
     """A task of one block around a call."""
     enter(run, task)
     try:
@@ -57,7 +57,7 @@ def run_single(run: Run, task: TaskDraft, body: Callable[[], Result]) -> Result:
     return result
 
 
-def enter(run: Run, task: TaskDraft) -> Block:
+def enter(run: TileRun, task: TaskDraft) -> Block:
     cluster = run.orchestration.cluster
     kept = None if cluster is None else cluster.block
     block = Block(task, 0, 0, 1) if kept is None else kept
@@ -66,7 +66,7 @@ def enter(run: Run, task: TaskDraft) -> Block:
     return block
 
 
-def leave(run: Run) -> None:
+def leave(run: TileRun) -> None:
     block = run.block
     assert block is not None
     run.shapes.end_pass()
@@ -80,7 +80,7 @@ def leave(run: Run) -> None:
         close(run, block, 1)
 
 
-def close(run: Run, block: Block, count: int) -> None:
+def close(run: TileRun, block: Block, count: int) -> None:
     """Ends a block that stood for `count` blocks."""
     if block.vector.used:
         check_outside_regions(run.recorder, block.root.items)
@@ -88,7 +88,7 @@ def close(run: Run, block: Block, count: int) -> None:
     block.closed = True
 
 
-def mark_no_dep(run: Run, task: TaskDraft, tensors: Sequence[object]) -> None:
+def mark_no_dep(run: TileRun, task: TaskDraft, tensors: Sequence[object]) -> None:
     """The task's arguments of these tensors take part in no dependency."""
     if not tensors:
         return
@@ -218,7 +218,7 @@ class Spmd:
         return result
 
     def _one_by_one(
-        self, run: Run, task: TaskDraft, body: Callable[[int | Lane], Result], lists: Sequence[object]
+        self, run: TileRun, task: TaskDraft, body: Callable[[int | Lane], Result], lists: Sequence[object]
     ) -> Result | None:
         last: list[Result] = []
         order = None if run.gm.phase is None else run.gm.phase.blocks.get(task.id)
@@ -237,7 +237,7 @@ class Spmd:
         return last[0] if last else None
 
     def _by_lanes(
-        self, run: Run, task: TaskDraft, body: Callable[[int | Lane], Result], lists: Sequence[object]
+        self, run: TileRun, task: TaskDraft, body: Callable[[int | Lane], Result], lists: Sequence[object]
     ) -> Result | None:
         """Runs the body once for each run of blocks that behave alike (see values/lanes.py)."""
         shapes, result = run.shapes, None

@@ -1,4 +1,4 @@
-"""One run of one program, and which is under way. Everything else that belongs to a run hangs off `Run`."""
+"""One run of one program, and which is under way. Everything else that belongs to a run hangs off `TileRun`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from npuscope.tile.values.checks import describe, tensor_or_tile
 from npuscope.tile.values.tensors import Tensor, Tile
 
 
-class Run(OpRecorder):
+class TileRun(OpRecorder):
     """One execution of one program.
 
     It has four parts: the record, GM (`gm`), what the orchestration is in (`orchestration`) and what `shapes` mode owns
@@ -132,25 +132,25 @@ class Run(OpRecorder):
 class _UnderWay:
     """The one place that knows it. Runs of several threads take turns."""
 
-    run: Run | None = None
+    run: TileRun | None = None
     turn = threading.RLock()
 
 
-def current() -> Run:
+def current() -> TileRun:
     """The run under way."""
     if _UnderWay.run is None:
         raise fault("tile ops run inside a @pl.jit function", "Call the function; it executes and records.")
     return _UnderWay.run
 
 
-def under_way() -> Run | None:
+def under_way() -> TileRun | None:
     """The run that this thread is part of; another thread's is none of its business."""
     run = _UnderWay.run
     return run if run is not None and (run.thread == threading.get_ident() or in_stepped_thread()) else None
 
 
 @contextmanager
-def running(run: Run | None) -> Iterator[None]:
+def running(run: TileRun | None) -> Iterator[None]:
     """The run is the one under way inside the block; None: none is."""
     before, _UnderWay.run = _UnderWay.run, run
     try:
@@ -159,7 +159,7 @@ def running(run: Run | None) -> Iterator[None]:
         _UnderWay.run = before
 
 
-def switch(run: Run | None) -> None:
+def switch(run: TileRun | None) -> None:
     """Another run goes on: ranks take turns, each in a thread of its own."""
     _UnderWay.run = run
 

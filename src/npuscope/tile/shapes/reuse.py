@@ -63,7 +63,7 @@ class Reuse:
         self._recorder, self._axes = recorder, axes
         self._writes = writes  # counts whole numbers that were written
         self._outside: dict[int, Outside] = {}
-        self._kinds: dict[Key, _Kind | None] = {}  # None: its tasks leave something behind
+        self._kinds: dict[Key, _TaskKind | None] = {}  # None: its tasks leave something behind
 
     def perform(
         self,
@@ -86,7 +86,7 @@ class Reuse:
             return False, execute(values)
         about, numbers = alike
         key = (id(code.body.__code__), task.blocks, carries, task.kernel, about)
-        kind = self._kinds[key] if key in self._kinds else _Kind(bool(numbers))
+        kind = self._kinds[key] if key in self._kinds else _TaskKind(bool(numbers))
         if kind is None:
             return False, execute(values)
         reusable = kind.record_for(numbers)
@@ -117,7 +117,7 @@ class Reuse:
         return result
 
 
-class _Kind:
+class _TaskKind:
     """Tasks that differ only in whole numbers and in where their tensors lie."""
 
     def __init__(self, watches: bool) -> None:

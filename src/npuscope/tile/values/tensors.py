@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 
-class Operand:
+class OperandValue:
     """What tensors and tiles share. Their operators mean the ops of the same name: calls/operators.py puts them in."""
 
     __slots__ = ()
@@ -55,7 +55,7 @@ class Operand:
         return type(self).__name__.lower()
 
 
-class Tensor(Operand):
+class Tensor(OperandValue):
     """A view of a buffer: element (i, j, …) lies at `offset + i * strides[0] + j * strides[1] + …`.
 
     `captured` is the tensor as the runtime sees it: views made inside a region stand for the tensor they were made of.
@@ -104,7 +104,7 @@ class Tensor(Operand):
         return f"Tensor({self.buffer.name}, {list(self.shape)}, {self.dtype})"
 
 
-class Tile(Operand):
+class Tile(OperandValue):
     """A value on chip. `array` is None where `shapes` mode computed nothing. Born in one block; elsewhere it lives in
     GM.
     """
