@@ -47,12 +47,16 @@ class Mistakes(list[Mistake]):
         return [pytest.param(mistake, id=mistake.program.name) for mistake in self]
 
 
-def says(mistake: Mistake, mode: Mode) -> None:
-    """Runs a program of (x, y) and checks what it is told."""
+def message_of(program: Any, mode: Mode) -> str:
+    """What a program of (x, y) is stopped with."""
     x = np.linspace(-1, 1, 16 * 32, dtype=np.float32).reshape(16, 32)
-    with pytest.raises(TileError) as told:
-        record(mistake.program, x, np.zeros_like(x), mode=mode)
-    message = str(told.value)
+    with pytest.raises(TileError) as caught:
+        record(program, x, np.zeros_like(x), mode=mode)
+    return str(caught.value)
+
+
+def says(mistake: Mistake, mode: Mode) -> None:
+    message = message_of(mistake.program, mode)
     for part in mistake.parts:
         assert part in message, message
     file = Path(inspect.getfile(mistake.program.function)).name
