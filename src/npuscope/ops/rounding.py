@@ -47,11 +47,10 @@ Words = npt.NDArray[np.uint32]  # the bits of fp32
 ROUNDINGS = ("rint", "round", "floor", "ceil", "trunc", "odd")
 
 _F32, _U32 = np.float32, np.uint32
-_ONE, _TOP, _SIGN = _U32(1), _U32(31), _U32(0x80000000)
+_ZERO, _ONE, _TOP, _SIGN = _U32(0), _U32(1), _U32(31), _U32(0x80000000)
 _BF16_DROPS, _FP16_DROPS = 16, 13  # low bits of an fp32 pattern that the narrower type lacks
-_SMALL_TILE = (
-    16384  # below it two conversions by ml_dtypes are faster than six passes over the bits (16x256: 3 and 6 us)
-)
+# Below it two conversions by ml_dtypes are faster than six passes over the bits (16x256: 3 and 6 us).
+_SMALL_TILE = 16384
 _FP16_MAX = _F32(65504)
 _FP16_MAX_SQUARED = 65504.0**2
 _FP16_NORMAL = _U32((0x38800000 << 1) - 1)  # 2^-14, the smallest normal number, as `size` in _to_fp16 has it
@@ -64,53 +63,31 @@ _HALF = _F32(0.5)
 def _dropper(drops: int, mode: str) -> Callable[[Words], Words]:
     """Rounds patterns to a multiple of 2^drops; NaN is the caller's to repair."""
     low = (1 << drops) - 1
-    mask, keep, half, below, shift = (
-        _U32(low),
-        _U32(0xFFFFFFFF ^ low),
-        _U32((low + 1) >> 1),
-        _U32(low >> 1),
-        _U32(drops),
-    )
+    mask, keep, shift = _U32(low), _U32(0xFFFFFFFF ^ low), _U32(drops)
+    half, below = _U32((low + 1) >> 1), _U32(low >> 1)
 
-    def rint(bits: Words) -> Words:
-        kept = bits >> shift
-        kept &= _ONE
-        kept += below
-        kept += bits
+    def run(bits: Words) -> Words:
+        if mode == "trunc":
+            return bits & keep
+        if mode == "round":
+            kept = bits + half
+        elif mode == "odd":
+            kept = bits & mask
+            kept += mask  # carries into the last kept bit exactly if something was dropped
+            kept |= bits
+        else:
+            kept = bits >> (shift if mode == "rint" else _TOP)  # the last bit that stays, or the sign
+            if mode == "rint":
+                kept &= _ONE
+                kept += below
+            else:
+                kept ^= _ONE if mode == "ceil" else _ZERO
+                kept *= mask
+            kept += bits
         kept &= keep
         return kept
 
-    def away(bits: Words) -> Words:
-        kept = bits + half
-        kept &= keep
-        return kept
-
-    def trunc(bits: Words) -> Words:
-        return bits & keep
-
-    def odd(bits: Words) -> Words:
-        kept = bits & mask
-        kept += mask  # carries into the last kept bit exactly if something was dropped
-        kept |= bits
-        kept &= keep
-        return kept
-
-    def floor(bits: Words) -> Words:
-        kept = bits >> _TOP
-        kept *= mask
-        kept += bits
-        kept &= keep
-        return kept
-
-    def ceil(bits: Words) -> Words:
-        kept = bits >> _TOP
-        kept ^= _ONE
-        kept *= mask
-        kept += bits
-        kept &= keep
-        return kept
-
-    return {"rint": rint, "round": away, "floor": floor, "ceil": ceil, "trunc": trunc, "odd": odd}[mode]
+    return run
 
 
 def _to_bf16(mode: str) -> Rounding:

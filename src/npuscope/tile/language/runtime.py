@@ -151,7 +151,7 @@ class AutoScope:
         run.orchestration.draws = None
 
     def _open(self, run: TileRun) -> None:
-        enter(run, open_task(run, self.name, 1, "at", Launch(**self.layout._asdict())))
+        enter(run, open_task(run, self.name, 1, "at", Launch(**self.layout)))
 
     def start(self) -> None:
         """An op outside every chunked loop: opens the task that holds it."""

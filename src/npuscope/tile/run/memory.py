@@ -63,7 +63,7 @@ class Allocations:
         """A new buffer that holds this data; `written`: all of it counts as written."""
         id, recorder, parameter = len(self.buffers), self._recorder, origin == "parameter"
         mask = np.zeros(prod(shape), np.bool_) if self._computes and not written else None
-        buffer = LiveBuffer(id, name or f"tensor_{id}", shape, dtype, data, mask, manual_dep)
+        buffer = LiveBuffer(id, name or f"tensor_{id}", shape, dtype, data, mask)
         buffer.read_only = parameter and direction == "In"
         if self.phase is not None or self.initial is not None:
             self._keep(buffer, parameter)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from npuscope.tile.enums import Level, Role, ScopeMode, SplitMode
 from npuscope.tile.fault import fault
@@ -20,6 +20,47 @@ from npuscope.tile.values.tensors import Tensor, Tile
 _MOST_BLOCKS = 1 << 24
 Result = TypeVar("Result")
 
+# --- the entries of `optimizations=[…]`: how a mixed task is laid out on its cube core and its two vector cores
+
+_HALVES: dict[SplitMode, Half] = {SplitMode.UP_DOWN: "up_down", SplitMode.LEFT_RIGHT: "left_right"}
+
+
+class Split:
+    """pl.split(mode): each vector core takes half of every tile, by rows or by columns."""
+
+    def __init__(self, mode: object = None, *, slot_num: object = None) -> None:
+        self.mode, self.slot_num = mode, slot_num
+
+
+class CrossCoreSlot:
+    """pl.cross_core_slot(slot_num=n): depth of the ring between cube and vector cores."""
+
+    def __init__(self, *, slot_num: object) -> None:
+        self.slot_num = slot_num
+
+
+def half_of(mode: object) -> Half | None:
+    """The axis that a split halves."""
+    return _HALVES.get(mode) if isinstance(mode, SplitMode) else None
+
+
+def laid_out(entries: Sequence[object]) -> dict[str, Any]:
+    """What the `Launch` of a task records of its optimizations: `split` and `ring_slots`."""
+    layout: dict[str, Any] = {}
+    for entry in entries:
+        half = half_of(entry.mode) if isinstance(entry, Split) else None
+        if half is not None:
+            layout["split"] = half
+        slots = entry.slot_num if isinstance(entry, Split | CrossCoreSlot) else None
+        if slots is not None:
+            layout["ring_slots"] = int(index(slots, "pl.cross_core_slot", "slot_num="))
+            if layout["ring_slots"] < 1:
+                raise fault(f"pl.cross_core_slot: slot_num={shown(slots)}; a ring has at least 1 slot")
+    return layout
+
+
+# --- tasks and their blocks
+
 
 def open_task(run: TileRun, kernel: str, blocks: int, form: Form, launch: Launch) -> TaskDraft:
     """Launches a task; only orchestration may."""
@@ -28,21 +69,19 @@ def open_task(run: TileRun, kernel: str, blocks: int, form: Form, launch: Launch
         kernel = orchestration.name_of_region()
     if run.block is not None:
         raise fault(f"a task inside the task {run.block.task.kernel}", "Tasks are launched in orchestration.")
-    if orchestration.cluster is not None:
-        return _task_of(run, orchestration.cluster, blocks, form)
+    cluster = orchestration.cluster
+    if cluster is not None and cluster.task is not None:
+        if form == "spmd" or cluster.task.form == "spmd":
+            raise fault("a pl.spmd launch must be the only task in its pl.cluster")
+        return cluster.task
+    if cluster is not None:
+        kernel = cluster.name or orchestration.name_of_region().replace("_incore_", "_cluster_")
+        launch = Launch()
     launch.manual_scope = orchestration.in_manual_scope
-    return run.recorder.open_task(kernel, blocks, form, launch)
-
-
-def _task_of(run: TileRun, cluster: OpenCluster, blocks: int, form: Form) -> TaskDraft:
-    """A cluster's task; a launch of many blocks stands alone in it."""
-    if cluster.task is None:
-        name = cluster.name or run.orchestration.name_of_region().replace("_incore_", "_cluster_")
-        launch = Launch(manual_scope=run.orchestration.in_manual_scope)
-        cluster.task = run.recorder.open_task(name, blocks, form, launch)
-    elif form == "spmd" or cluster.task.form == "spmd":
-        raise fault("a pl.spmd launch stands alone in its pl.cluster")
-    return cluster.task
+    task = run.recorder.open_task(kernel, blocks, form, launch)
+    if cluster is not None:
+        cluster.task = task
+    return task
 
 
 def run_single(run: TileRun, task: TaskDraft, body: Callable[[], Result]) -> Result:
@@ -59,8 +98,7 @@ def run_single(run: TileRun, task: TaskDraft, body: Callable[[], Result]) -> Res
 
 def enter(run: TileRun, task: TaskDraft) -> Block:
     cluster = run.orchestration.cluster
-    kept = None if cluster is None else cluster.block
-    block = Block(task, 0, 0, 1) if kept is None else kept
+    block = (cluster and cluster.block) or Block(task, 0, 0, 1)
     run.enter(block)
     run.shapes.axes.open(1)
     return block
@@ -148,9 +186,7 @@ class At:
         run = current()
         if run.orchestration.draws is not None:
             run.orchestration.draws.pause()
-        launch = Launch(
-            flat_ids(self.deps), early=self.early, split=self.layout.split, ring_slots=self.layout.ring_slots
-        )
+        launch = Launch(flat_ids(self.deps), early=self.early, **self.layout)
         self.task = open_task(run, self.name, 1, "at", launch)
         enter(run, self.task).starts_region = True
         return TaskId(self.task.id)
@@ -189,7 +225,7 @@ class Spmd:
             early=flag(allow_early_resolve, "spmd", "allow_early_resolve="),
             predicated=predicate is not None,
             skipped=self.skip,
-            **laid_out(optimizations if isinstance(optimizations, list | tuple) else ())._asdict(),
+            **laid_out(optimizations if isinstance(optimizations, list | tuple) else ()),
         )
         self._deps = deps
         self.task: TaskDraft | None = None
@@ -281,10 +317,10 @@ def _holds(predicate: object) -> bool:
 class RuntimeScope:
     """A runtime scope: ring and lifetime of what is made in it. A manual one infers no edges."""
 
-    def __init__(self, mode: object = None, manual: bool = False) -> None:
+    def __init__(self, *, mode: object = None) -> None:
         if mode is not None:
             member(mode, ScopeMode, "scope", "mode")
-        self.manual = manual or mode is ScopeMode.MANUAL
+        self.manual = mode is ScopeMode.MANUAL
 
     def __enter__(self) -> None:
         run = current()
@@ -299,7 +335,7 @@ class RuntimeScope:
 class Cluster:
     """Regions that one cluster of cores runs together: one task."""
 
-    def __init__(self, name_hint: str = "") -> None:
+    def __init__(self, *, name_hint: str = "") -> None:
         self.name = named(name_hint, "cluster")
 
     def __enter__(self) -> None:
@@ -315,66 +351,17 @@ class Cluster:
             close(run, block, 1)
 
 
-at, spmd = At, Spmd
-At.__init__.__qualname__, Spmd.__init__.__qualname__ = "pl.at", "pl.spmd"  # what Python calls them in its messages
-
-
-def scope(*, mode: object = None) -> RuntimeScope:
-    return RuntimeScope(mode)
+at, spmd, scope, cluster = At, Spmd, RuntimeScope, Cluster
+_STATEMENTS: dict[str, type] = {"at": At, "spmd": Spmd, "scope": RuntimeScope, "cluster": Cluster}
+for _name, _class in _STATEMENTS.items():
+    vars(_class)["__init__"].__qualname__ = f"pl.{_name}"  # what Python calls it in its messages
 
 
 def manual_scope() -> RuntimeScope:
-    return RuntimeScope(manual=True)
-
-
-def cluster(*, name_hint: str = "") -> Cluster:
-    return Cluster(name_hint)
+    return RuntimeScope(mode=ScopeMode.MANUAL)
 
 
 def no_dep(tensor: Result) -> Result:
     """At a call argument: that argument takes part in no dependency."""
     current().orchestration.opt_out(tensor)
     return tensor
-
-
-_HALVES: dict[SplitMode, Half] = {SplitMode.UP_DOWN: "up_down", SplitMode.LEFT_RIGHT: "left_right"}
-
-
-class Split:
-    """pl.split(mode): each vector core takes half of every tile, by rows or by columns."""
-
-    def __init__(self, mode: object = None, *, slot_num: object = None) -> None:
-        self.mode, self.slot_num = mode, slot_num
-
-
-class CrossCoreSlot:
-    """pl.cross_core_slot(slot_num=n): depth of the ring between cube and vector cores."""
-
-    def __init__(self, *, slot_num: object) -> None:
-        self.slot_num = slot_num
-
-
-class Layout(NamedTuple):
-    """What a task records of its optimizations."""
-
-    split: Half | Literal[""] = ""
-    ring_slots: int = 0
-
-
-def half_of(mode: object) -> Half | None:
-    """The axis that a split halves."""
-    return _HALVES.get(mode) if isinstance(mode, SplitMode) else None
-
-
-def laid_out(entries: Sequence[object]) -> Layout:
-    layout = Layout()
-    for entry in entries:
-        if isinstance(entry, Split):
-            layout = layout._replace(split=half_of(entry.mode) or layout.split)
-        slots = entry.slot_num if isinstance(entry, Split | CrossCoreSlot) else None
-        if slots is not None:
-            count = int(index(slots, "pl.cross_core_slot", "slot_num="))
-            if count < 1:
-                raise fault(f"pl.cross_core_slot: slot_num={shown(slots)}; a ring has at least 1 slot")
-            layout = layout._replace(ring_slots=count)
-    return layout

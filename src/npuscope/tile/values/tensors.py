@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ Shape = tuple[int, ...]
 
 
 class OperandValue:
-    """What tensors and tiles share. Their operators mean the ops of the same name: calls/operators.py puts them in."""
+    """What tensors and tiles share. Their operators mean the ops of the same name: calls/spellings.py puts them in."""
 
     __slots__ = ()
     __array_ufunc__ = None  # a NumPy scalar on the left leaves the operator to us
@@ -104,40 +105,23 @@ class Tensor(OperandValue):
         return f"Tensor({self.buffer.name}, {list(self.shape)}, {self.dtype})"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Tile(OperandValue):
     """A value on chip. `array` is None where `shapes` mode computed nothing. Born in one block; elsewhere it lives in
     GM.
     """
 
-    __slots__ = (
-        "_owned",
-        "array",
-        "block",
-        "dtype",
-        "frame",
-        "index",
-        "iteration",
-        "promoted",
-        "shape",
-        "space",
-        "valid",
-    )
-
-    def __init__(
-        self,
-        array: Array | None,
-        shape: Shape,
-        dtype: DataType,
-        valid: Shape | None = None,
-        space: str | None = None,
-    ) -> None:
-        self.array, self.shape, self.dtype, self.valid, self.space = array, shape, dtype, valid, space
-        self.block: BlockDraft | None = None
-        self.frame: Frame | None = None
-        self.iteration = 0
-        self.index = 0
-        self.promoted: Tensor | None = None
-        self._owned = False
+    array: Array | None
+    shape: Shape
+    dtype: DataType
+    valid: Shape | None = None
+    space: str | None = None
+    block: BlockDraft | None = None
+    frame: Frame | None = None
+    iteration: int = 0
+    index: int = 0
+    promoted: Tensor | None = None
+    _owned: bool = False
 
     def share(self) -> Array | None:
         """The array, for another tile to hold too."""
@@ -178,45 +162,23 @@ def strided(buffer: LiveBuffer, offset: int, shape: Sequence[int], strides: Sequ
     )
 
 
+@dataclass(slots=True, eq=False)
 class LiveBuffer:
     """One piece of GM. `data` is None where `shapes` mode keeps no values; `written` marks elements once they hold
     something (None: all do).
     """
 
-    __slots__ = (
-        "aside",
-        "changes",
-        "data",
-        "dtype",
-        "id",
-        "known",
-        "manual_dep",
-        "name",
-        "read_only",
-        "rows_at_run_time",
-        "shape",
-        "written",
-    )
-
-    def __init__(
-        self,
-        id: int,
-        name: str,
-        shape: tuple[int, ...],
-        dtype: DataType,
-        data: Array | None,
-        written: npt.NDArray[np.bool_] | None,
-        manual_dep: bool = False,
-    ) -> None:
-        self.id, self.name, self.shape, self.dtype = id, name, shape, dtype
-        self.data = data  # flat
-        self.written = written  # flat
-        self.aside: Array | None = None  # a second memory, not in use (order_phase.py)
-        self.known = True  # shapes mode: no uncomputed value was stored here
-        self.manual_dep = manual_dep
-        self.read_only = False  # a parameter of the entry without a direction
-        self.rows_at_run_time = False  # a parameter whose outermost extent the program does not know
-        self.changes = 0  # stores by others than the blocks of the task under way
+    id: int
+    name: str
+    shape: Shape
+    dtype: DataType
+    data: Array | None  # flat
+    written: npt.NDArray[np.bool_] | None  # flat
+    aside: Array | None = None  # a second memory, not in use (run/memory.py)
+    known: bool = True  # shapes mode: no uncomputed value was stored here
+    read_only: bool = False  # a parameter of the entry without a direction
+    rows_at_run_time: bool = False  # a parameter whose outermost extent the program does not know
+    changes: int = 0  # stores by others than the blocks of the task under way
 
     def swap(self) -> None:
         if self.aside is not None:
