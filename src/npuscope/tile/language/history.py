@@ -2,7 +2,7 @@
 
 Read by the rewriter (keywords that got another name), by the namespace (names that did), by `npuscope check` (the rule
 retired-spelling) and by the page of spellings. A spelling that changes which tasks run or how long they take does here
-what the compiler of its day did (auto_scope.py), or is refused; it is never accepted without effect.
+what the compiler of its day did (runtime.py), or is refused; it is never accepted without effect.
 """
 
 from __future__ import annotations

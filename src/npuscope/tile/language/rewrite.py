@@ -3,7 +3,7 @@
 - The body of `pl.spmd` (as a loop or as `with`) becomes a function of the block, so that every block starts from the
   names bound before it, and can stop at a barrier. The body of `pl.at` becomes a function too, so that equal tasks can
   be told from each other (shapes/reuse.py).
-- A loop says which names its body may read from an earlier turn, for `shapes` mode runs turns as one (shapes/turns.py).
+- A loop says which names its body may read from an earlier turn, for `shapes` mode runs turns as one (shapes/mode.py).
 - A loop with `init_values` binds the names on the left of its `pl.yield_` before it, for it may have no turn at all.
 - Keywords of old programs get the names of today (history.py).
 - `pl.cond(...)` ends its `pl.while_` loop. `x = pl.create_tensor(...)` gets its name.

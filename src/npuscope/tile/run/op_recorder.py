@@ -77,7 +77,7 @@ class OpRecorder:
         if self._block is None:
             self.region(spec.name)
         tile = Tile(None, shape, dtype, None if valid == shape else valid, space)
-        self.emit(spec, operands, tile, attributes=attributes, flops=flops, plane=plane)
+        self.emit(spec, operands, tile, (), (), attributes, flops, plane)
         return tile
 
     def emit(
@@ -94,7 +94,7 @@ class OpRecorder:
         """Writes one op down as the newest item of the innermost open loop; `plane`: where it is not the usual one."""
         block = self._block
         assert block is not None
-        plane = plane or spec.plane
+        plane = plane or spec.planes[0]
         if block.vector.used:
             check_op(spec, plane, operands, block.vector)
         frame = block.frame
@@ -102,7 +102,7 @@ class OpRecorder:
             "op",
             spec.name,
             plane,
-            sites.here(),
+            sites.here(2),
             tuple([_ref(x, frame) if type(x) is Tile else None if x is None else "scalar" for x in operands]),
             None if result is None else (result.shape, result.dtype.name, result.valid, result.space),
             accesses,

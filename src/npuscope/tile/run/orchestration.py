@@ -36,7 +36,7 @@ class OpenCluster:
 
 
 class DrawsTasks(Protocol):
-    """An open scope in which tasks draw themselves (language/auto_scope.py)."""
+    """An open scope in which tasks draw themselves (language/runtime.py)."""
 
     held: bool
 
