@@ -56,7 +56,7 @@ def command(
 
     from npuscope.base.errors import NpuscopeError
     from npuscope.explain.passes.export import metadata_of
-    from npuscope.explain.passes.ranks import Wanted, forward, is_table
+    from npuscope.explain.passes.ranks import ForwardOptions, forward, is_table
     from npuscope.lab.report_pages import parts_page
     from npuscope.report.forward import forward as report
     from npuscope.table.formats import printable
@@ -66,7 +66,7 @@ def command(
     place = path or profiler_root or ""
     beside = str(metadata_of(Path(out))) if out and is_table(Path(out)) else None
     check_outputs([place], out, perfetto, html, md, beside)
-    wanted = Wanted(
+    wanted = ForwardOptions(
         anchor,
         not list_only and (out is None or json or bool(html or md)),
         tuple(word.strip() for word in select.split(",")) if select else None,

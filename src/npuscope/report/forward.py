@@ -13,7 +13,7 @@ from npuscope.table.formats import arithmetic, duration, many, percent, sentence
 from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say, Spec, axis
 
 if TYPE_CHECKING:  # who shows one of them need not be able to make the other
-    from npuscope.explain.passes.ranks import Ranks
+    from npuscope.explain.passes.ranks import ForwardRanks
     from npuscope.explain.passes.statistics import RankPasses, Statistics
     from npuscope.forward.roofline import Roofline
 
@@ -30,7 +30,7 @@ NEEDS = {
 }
 
 
-def forward(result: Ranks, wide: bool = False) -> Iterator[Part]:
+def forward(result: ForwardRanks, wide: bool = False) -> Iterator[Part]:
     """Everything, rank by rank."""
     yield Heading("Forward passes", 1, In.POSTED)
     for rank in result.ranks:

@@ -8,7 +8,6 @@ passes follow the main model's. Else it is another model's if it has layers of i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -132,24 +131,18 @@ WAIT_TIMES, WAIT_SHARE = 10, 0.02  # a collective that takes so many times its u
 FEWEST = 3  # passes of a kind from which on their pauses and totals can be compared
 
 
-@dataclass(frozen=True)
-class PassTotals:
-    """With an entry per pass: its kind (phase and size), device time and longest pause."""
+def disturbances(rows: pl.DataFrame, kinds: list[str], union_ns: Ints, pause: Ints) -> list[list[str]]:
+    """For each pass what disturbed it, in sentences, from its kind (phase and size), device time and longest pause.
 
-    kind: list[str]
-    union: Ints
-    longest_pause: Ints
-
-
-def disturbances(rows: pl.DataFrame, totals: PassTotals) -> list[list[str]]:
-    """For each pass what disturbed it, in sentences. `rows`: device rows, see `found._narrow`."""
-    kinds = pl.Series("kind", totals.kind, dtype=pl.String)
-    passes = pl.DataFrame({"kind": kinds, "union": totals.union, "pause": totals.longest_pause}).with_row_index("at")
+    `rows` has in_pass, kernel, shapes, dur, layer and is_comm of the device's rows.
+    """
+    kind = pl.Series("kind", kinds, dtype=pl.String)
+    passes = pl.DataFrame({"kind": kind, "union": union_ns, "pause": pause}).with_row_index("at")
     passes = passes.with_columns(
         pl.col("union", "pause").median().over("kind").name.prefix("usual_"),
         pl.col("kind").str.split(" ").list.first().alias("phase"),
     )
-    reasons: list[list[str]] = [[] for _ in totals.kind]
+    reasons: list[list[str]] = [[] for _ in kinds]
     for at, kernel, dur, usual in _slow_kernels(rows, passes).iter_rows():
         reasons[at].append(f"{kernel} took {duration(dur)}, usually {duration(usual)}")
     like = pl.len().over("kind") >= FEWEST

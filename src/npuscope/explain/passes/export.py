@@ -28,6 +28,7 @@ from npuscope.trace.writers.kernel_details import write_parts
 
 INDEX = "forward.json"
 CLEAN = "clean"  # complete and undisturbed
+MOST = 20  # steps named in an error
 NUMBER = re.compile(r"[0-9]{1,18}")
 _OURS = re.compile(rf"{re.escape(INDEX)}|(capture|pass_\d+_[a-z]+)\.(csv|json)")
 
@@ -60,7 +61,7 @@ def selected(found: Passes, words: Sequence[str]) -> list[int]:
 
 
 def rows_of(found: Passes, numbers: list[int], window: str) -> list[Ints]:
-    """For each pass the rows of the trace inside its window; second tellings come with what they tell."""
+    """For each pass the rows of the trace inside its window; rows that list work again come with the first."""
     if window == "capture":
         return [np.arange(found.trace.slices.height)]
     in_pass = found.rows["in_pass"].fill_null(-1).to_numpy()
@@ -70,12 +71,12 @@ def rows_of(found: Passes, numbers: list[int], window: str) -> list[Ints]:
     if window == "full":
         return rows
     start = found.trace.slices["start"].to_numpy()
-    told = found.rows["first_told"].to_numpy()
+    first = found.rows["first_told"].to_numpy()
     limits = found.table.select("anchor_start_ns", "anchor_end_ns").rows()
     if any(limits[n][0] is None for n in numbers):
         raise NpuscopeError("there is no anchor, so there is no anchor window", remedy="Use --window full.")
     return [
-        r[(start[told[r]] >= limits[n][0]) & (start[told[r]] < limits[n][1])]
+        r[(start[first[r]] >= limits[n][0]) & (start[first[r]] < limits[n][1])]
         for n, r in zip(numbers, rows, strict=True)
     ]
 
@@ -103,7 +104,7 @@ def write_pass(found: Passes, number: int, window: str, path: Path) -> list[Path
         raise CannotWrite("something else is there already, where the pass's metadata would go", path=beside)
     with whole_file(beside) as file:  # the table goes first: its metadata never tells of a table that is not there
         write_table(_part(found.trace, rows), path)
-        file.write(_json(_about(found, found.main_table().rows()[number], window, len(rows), _learned(found))))
+        file.write(_metadata(found, window, [number], [rows])[0])
     return [path, beside]
 
 
@@ -119,58 +120,49 @@ def is_export(folder: Path) -> bool:
 
 def fill(found: Passes, numbers: list[int], window: str, place: Path) -> list[Path]:
     """Write passes and their index into a folder that is there."""
-    learned, told = _learned(found), found.main_table().rows()
-    numbers = numbers[:1] if window == "capture" else numbers
-    rows = [np.sort(part) for part in rows_of(found, numbers, window)]
     whole = window == "capture"
+    numbers = numbers[:1] if whole else numbers
+    rows = [np.sort(part) for part in rows_of(found, numbers, window)]
     names = ["capture.csv"] if whole else [f"pass_{n:04d}_{found.table['phase'][n]}.csv" for n in numbers]
     tables = [place / name for name in names]
     write_parts(found.trace, list(zip(rows, tables, strict=True)))
-    for number, part, table in zip(numbers, rows, tables, strict=True):
-        about = _about(found, told[number], window, len(part), learned)
-        table.with_suffix(".json").write_bytes(_json(about))
-    paths = [path for table in tables for path in (table, table.with_suffix(".json"))]
+    for table, about in zip(tables, _metadata(found, window, numbers, rows), strict=True):
+        table.with_suffix(".json").write_bytes(about)
     (place / INDEX).write_bytes(_json(found.as_dict()))
-    return [*paths, place / INDEX]
+    return [path for table in tables for path in (table, table.with_suffix(".json"))] + [place / INDEX]
 
 
 def _part(trace: Trace, rows: Ints) -> Trace:
-    ordered = np.sort(rows)
-    return replace(trace, slices=trace.slices[ordered], edges=trace.edges.clear())
+    return replace(trace, slices=trace.slices[np.sort(rows)], edges=trace.edges.clear())
 
 
-def _learned(found: Passes) -> dict[str, object]:
-    """The sequence of layers, where a complete pass taught one."""
-    if not found.table["complete"].any():
-        return {"sequences": []}
-    return {"sequences": statistics(found).as_dict()["sequences"]}
-
-
-def _about(
-    found: Passes, told: dict[str, object], window: str, rows: int, learned: dict[str, object]
-) -> dict[str, object]:
-    meta = found.trace.meta
+def _metadata(found: Passes, window: str, numbers: list[int], rows: list[Ints]) -> list[bytes]:
+    """What is known of exported passes, as JSON; the sequence of layers only where a complete pass taught one."""
+    meta, each = found.trace.meta, found.main_table().rows()
     limits = ("anchor_start_ns", "anchor_end_ns") if window == "anchor" else ("start_ns", "end_ns")
     whole = window == "capture"
-    return {
-        "source": list(meta.files),
-        "window": window,
-        "window_ns": list(found.trace.window_ns) if whole else [told[name] for name in limits],
-        "rule": found.rule,
-        "anchor": found.anchor,
-        "rows_written": rows,
-        "pass": None if whole else told,
-        "attentions_per_layer": found.attentions_per_layer,
-        **learned,
-        "capture": {"marked": dict(meta.marked), "repaired": dict(meta.repaired), "dropped": dict(meta.dropped)},
-    }
+    learned = statistics(found).as_dict()["sequences"] if found.table["complete"].any() else []
+    return [
+        _json(
+            {
+                "source": list(meta.files),
+                "window": window,
+                "window_ns": list(found.trace.window_ns) if whole else [each[number][name] for name in limits],
+                "rule": found.rule,
+                "anchor": found.anchor,
+                "rows_written": len(part),
+                "pass": None if whole else each[number],
+                "attentions_per_layer": found.attentions_per_layer,
+                "sequences": learned,
+                "capture": {name: dict(getattr(meta, name)) for name in ("marked", "repaired", "dropped")},
+            }
+        )
+        for number, part in zip(numbers, rows, strict=True)
+    ]
 
 
 def _json(data: object) -> bytes:
     return json.dumps(data, indent=2, ensure_ascii=False, default=str).encode()
-
-
-MOST = 20  # numbers told
 
 
 def numbered_pass(trace: Trace, number: int, path: str) -> Trace:
@@ -198,10 +190,15 @@ def one_pass(trace: Trace, step: int | None, number: int | None, path: str, pref
     if len(steps) > 1:
         what = f"it holds {len(steps)} steps: {_listed(steps)}"
         raise NpuscopeError(what, path=path, remedy=f"Choose one forward pass with {prefix}step N.")
-    found = _passes(trace)
-    if found is not None and found.table.height > 1:
-        what = f"it holds {found.table.height} forward passes"
-        raise NpuscopeError(what, path=path, remedy=f"Choose one with {prefix}pass N; `npuscope forward` lists them.")
+    if trace.slices.filter(is_work()).is_empty():
+        return trace
+    try:
+        count = passes(trace).table.height
+    except NoPasses:  # nothing tells passes apart: a table of kernels without order, a trace without layers
+        return trace
+    if count > 1:
+        remedy = f"Choose one with {prefix}pass N; `npuscope forward` lists them."
+        raise NpuscopeError(f"it holds {count} forward passes", path=path, remedy=remedy)
     return trace
 
 
@@ -210,18 +207,8 @@ def check_steps(trace: Trace, wanted: list[int], path: str) -> None:
     known = trace.slices["step"].drop_nulls().unique().sort().to_list()
     for step in wanted:
         if step not in known:
-            told = f"It has {_listed(known)}." if known else "It marks no steps."
-            raise NpuscopeError(f"no step {step}", path=path, remedy=told)
-
-
-def _passes(trace: Trace) -> Passes | None:
-    """None where nothing tells passes apart: a table of kernels without order, a trace without layers."""
-    if trace.slices.filter(is_work()).is_empty():
-        return None
-    try:
-        return passes(trace)
-    except NoPasses:
-        return None
+            remedy = f"It has {_listed(known)}." if known else "It marks no steps."
+            raise NpuscopeError(f"no step {step}", path=path, remedy=remedy)
 
 
 def _listed(steps: list[int]) -> str:

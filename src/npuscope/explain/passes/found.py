@@ -13,10 +13,11 @@ import numpy as np
 import polars as pl
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.explain.passes.condition import PassTotals, Phase, complete_and_draft, disturbances, phase_of
-from npuscope.explain.passes.cuts import Bounds, bounds
+from npuscope.explain.passes.condition import Phase, complete_and_draft, disturbances, phase_of
+from npuscope.explain.passes.cuts import bounds
 from npuscope.explain.passes.layers import HEAD, OUTSIDE, TAIL, alike, layers, pass_and_layer
 from npuscope.explain.passes.sequence import FEWEST_ANCHORS, REPETITION, Flags, Sequence, stretches
+from npuscope.explain.work import kernel_group
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, FLAG, LIST, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, Form, duration, percent
 from npuscope.trace.core import Trace
@@ -25,276 +26,6 @@ from npuscope.trace.names import source_column
 
 PARTS = pl.Enum(["head", "layer", "tail"])
 WINDOWS = ("anchor", "full", "capture")
-
-
-@dataclass(frozen=True, repr=False)
-class Passes(Tabular):
-    """`table` has a row per pass, `rows` one per slice of the trace.
-
-    Of rows: `in_pass`, `layer` and `part`, null outside; `first_told`, the row that a second telling tells again;
-    `on_device`, true for what counts as device time.
-    """
-
-    trace: Trace
-    table: pl.DataFrame
-    rows: pl.DataFrame
-    rule: str  # how passes were told apart
-    anchor: str  # what stands for a layer
-    attentions_per_layer: int
-    reasons: tuple[tuple[str, ...], ...]  # what each pass lacks, and what disturbed it
-    outside: int  # rows that count and are in no pass
-    outside_ns: int  # their device time
-
-    in_json = ("rule", "anchor", "attentions_per_layer", "outside", "outside_ns")
-
-    def tables(self) -> dict[str, Table]:
-        told = self.table.with_columns(
-            (pl.col("end_ns") - pl.col("start_ns")).alias("span_ns"),
-            pl.struct(anchor="excluded_anchor", full=pl.lit(0.0), capture=pl.lit(0.0)).alias("excluded"),
-            pl.Series("reasons", [list(reasons) for reasons in self.reasons], dtype=pl.List(pl.String)),
-        )
-        return {"passes": Table(PASSES, told)}
-
-    def title(self) -> str:
-        told = f"{self.table.height} forward passes, told apart by {self.rule}; layers by {self.anchor}"
-        if self.outside:
-            told += f"; {self.outside:,} rows ({duration(self.outside_ns)}) are in none"
-        return told
-
-    @cached_property
-    def order(self) -> pl.DataFrame:
-        """The device rows of passes in the order of start: row, in_pass, layer, part, kernel, kind, start, dur."""
-        from npuscope.explain.work import kernel_group
-
-        slices = self.trace.slices
-        frame = self.rows.with_row_index("row").hstack(slices.select("start", "dur", "kind", kernel_group(slices)))
-        counted = pl.col("in_pass").is_not_null() & pl.col("on_device")
-        return frame.filter(counted).sort("start", maintain_order=True)
-
-    def about(self) -> dict[str, object]:
-        """What is said of all passes together."""
-        return {name: getattr(self, name) for name in self.in_json}
-
-
-def passes(trace: Trace, anchor: str | None = None) -> Passes:
-    """The forward passes of a trace of one rank; `anchor` is a regular expression for the kernel of a layer."""
-    sequence = Sequence.of(trace)
-    path = trace.meta.files[0] if trace.meta.files else None
-    if not len(sequence):
-        raise NoPasses("no kernel ran in this capture, so there is no forward pass", path=path)
-    anchors, how = sequence.anchors(anchor)
-    if len(anchors) and not (how.startswith(REPETITION) and _few_per_step(sequence, anchors)):
-        return _result(trace, sequence, _by_anchors(trace, sequence, anchors, how))
-    if sequence.has_steps:
-        return _result(trace, sequence, _by_steps(sequence))
-    remedy = "Name a kernel that every layer runs with --anchor."
-    raise NoPasses("no steps, no attention and no repeating kernels found", path=path, remedy=remedy)
-
-
-class NoPasses(NpuscopeError):
-    """Nothing tells forward passes apart in a capture."""
-
-
-def _few_per_step(sequence: Sequence, anchors: Ints) -> bool:
-    """True when what repeats in a capture with steps is the step, not a layer."""
-    per_step = np.unique(sequence.step[anchors], return_counts=True)[1]
-    return sequence.has_steps and bool(np.median(per_step) < FEWEST_ANCHORS)
-
-
-@dataclass(frozen=True)
-class _Cut:
-    """Rows of the sequence with their pass and layer; the rest has an entry per pass."""
-
-    in_pass: Ints
-    layer: Ints
-    attentions: Ints
-    layers: Ints
-    first: Ints  # row of the first anchor, -1 without anchors
-    last: Ints
-    complete: Flags
-    draft: Flags
-    phases: list[Phase]
-    lacks: list[list[str]]
-    per_layer: int
-    rule: str
-    anchor: str
-
-
-def _by_anchors(trace: Trace, sequence: Sequence, anchors: Ints, how: str) -> _Cut:
-    found = stretches(sequence, anchors, not how.startswith(REPETITION))
-    cut, groups = bounds(found), alike(found)
-    of_passes = layers(found, cut, groups)
-    in_pass, of_layer = pass_and_layer(found, cut, of_passes)
-    phases = _phases(trace, sequence, cut)
-    complete, draft, lacks = complete_and_draft(found, cut, of_passes, groups, [phase.name for phase in phases])
-    there = in_pass[anchors]
-    attentions = np.bincount(there[there >= 0], minlength=len(cut.begin))
-    per_layer = np.array([layer.attentions for layer in of_passes])
-    main = int(per_layer[int(np.argmax(found.sizes))])
-    return _Cut(in_pass, of_layer, attentions, found.sizes // per_layer, cut.first, cut.last, complete, draft, phases,
-                lacks, main, found.rule, how)  # fmt: skip
-
-
-def _by_steps(sequence: Sequence) -> _Cut:
-    steps, in_pass = np.unique(sequence.step, return_inverse=True)
-    in_pass = in_pass.reshape(-1) - int(steps[0] < 0)
-    none = np.zeros(int((steps >= 0).sum()), dtype=np.int64)
-    phases, lacks = [Phase("unknown") for _ in none], [list[str]() for _ in none]
-    return _Cut(in_pass, np.where(in_pass < 0, OUTSIDE, HEAD), none, none, none - 1, none - 1, none == 0, none > 0,
-                phases, lacks, 0, "step", "nothing, since no attention ran")  # fmt: skip
-
-
-def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
-    n = len(cut.attentions)
-    inside_one = cut.in_pass >= 0
-    timed = inside_one & sequence.on_device
-    group, start, end = cut.in_pass[timed], sequence.start[timed], sequence.end[timed]
-    busy = union(Intervals(group, start, end))
-    first, last = _spans(cut.in_pass, sequence, n)
-    phases = _told(cut)
-    union_ns = busy.lengths(n)
-    comm = timed & sequence.is_comm
-    kind = [f"{phase.scale} {size}" for phase, size in zip(cut.phases, cut.attentions, strict=True)]
-    totals = PassTotals(kind, union_ns, _longest_pauses(busy, n))
-    reasons = disturbances(_narrow(trace, sequence, cut, timed), totals)
-    rows = _of_slices(trace, sequence, cut)
-    duplicates = rows["in_pass"].filter(trace.slices["duplicate_of"].is_not_null() & rows["in_pass"].is_not_null())
-    table = pl.DataFrame(
-        {
-            "index": np.arange(n),
-            "step": _step(sequence, cut, n),
-            **phases,
-            "layers": cut.layers,
-            "attentions": cut.attentions,
-            "complete": cut.complete,
-            "disturbed": [bool(r) for r in reasons],
-            "start_ns": first,
-            "end_ns": last,
-            "sum_ns": sum_by(group, end - start, n),
-            "union_ns": union_ns,
-            "comm_ns": union(Intervals(cut.in_pass[comm], sequence.start[comm], sequence.end[comm])).lengths(n),
-            "aicpu_ns": _sum(cut.in_pass, sequence, inside_one & ~sequence.on_device, n),
-            "rows": np.bincount(cut.in_pass[inside_one], minlength=n),
-            "told_twice": np.bincount(duplicates.to_numpy(), minlength=n),
-            **_anchor_window(sequence, cut, busy, union_ns),
-        }
-    )
-    left = ~inside_one & sequence.on_device
-    left_ns = union(one_group(sequence.start[left], sequence.end[left])).length
-    told = tuple((*lacks, *reason) for lacks, reason in zip(cut.lacks, reasons, strict=True))
-    return Passes(
-        trace, table, rows, cut.rule, cut.anchor, cut.per_layer, told, int((~inside_one).sum()), left_ns
-    )  # fmt: skip
-
-
-def _spans(in_pass: Ints, sequence: Sequence, n: int) -> tuple[Ints, Ints]:
-    """First start and last end of each pass."""
-    rows = in_pass >= 0
-    first = np.full(n, np.iinfo(np.int64).max)
-    last = np.full(n, np.iinfo(np.int64).min)
-    np.minimum.at(first, in_pass[rows], sequence.start[rows])
-    np.maximum.at(last, in_pass[rows], sequence.end[rows])
-    return first, last
-
-
-def _sum(in_pass: Ints, sequence: Sequence, rows: Flags, n: int) -> Ints:
-    return sum_by(in_pass[rows], (sequence.end - sequence.start)[rows], n)
-
-
-def _longest_pauses(busy: Intervals, n: int) -> Ints:
-    """The longest time between two pieces of work of one pass."""
-    pause = np.zeros(n, dtype=np.int64)
-    same = busy.group[1:] == busy.group[:-1]
-    np.maximum.at(pause, busy.group[1:][same], (busy.start[1:] - busy.end[:-1])[same])
-    return pause
-
-
-def _phases(trace: Trace, sequence: Sequence, cut: Bounds) -> list[Phase]:
-    """What the first attention of each pass tells; training where a backward attention ran in it."""
-    name = source_column(trace.slices, "input_shapes")
-    rows, symbols = sequence.row[cut.first], sequence.symbol[cut.first].tolist()
-    shapes = [None] * len(rows) if name is None else trace.slices[name].gather(rows).to_list()
-    phases = [phase_of(sequence.names[symbol], text) for symbol, text in zip(symbols, shapes, strict=True)]
-    backward = np.flatnonzero(sequence.landmarks("attention_backward"))
-    trained = np.searchsorted(backward, cut.end) > np.searchsorted(backward, cut.begin)
-    return [phase._replace(name="training") if t else phase for phase, t in zip(phases, trained.tolist(), strict=True)]
-
-
-def _told(cut: _Cut) -> dict[str, list[str] | pl.Series]:
-    """The phases as columns; a draft's pass is called so."""
-    names = ["draft" if draft else phase.name for phase, draft in zip(cut.phases, cut.draft.tolist(), strict=True)]
-    tokens, sequences = (
-        pl.Series([getattr(phase, word) for phase in cut.phases], dtype=pl.Int64) for word in ("tokens", "sequences")
-    )
-    return {"phase": names, "tokens": tokens, "sequences": sequences}
-
-
-def _step(sequence: Sequence, cut: _Cut, n: int) -> pl.Series:
-    """The step of each pass, null where none is marked."""
-    step = np.full(n, -1)
-    rows = cut.in_pass >= 0
-    step[cut.in_pass[rows]] = sequence.step[rows]
-    return pl.Series([None if place < 0 else sequence.steps[place] for place in step.tolist()], dtype=pl.Int64)
-
-
-def _narrow(trace: Trace, sequence: Sequence, cut: _Cut, rows: Flags) -> pl.DataFrame:
-    """in_pass, kernel, shapes, dur, layer and is_comm of some rows."""
-    names = pl.Series(sequence.names, dtype=pl.String)
-    shapes = source_column(trace.slices, "input_shapes")
-    places = sequence.row[rows]
-    text = trace.slices[shapes].gather(places) if shapes else pl.Series([""]).new_from_index(0, len(places))
-    return pl.DataFrame(
-        {
-            "in_pass": cut.in_pass[rows],
-            "kernel": names.gather(sequence.symbol[rows]),
-            "shapes": text.fill_null(""),
-            "dur": (sequence.end - sequence.start)[rows],
-            "layer": cut.layer[rows],
-            "is_comm": sequence.is_comm[rows],
-        }
-    )
-
-
-def _of_slices(trace: Trace, sequence: Sequence, cut: _Cut) -> pl.DataFrame:
-    """Pass, layer and part of every slice; a second telling is where the first one is."""
-    in_pass = np.full(trace.slices.height, -1)
-    layer = np.full(trace.slices.height, OUTSIDE)
-    first_told = np.arange(trace.slices.height)
-    in_pass[sequence.row], layer[sequence.row] = cut.in_pass, cut.layer
-    again = trace.slices.select("task", "duplicate_of").with_row_index("row")
-    duplicates = again.filter(pl.col("duplicate_of").is_not_null()).select("row", "duplicate_of")
-    if duplicates.height:
-        first = again.select(pl.col("row").alias("first"), "task").unique("task", keep="first")
-        duplicates = duplicates.join(first, left_on="duplicate_of", right_on="task")
-        row, of = duplicates["row"].to_numpy(), duplicates["first"].to_numpy()
-        first_told[row], in_pass[row], layer[row] = of, in_pass[of], layer[of]
-    on_device = np.zeros(trace.slices.height, dtype=bool)
-    on_device[sequence.row] = sequence.on_device
-    frame = pl.DataFrame({"in_pass": in_pass, "layer": layer, "first_told": first_told, "on_device": on_device})
-    part = pl.when(pl.col("layer") >= 0).then(pl.lit("layer")).when(pl.col("layer") == TAIL).then(pl.lit("tail"))
-    return frame.select(
-        pl.when(pl.col("in_pass") >= 0).then("in_pass").alias("in_pass"),
-        pl.when(pl.col("layer") >= 0).then("layer").alias("layer"),
-        pl.when(pl.col("in_pass") >= 0).then(part.otherwise(pl.lit("head"))).cast(PARTS).alias("part"),
-        "first_told",
-        "on_device",
-    )
-
-
-def _anchor_window(sequence: Sequence, cut: _Cut, busy: Intervals, union_ns: Ints) -> dict[str, pl.Series]:
-    """From the first anchor's start to the last one's end, and the share of device time outside; null without."""
-    known = np.flatnonzero(cut.first >= 0)
-    windows = Intervals(known, sequence.start[cut.first[known]], sequence.end[cut.last[known]])
-    kept = inside(busy, windows)
-    kept_ns = sum_by(busy.group[kept.of], kept.end - kept.start, len(union_ns))
-    frame = pl.DataFrame(
-        {
-            "anchor_start_ns": sequence.start[cut.first],
-            "anchor_end_ns": sequence.end[cut.last],
-            "excluded_anchor": 1 - kept_ns / np.maximum(union_ns, 1),
-        }
-    )
-    return frame.select(pl.when(pl.Series(cut.first >= 0)).then(pl.all())).to_dict()
 
 
 def _anchor_left_out(value: object) -> str:
@@ -326,24 +57,15 @@ PASSES = Columns(
         Column("comm_ns", TIME, "when a collective ran", scale="time", title="communication"),
         Column("aicpu_ns", TIME, "on the AI CPU, not in the others", scale="time", title="AI CPU", wide=True),
         Column("rows", COUNT, "of the capture", wide=True),
-        Column(
-            "told_twice",
-            COUNT,
-            "rows left out: they list another row's work a second time",
-            title="listed twice",
-            wide=True,
-        ),
+        Column("told_twice", COUNT, "rows left out: they list another row's work a second time", title="listed twice",
+               wide=True),
         Column("anchor_start_ns", TIME, "the first anchor's start", only=CLOCK),
         Column("anchor_end_ns", TIME, "the last anchor's end", only=CLOCK),
-        Column(
-            "excluded",
-            Form("text", "object: window -> share of 1", _anchor_left_out),
-            "share of the pass's device time that each window leaves out; null for `anchor` where there is none",
-            title="anchor window leaves out",
-            wide=True,
-        ),
+        Column("excluded", Form("text", "object: window -> share of 1", _anchor_left_out),
+               "share of the pass's device time that each window leaves out; null for `anchor` where there is none",
+               title="anchor window leaves out", wide=True),
     ),
-)
+)  # fmt: skip
 SKEW = Columns(
     "forward.skew.table",
     "A rank; means over the passes that all of them have.",
@@ -387,3 +109,227 @@ POSITIONS = Columns(
         Column("share", SHARE, "of all kernels' time"),
     ),
 )
+
+
+@dataclass(frozen=True, repr=False)
+class Passes(Tabular):
+    """`table` has a row per pass, `rows` one per slice of the trace.
+
+    Of rows: `in_pass`, `layer` and `part`, null outside; `first_told`, the row that a second telling tells again;
+    `on_device`, true for what counts as device time.
+    """
+
+    trace: Trace
+    table: pl.DataFrame
+    rows: pl.DataFrame
+    rule: str  # how passes were told apart
+    anchor: str  # what stands for a layer
+    attentions_per_layer: int
+    reasons: tuple[tuple[str, ...], ...]  # what each pass lacks, and what disturbed it
+    outside: int  # rows that count and are in no pass
+    outside_ns: int  # their device time
+
+    in_json = ("rule", "anchor", "attentions_per_layer", "outside", "outside_ns")
+
+    def tables(self) -> dict[str, Table]:
+        told = self.table.with_columns(
+            (pl.col("end_ns") - pl.col("start_ns")).alias("span_ns"),
+            pl.struct(anchor="excluded_anchor", full=pl.lit(0.0), capture=pl.lit(0.0)).alias("excluded"),
+            pl.Series("reasons", [list(reasons) for reasons in self.reasons], dtype=pl.List(pl.String)),
+        )
+        return {"passes": Table(PASSES, told)}
+
+    def title(self) -> str:
+        told = f"{self.table.height} forward passes, told apart by {self.rule}; layers by {self.anchor}"
+        if self.outside:
+            told += f"; {self.outside:,} rows ({duration(self.outside_ns)}) are in none"
+        return told
+
+    @cached_property
+    def order(self) -> pl.DataFrame:
+        """The device rows of passes in the order of start: row, in_pass, layer, part, kernel, kind, start, dur."""
+        slices = self.trace.slices
+        frame = self.rows.with_row_index("row").hstack(slices.select("start", "dur", "kind", kernel_group(slices)))
+        counted = pl.col("in_pass").is_not_null() & pl.col("on_device")
+        return frame.filter(counted).sort("start", maintain_order=True)
+
+    def about(self) -> dict[str, object]:
+        """What is said of all passes together."""
+        return {name: getattr(self, name) for name in self.in_json}
+
+
+class NoPasses(NpuscopeError):
+    """Nothing tells forward passes apart in a capture."""
+
+
+def passes(trace: Trace, anchor: str | None = None) -> Passes:
+    """The forward passes of a trace of one rank; `anchor` is a regular expression for the kernel of a layer."""
+    sequence = Sequence.of(trace)
+    path = trace.meta.files[0] if trace.meta.files else None
+    if not len(sequence):
+        raise NoPasses("no kernel ran in this capture, so there is no forward pass", path=path)
+    anchors, how = sequence.anchors(anchor)
+    per_step = np.unique(sequence.step[anchors], return_counts=True)[1] if len(anchors) else np.zeros(1)
+    # where few repeat in each of a capture's steps, what repeats is the step and no layer
+    only_steps = how.startswith(REPETITION) and sequence.has_steps and np.median(per_step) < FEWEST_ANCHORS
+    if len(anchors) and not only_steps:
+        return _result(trace, sequence, _by_anchors(trace, sequence, anchors, how))
+    if sequence.has_steps:
+        return _result(trace, sequence, _by_steps(sequence))
+    remedy = "Name a kernel that every layer runs with --anchor."
+    raise NoPasses("no steps, no attention and no repeating kernels found", path=path, remedy=remedy)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Rows of the sequence with their pass and layer; the rest has an entry per pass."""
+
+    in_pass: Ints
+    layer: Ints
+    attentions: Ints
+    layers: Ints
+    first: Ints  # row of the first anchor, -1 without anchors
+    last: Ints
+    complete: Flags
+    draft: Flags
+    phases: list[Phase]
+    lacks: list[list[str]]
+    per_layer: int
+    rule: str
+    anchor: str
+
+
+def _by_anchors(trace: Trace, sequence: Sequence, anchors: Ints, how: str) -> _Cut:
+    found = stretches(sequence, anchors, not how.startswith(REPETITION))
+    cut, groups = bounds(found), alike(found)
+    of_passes = layers(found, cut, groups)
+    in_pass, of_layer = pass_and_layer(found, cut, of_passes)
+    # the phase that the first attention of each pass tells; training where a backward attention ran in it
+    name = source_column(trace.slices, "input_shapes")
+    rows, symbols = sequence.row[cut.first], sequence.symbol[cut.first].tolist()
+    shapes = [None] * len(rows) if name is None else trace.slices[name].gather(rows).to_list()
+    phases = [phase_of(sequence.names[symbol], text) for symbol, text in zip(symbols, shapes, strict=True)]
+    backward = np.flatnonzero(sequence.landmarks("attention_backward"))
+    trained = np.searchsorted(backward, cut.end) > np.searchsorted(backward, cut.begin)
+    phases = [one._replace(name="training") if t else one for one, t in zip(phases, trained.tolist(), strict=True)]
+    complete, draft, lacks = complete_and_draft(found, cut, of_passes, groups, [phase.name for phase in phases])
+    there = in_pass[anchors]
+    attentions = np.bincount(there[there >= 0], minlength=len(cut.begin))
+    per_layer = np.array([layer.attentions for layer in of_passes])
+    main = int(per_layer[int(np.argmax(found.sizes))])
+    return _Cut(in_pass, of_layer, attentions, found.sizes // per_layer, cut.first, cut.last, complete, draft, phases,
+                lacks, main, found.rule, how)  # fmt: skip
+
+
+def _by_steps(sequence: Sequence) -> _Cut:
+    steps, in_pass = np.unique(sequence.step, return_inverse=True)
+    in_pass = in_pass.reshape(-1) - int(steps[0] < 0)
+    none = np.zeros(int((steps >= 0).sum()), dtype=np.int64)
+    phases, lacks = [Phase("unknown") for _ in none], [list[str]() for _ in none]
+    return _Cut(in_pass, np.where(in_pass < 0, OUTSIDE, HEAD), none, none, none - 1, none - 1, none == 0, none > 0,
+                phases, lacks, 0, "step", "nothing, since no attention ran")  # fmt: skip
+
+
+def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
+    n, in_pass = len(cut.attentions), cut.in_pass
+    inside_one = in_pass >= 0
+    timed, comm = inside_one & sequence.on_device, inside_one & sequence.on_device & sequence.is_comm
+    beside = inside_one & ~sequence.on_device
+    length = sequence.end - sequence.start
+    busy = union(Intervals(in_pass[timed], sequence.start[timed], sequence.end[timed]))
+    union_ns = busy.lengths(n)
+    first, last = np.full(n, np.iinfo(np.int64).max), np.full(n, np.iinfo(np.int64).min)
+    np.minimum.at(first, in_pass[inside_one], sequence.start[inside_one])
+    np.maximum.at(last, in_pass[inside_one], sequence.end[inside_one])
+    pause, same = np.zeros(n, dtype=np.int64), busy.group[1:] == busy.group[:-1]
+    np.maximum.at(pause, busy.group[1:][same], (busy.start[1:] - busy.end[:-1])[same])
+    step = np.full(n, -1)
+    step[in_pass[inside_one]] = sequence.step[inside_one]
+    kinds = [f"{phase.scale} {size}" for phase, size in zip(cut.phases, cut.attentions, strict=True)]
+    shapes = source_column(trace.slices, "input_shapes")
+    places = sequence.row[timed]
+    text = trace.slices[shapes].gather(places) if shapes else pl.Series([""]).new_from_index(0, len(places))
+    narrow = pl.DataFrame(
+        {
+            "in_pass": in_pass[timed],
+            "kernel": pl.Series(sequence.names, dtype=pl.String).gather(sequence.symbol[timed]),
+            "shapes": text.fill_null(""),
+            "dur": length[timed],
+            "layer": cut.layer[timed],
+            "is_comm": sequence.is_comm[timed],
+        }
+    )
+    disturbed = disturbances(narrow, kinds, union_ns, pause)
+    rows = _of_slices(trace, sequence, cut)
+    twice = rows["in_pass"].filter(trace.slices["duplicate_of"].is_not_null() & rows["in_pass"].is_not_null())
+    draft = cut.draft.tolist()
+    table = pl.DataFrame(
+        {
+            "index": np.arange(n),
+            "step": pl.Series([None if at < 0 else sequence.steps[at] for at in step.tolist()], dtype=pl.Int64),
+            "phase": ["draft" if one else phase.name for phase, one in zip(cut.phases, draft, strict=True)],
+            "tokens": pl.Series([phase.tokens for phase in cut.phases], dtype=pl.Int64),
+            "sequences": pl.Series([phase.sequences for phase in cut.phases], dtype=pl.Int64),
+            "layers": cut.layers,
+            "attentions": cut.attentions,
+            "complete": cut.complete,
+            "disturbed": [bool(reasons) for reasons in disturbed],
+            "start_ns": first,
+            "end_ns": last,
+            "sum_ns": sum_by(in_pass[timed], length[timed], n),
+            "union_ns": union_ns,
+            "comm_ns": union(Intervals(in_pass[comm], sequence.start[comm], sequence.end[comm])).lengths(n),
+            "aicpu_ns": sum_by(in_pass[beside], length[beside], n),
+            "rows": np.bincount(in_pass[inside_one], minlength=n),
+            "told_twice": np.bincount(twice.to_numpy(), minlength=n),
+            **_anchor_window(sequence, cut, busy, union_ns),
+        }
+    )
+    left = ~inside_one & sequence.on_device
+    left_ns = union(one_group(sequence.start[left], sequence.end[left])).length
+    reasons = tuple((*lacks, *why) for lacks, why in zip(cut.lacks, disturbed, strict=True))
+    return Passes(
+        trace, table, rows, cut.rule, cut.anchor, cut.per_layer, reasons, int((~inside_one).sum()), left_ns
+    )  # fmt: skip
+
+
+def _of_slices(trace: Trace, sequence: Sequence, cut: _Cut) -> pl.DataFrame:
+    """Pass, layer and part of every slice; a second telling is where the first one is."""
+    in_pass = np.full(trace.slices.height, -1)
+    layer = np.full(trace.slices.height, OUTSIDE)
+    first_told = np.arange(trace.slices.height)
+    in_pass[sequence.row], layer[sequence.row] = cut.in_pass, cut.layer
+    again = trace.slices.select("task", "duplicate_of").with_row_index("row")
+    duplicates = again.filter(pl.col("duplicate_of").is_not_null()).select("row", "duplicate_of")
+    if duplicates.height:
+        first = again.select(pl.col("row").alias("first"), "task").unique("task", keep="first")
+        duplicates = duplicates.join(first, left_on="duplicate_of", right_on="task")
+        row, of = duplicates["row"].to_numpy(), duplicates["first"].to_numpy()
+        first_told[row], in_pass[row], layer[row] = of, in_pass[of], layer[of]
+    on_device = np.zeros(trace.slices.height, dtype=bool)
+    on_device[sequence.row] = sequence.on_device
+    frame = pl.DataFrame({"in_pass": in_pass, "layer": layer, "first_told": first_told, "on_device": on_device})
+    part = pl.when(pl.col("layer") >= 0).then(pl.lit("layer")).when(pl.col("layer") == TAIL).then(pl.lit("tail"))
+    return frame.select(
+        pl.when(pl.col("in_pass") >= 0).then("in_pass").alias("in_pass"),
+        pl.when(pl.col("layer") >= 0).then("layer").alias("layer"),
+        pl.when(pl.col("in_pass") >= 0).then(part.otherwise(pl.lit("head"))).cast(PARTS).alias("part"),
+        "first_told",
+        "on_device",
+    )
+
+
+def _anchor_window(sequence: Sequence, cut: _Cut, busy: Intervals, union_ns: Ints) -> dict[str, pl.Series]:
+    """From the first anchor's start to the last one's end, and the share of device time outside; null without."""
+    known = np.flatnonzero(cut.first >= 0)
+    windows = Intervals(known, sequence.start[cut.first[known]], sequence.end[cut.last[known]])
+    kept = inside(busy, windows)
+    kept_ns = sum_by(busy.group[kept.of], kept.end - kept.start, len(union_ns))
+    frame = pl.DataFrame(
+        {
+            "anchor_start_ns": sequence.start[cut.first],
+            "anchor_end_ns": sequence.end[cut.last],
+            "excluded_anchor": 1 - kept_ns / np.maximum(union_ns, 1),
+        }
+    )
+    return frame.select(pl.when(pl.Series(cut.first >= 0)).then(pl.all())).to_dict()

@@ -1,4 +1,4 @@
-"""What a layer is: how many attentions it has, and which kernels of the main lane are before and after them.
+"""What a layer is, and the pass and layer of every row.
 
 A layer has one attention, of whatever kind: sliding and full ones that take turns are a layer each. Only where the
 products between attentions come in turns (LongCat: with experts and without) is the shortest turn that most of a pass
@@ -23,6 +23,8 @@ ENOUGH = 64  # passes teach as much as all
 ALONE = -1  # the kind of passes with one attention
 MOST_ATTENTIONS = 8  # of one layer
 CLEARLY = 0.3  # of the stretches more must equal the one a turn later to call a longer turn a layer
+FARTHEST = 16  # kernels that a pass's first layer may have more before its attention
+HEAD, TAIL, OUTSIDE = -1, -2, -3  # layer of a row before the first layer, after the last one, in no pass
 
 
 @dataclass(frozen=True)
@@ -36,51 +38,60 @@ class Layer:
     opening: int
 
 
-def layers(found: Stretches, cut: Bounds, groups: list[int]) -> list[Layer]:
-    """For each pass what its layers are; a pass too short to tell has those of the main model."""
-    starts, sizes = found.starts, found.sizes
-    main = groups[int(np.argmax(sizes))]
-    learned: dict[int, Layer] = {}
-    for group in sorted(set(groups), key=lambda g: g != main):  # the main model first
-        mine = np.array([place for place, of in enumerate(groups) if of == group])
-        layer = _learn(found, cut, starts, sizes, mine)
-        learned[group] = learned[main] if layer is None else layer
-    return [learned[group] for group in groups]
-
-
 def alike(found: Stretches) -> list[int]:
     """A number for each pass, the same for passes that have a kind of stretch in common."""
-    starts, sizes = found.starts, found.sizes
     group_of: dict[int, int] = {}  # kind -> the pass whose group it is in
-    leader = list(range(len(starts)))
+    leader = list(range(len(found.starts)))
 
     def lead(place: int) -> int:
         while leader[place] != place:
             leader[place] = place = leader[leader[place]]
         return place
 
-    for place, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
+    for place, (start, size) in enumerate(zip(found.starts.tolist(), found.sizes.tolist(), strict=True)):
         for kind in set(found.kind[start : start + size - 1].tolist()) or {ALONE}:
             leader[lead(place)] = lead(group_of.setdefault(kind, place))
-    return [lead(place) for place in range(len(starts))]
+    return [lead(place) for place in range(len(leader))]
 
 
-def _learn(found: Stretches, cut: Bounds, starts: Ints, sizes: Ints, mine: Ints) -> Layer | None:
+def layers(found: Stretches, cut: Bounds, groups: list[int]) -> list[Layer]:
+    """For each pass what its layers are; a pass too short to tell has those of the main model."""
+    main = groups[int(np.argmax(found.sizes))]
+    learned: dict[int, Layer] = {}
+    for group in sorted(set(groups), key=lambda g: g != main):  # the main model first
+        mine = np.array([place for place, of in enumerate(groups) if of == group])
+        layer = _learn(found, cut, mine)
+        learned[group] = learned[main] if layer is None else layer
+    return [learned[group] for group in groups]
+
+
+def _learn(found: Stretches, cut: Bounds, mine: Ints) -> Layer | None:
     """What the passes of the most common size among some teach; None where no pass has two layers."""
+    starts, sizes = found.starts, found.sizes
     usual = usual_size(sizes[mine])
-    typical = mine[sizes[mine] == usual]
-    turn = _turn([found.products[start : start + usual - 1] for start in starts[typical[:ENOUGH]].tolist()])
+    typical = mine[sizes[mine] == usual][:ENOUGH]
+    firsts = starts[typical].tolist()
+    turn = _turn([found.products[first : first + usual - 1] for first in firsts])
     if usual <= turn:
         return Layer(1, 0, 0, -1) if len(mine) == len(sizes) else None
-    lead, trail = _lead(found, cut, turn, starts, typical), _trail(found, cut, turn, starts, typical)
-    body = _body(found, turn, starts, typical)
-    if body is not None:
-        # what the last layer leaves out before the next attention leads; never more than the stretch holds
-        lead = min(max(lead, body - trail), body)
-        trail = body - lead
-    second = int(starts[typical[0]]) + turn  # the first layer may be unlike the others
-    place = int(found.main_place[second]) - lead
-    return Layer(turn, lead, trail, int(found.sequence.symbol[found.main[max(place, 0)]]))
+    near = range(turn, min(usual, NEAR * turn + 1), turn)
+    lasts = [first + usual - 1 for first in firsts]
+    # kernels before a pass's first attention, and after its last one, that another of its layers has as well
+    lead = _most_common(
+        max(agreeing(_before(found, first, begin), _before(found, first + n)) for n in near)
+        for first, begin in zip(firsts, cut.begin[typical].tolist(), strict=True)
+    )
+    trail = _most_common(
+        max(agreeing(_after(found, last, end), _after(found, last - n)) for n in near)
+        for last, end in zip(lasts, cut.end[typical].tolist(), strict=True)
+    )
+    gap = np.diff(found.main_place) - 1
+    ends = (anchor for first in firsts for anchor in range(first + turn - 1, first + usual - 1, turn))
+    body = _most_common(int(gap[anchor]) for anchor in ends)
+    # what the last layer leaves out before the next attention leads; never more than the stretch holds
+    lead = min(max(lead, body - trail), body)
+    place = int(found.main_place[firsts[0] + turn]) - lead  # the first layer may be unlike the others
+    return Layer(turn, lead, body - lead, int(found.sequence.symbol[found.main[max(place, 0)]]))
 
 
 def usual_size(sizes: Ints) -> int:
@@ -112,7 +123,7 @@ def _before(found: Stretches, anchor: int, begin: int = 0) -> Ints:
     return found.sequence.symbol[found.main[first : found.main_place[anchor]]][::-1]
 
 
-def after(found: Stretches, anchor: int, end: int | None = None) -> Ints:
+def _after(found: Stretches, anchor: int, end: int | None = None) -> Ints:
     """Symbols of the main lane after an anchor, up to the next one or to a row."""
     last = found.main_place[anchor + 1] if anchor + 1 < len(found.anchors) else len(found.main)
     if end is not None:
@@ -120,52 +131,8 @@ def after(found: Stretches, anchor: int, end: int | None = None) -> Ints:
     return found.sequence.symbol[found.main[found.main_place[anchor] + 1 : last]]
 
 
-def _body(found: Stretches, turn: int, starts: Ints, typical: Ints) -> int | None:
-    """Kernels between the last attention of a layer and the first of the next, most often."""
-    lengths = Counter[int]()
-    for start, size in _passes(found, starts, typical):
-        for anchor in range(start + turn - 1, start + size - 1, turn):
-            lengths[int(found.main_place[anchor + 1] - found.main_place[anchor]) - 1] += 1
-    return lengths.most_common(1)[0][0] if lengths else None
-
-
-def _lead(found: Stretches, cut: Bounds, turn: int, starts: Ints, typical: Ints) -> int:
-    """Kernels before a pass's first attention that one of its next layers has as well."""
-    return _usual(
-        max(
-            agreeing(_before(found, first, int(begin)), _before(found, first + near))
-            for near in range(turn, min(size, NEAR * turn + 1), turn)
-        )
-        for (first, size), begin in zip(_passes(found, starts, typical), cut.begin[typical], strict=False)
-        if size > turn
-    )
-
-
-def _trail(found: Stretches, cut: Bounds, turn: int, starts: Ints, typical: Ints) -> int:
-    """Kernels after a pass's last attention that one of the layers before has as well."""
-    return _usual(
-        max(
-            agreeing(after(found, first + size - 1, int(end)), after(found, first + size - 1 - near))
-            for near in range(turn, min(size, NEAR * turn + 1), turn)
-        )
-        for (first, size), end in zip(_passes(found, starts, typical), cut.end[typical], strict=False)
-        if size > turn
-    )
-
-
-def _usual(numbers: Iterable[int]) -> int:
-    counts = Counter(numbers)
-    return counts.most_common(1)[0][0] if counts else 0
-
-
-def _passes(found: Stretches, starts: Ints, which: Ints) -> list[tuple[int, int]]:
-    """First anchor and size of some passes."""
-    ends = np.append(starts[1:], len(found.anchors))
-    return [(int(starts[i]), int(ends[i] - starts[i])) for i in which[:ENOUGH].tolist()]
-
-
-FARTHEST = 16  # kernels that a pass's first layer may have more before its attention
-HEAD, TAIL, OUTSIDE = -1, -2, -3  # layer of a row before the first layer, after the last one, in no pass
+def _most_common(numbers: Iterable[int]) -> int:
+    return Counter(numbers).most_common(1)[0][0]
 
 
 def pass_and_layer(found: Stretches, cut: Bounds, layers: list[Layer]) -> tuple[Ints, Ints]:
@@ -177,21 +144,22 @@ def pass_and_layer(found: Stretches, cut: Bounds, layers: list[Layer]) -> tuple[
     which = np.searchsorted(begin, places, side="right") - 1
     same = (which >= 0) & (of_pass[which] == in_pass)
     layer = np.where(in_pass < 0, OUTSIDE, np.where(same, number[which], HEAD))
-    trail = np.array([_trail_of(found, cut, layer, place) for place, layer in enumerate(layers)])
-    end = found.main_place[np.append(found.starts[1:], len(found.anchors)) - 1] + trail + 1
+    trail = np.array([_trail(found, cut, layer, place) for place, layer in enumerate(layers)])
+    end = found.main_place[found.starts + found.sizes - 1] + trail + 1
     # what other lanes run before the main lane's next kernel still belongs to the last layer
     tail = np.append(found.main, len(places))[np.minimum(end, len(found.main))]
     layer[(in_pass >= 0) & (layer >= 0) & (places >= tail[in_pass])] = TAIL
     return in_pass, layer
 
 
-def _trail_of(found: Stretches, cut: Bounds, layer: Layer, place: int) -> int:
+def _trail(found: Stretches, cut: Bounds, layer: Layer, place: int) -> int:
     """Kernels after a pass's last attention that are its last layer's: as many as a layer before it has whose kernels
     it shares, since attentions of several kinds may leave more or less behind; else as many as most layers have."""
-    first, size, turn = int(found.starts[place]), int(found.sizes[place]), layer.attentions
-    mine = after(found, first + size - 1, int(cut.end[place]))
+    size, turn = int(found.sizes[place]), layer.attentions
+    last = int(found.starts[place]) + size - 1
+    mine = _after(found, last, int(cut.end[place]))
     for near in range(turn, min(size, NEAR * turn + 1), turn):
-        other = after(found, first + size - 1 - near)
+        other = _after(found, last - near)
         own = len(other) - layer.lead
         if own > 0 and agreeing(mine, other[:own]) == own:
             return own
@@ -200,27 +168,28 @@ def _trail_of(found: Stretches, cut: Bounds, layer: Layer, place: int) -> int:
 
 def _begins(found: Stretches, cut: Bounds, layers: list[Layer]) -> tuple[Ints, Ints, Ints]:
     """Where layers begin in the sequence, with the pass and the number of each."""
-    anchors, starts, sizes = found.anchors, found.starts, found.sizes
+    sizes = found.sizes
     turn, lead = (np.array([getattr(layer, name) for layer in layers]) for name in ("attentions", "lead"))
     missing = np.zeros(len(sizes), dtype=np.int64)
     missing[0] = -sizes[0] % turn[0]  # the capture's first pass may begin inside a layer
     counts = -(-sizes // turn)
     of_pass = np.repeat(np.arange(len(sizes)), counts)
     number = np.arange(len(of_pass)) - np.repeat(np.cumsum(counts) - counts, counts)
-    first = starts[of_pass] + np.maximum(number * turn[of_pass] - missing[of_pass], 0)
+    first = found.starts[of_pass] + np.maximum(number * turn[of_pass] - missing[of_pass], 0)
     place = found.main_place[first] - lead[of_pass]
     for n in np.flatnonzero(number == 0).tolist():
         place[n] = _first_layer(found, layers[of_pass[n]], int(place[n]), int(cut.begin[of_pass[n]]))
     begin = found.main[np.maximum(place, 0)]
     # a truncated pass begins inside its first layer
-    return np.clip(begin, cut.begin[of_pass], anchors[first]), of_pass, number
+    return np.clip(begin, cut.begin[of_pass], found.anchors[first]), of_pass, number
 
 
 def _first_layer(found: Stretches, layer: Layer, place: int, begin: int) -> int:
     """Where a pass's first layer begins on the main lane: it may have other kernels there than the next ones."""
-    symbols = found.sequence.symbol[found.main[max(place - FARTHEST, 0) : place + layer.lead]]
+    first = max(place - FARTHEST, 0)
+    symbols = found.sequence.symbol[found.main[first : place + layer.lead]]
     if not len(symbols) or (place >= 0 and found.sequence.symbol[found.main[place]] == layer.opening):
         return place
     like = np.flatnonzero(symbols == layer.opening)
-    nearest = max(place - FARTHEST, 0) + int(like[-1]) if len(like) else place
+    nearest = first + int(like[-1]) if len(like) else place
     return nearest if found.main[nearest] >= begin else place

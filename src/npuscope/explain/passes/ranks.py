@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -24,10 +23,11 @@ from npuscope.trace.readers.root import captures_of
 from npuscope.trace.writers.atomic import whole_folder
 
 FILES = (".json", ".gz", ".zst", ".CSV", ".npu", ".pftrace", ".html", ".txt", ".parquet")
+Piece = tuple[str, int | None, "ForwardOptions"]  # the path of a capture, its rank, what to do
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ForwardOptions:
     """What to do with each rank's passes: which kernel stands for a layer; statistics; tables to write."""
 
     anchor: str | None = None
@@ -36,11 +36,18 @@ class Wanted:
     window: str = "full"
     out: Path | None = None  # a .csv for one pass of one rank, else a folder for all
     perfetto: Path | None = None  # a timeline of one rank, with tracks for passes and layers
-    alone: bool = False  # the capture is the only one, so that its export needs no folder per rank
+    only_one: bool = False  # the capture is the only one, so that its export needs no folder per rank
+
+    def check_one_file(self, path: str | Path, count: int) -> None:
+        """Refuse to write several ranks into one file."""
+        one_file = self.perfetto or (self.out if is_table(self.out) else None)
+        if one_file is not None and count > 1:
+            what = f"one file holds one rank, and {path} has {count}"
+            raise CannotWrite(what, path=one_file, remedy="Name one capture, or a folder.")
 
 
 @dataclass(frozen=True)
-class Ranks:
+class ForwardRanks:
     """All ranks of a profiler root, in order, and their skew where there are several."""
 
     ranks: tuple[RankPasses, ...]
@@ -53,48 +60,46 @@ class Ranks:
 
     def as_dict(self) -> dict[str, object]:
         """All passes in one list, each with its rank; what concerns a whole rank under `ranks`."""
-        skewed = self.skew
+        each = [(rank, {"rank": rank.rank, "device": rank.device}) for rank in self.ranks]
         return {
-            "passes": [
-                {"rank": rank.rank, "device": rank.device, **told} for rank in self.ranks for told in rank.passes.rows()
-            ],
+            "passes": [{**number, **row} for rank, number in each for row in rank.passes.rows()],
             "ranks": [
                 {
-                    "rank": rank.rank,
-                    "device": rank.device,
+                    **number,
                     "path": rank.path,
                     **rank.about,
                     **({} if rank.statistics is None else {"statistics": rank.statistics.as_dict()}),
                 }
-                for rank in self.ranks
+                for rank, number in each
             ],
-            "skew": None if skewed is None else skewed.as_dict(),
+            "skew": None if self.skew is None else self.skew.as_dict(),
             "not_read": self.not_read,
             "written": list(self.written),
         }
 
 
-def forward(path: str | Path, wanted: Wanted, engine: str = "processes", jobs: int | None = None) -> Ranks:
+def forward(
+    path: str | Path, options: ForwardOptions, engine: str = "processes", jobs: int | None = None
+) -> ForwardRanks:
     """The forward passes of a capture, or of every capture of a profiler root, in processes or on Ray."""
     found = captures_of(Path(path))
     numbered = _numbered([capture.rank for capture in found.captures])
     captures = [(str(capture.path), rank) for capture, rank in zip(found.captures, numbered, strict=True)]
-    one_file = wanted.perfetto or (wanted.out if is_table(wanted.out) else None)
-    if one_file is not None and len(captures) > 1:
-        raise _one_rank(one_file, f"{path} has {len(captures)}")
-    if wanted.out is not None and not is_table(wanted.out) and wanted.out.suffix in FILES:
-        raise CannotWrite("passes are exported as a .csv, or as many of them in a folder", path=wanted.out)
-    if wanted.perfetto is not None:
-        check_target(wanted.perfetto)
-    if wanted.window not in WINDOWS:
-        raise NpuscopeError(f"no window '{wanted.window}'", remedy=f"Windows: {', '.join(WINDOWS)}.")
-    wanted = replace(wanted, alone=len(captures) == 1)
-    if wanted.out is None or is_table(wanted.out):
-        return _all(captures, wanted, engine, jobs, found.broken)
-    with whole_folder(wanted.out, is_ours=is_export) as place:
-        result = _all(captures, replace(wanted, out=place), engine, jobs, found.broken)
+    options.check_one_file(path, len(captures))
+    to_folder = options.out is not None and not is_table(options.out)
+    if to_folder and options.out is not None and options.out.suffix in FILES:
+        raise CannotWrite("passes are exported as a .csv, or as many of them in a folder", path=options.out)
+    if options.perfetto is not None:
+        check_target(options.perfetto)
+    if options.window not in WINDOWS:
+        raise NpuscopeError(f"no window '{options.window}'", remedy=f"Windows: {', '.join(WINDOWS)}.")
+    options = replace(options, only_one=len(captures) == 1)
+    if options.out is None or not to_folder:
+        return _all(captures, options, engine, jobs, found.broken)
+    with whole_folder(options.out, is_ours=is_export) as place:
+        result = _all(captures, replace(options, out=place), engine, jobs, found.broken)
     written = (Path(name) for name in result.written)
-    moved = (wanted.out / name.relative_to(place) if name.is_relative_to(place) else name for name in written)
+    moved = (options.out / name.relative_to(place) if name.is_relative_to(place) else name for name in written)
     return replace(result, written=tuple(map(str, moved)))
 
 
@@ -103,107 +108,93 @@ def is_table(path: Path | None) -> bool:
     return path is not None and re.search(r"\.csv(\.gz|\.zst)?$", path.name) is not None
 
 
-def _one_rank(path: Path, more: str) -> CannotWrite:
-    return CannotWrite(f"one file holds one rank, and {more}", path=path, remedy="Name one capture, or a folder.")
+def _numbered(ranks: list[int | None]) -> list[int | None]:
+    """The rank of each capture; one that has none or that is taken gets the next free number."""
+    taken: set[int] = set()
+    for place, rank in enumerate(ranks if len(ranks) > 1 else ()):
+        if rank is None or rank in taken:
+            ranks[place] = rank = min(set(range(len(taken) + 1)) - taken)
+        taken.add(rank)
+    return ranks
 
 
 def _all(
-    captures: list[tuple[str, int | None]], wanted: Wanted, engine: str, jobs: int | None, broken: dict[str, str]
-) -> Ranks:
-    """Every capture; of several, those that cannot be cut are told and left out."""
+    captures: list[tuple[str, int | None]],
+    options: ForwardOptions,
+    engine: str,
+    jobs: int | None,
+    broken: dict[str, str],
+) -> ForwardRanks:
+    """Every capture; of several, those that cannot be cut are named and left out."""
     ranks: list[RankPasses] = []
     refused: list[NpuscopeError] = []
-    pieces = [(*capture, wanted) for capture in captures]
-    for done, result in enumerate(run(_one if wanted.alone else _one_or_why, pieces, engine, jobs)):
+    pieces = [(*capture, options) for capture in captures]
+    for done, result in enumerate(run(_one if options.only_one else _one_or_why, pieces, engine, jobs)):
         progress.report("forward passes of ranks", done + 1, len(pieces))
-        if isinstance(result, _Refused):
-            refused.append(NpuscopeError(**result._asdict()))
+        if isinstance(result, NpuscopeError):
+            refused.append(result)
         else:
             ranks += result
     if not ranks and refused:
         raise refused[0]
-    told = {str(error.path): str(error) for error in refused}
-    return Ranks(tuple(ranks), {**broken, **told}, tuple(name for rank in ranks for name in rank.written))
+    why = {str(error.path): str(error) for error in refused}
+    return ForwardRanks(tuple(ranks), {**broken, **why}, tuple(name for rank in ranks for name in rank.written))
 
 
-class _Refused(NamedTuple):
-    """Why a capture could not be cut, as data that travels between processes."""
-
-    what: str
-    line: int | None
-    record: int | None
-    remedy: str
-    path: str
-
-
-def _one_or_why(piece: tuple[str, int | None, Wanted]) -> list[RankPasses] | _Refused:
+def _one_or_why(piece: Piece) -> list[RankPasses] | NpuscopeError:
     try:
         return _one(piece)
     except CannotWrite:
         raise
     except NpuscopeError as error:
-        return _Refused(error.what, error.line, error.record, error.remedy, str(error.path or piece[0]))
+        path = error.path or piece[0]
+        return NpuscopeError(error.what, path=str(path), line=error.line, record=error.record, remedy=error.remedy)
 
 
-def _numbered(told: list[int | None]) -> list[int | None]:
-    """The rank of each capture; one that has none or that is taken gets the next free number."""
-    if len(told) == 1:
-        return told
-    taken: set[int] = set()
-    for place, rank in enumerate(told):
-        if rank is None or rank in taken:
-            told[place] = rank = min(set(range(len(taken) + 1)) - taken)
-        taken.add(rank)
-    return told
-
-
-def _one(piece: tuple[str, int | None, Wanted]) -> list[RankPasses]:
+def _one(piece: Piece) -> list[RankPasses]:
     """All of one capture, which may itself hold several ranks or devices."""
-    path, rank, wanted = piece
+    path, rank, options = piece
     parts = split_ranks(read(path))
-    one_file = wanted.perfetto or (wanted.out if is_table(wanted.out) else None)
-    if one_file is not None and len(parts) > 1:
-        raise _one_rank(one_file, f"{path} has {len(parts)}")
-    wanted = replace(wanted, alone=wanted.alone and len(parts) == 1)
-    results = []
-    for part in parts:
-        own = part.rank if part.rank is not None else rank
-        results.append(_told(passes(part.trace, wanted.anchor), path, own, part.device, wanted))
-    return results
+    options.check_one_file(path, len(parts))
+    options = replace(options, only_one=options.only_one and len(parts) == 1)
+    return [
+        _rank_passes(
+            passes(one.trace, options.anchor), path, rank if one.rank is None else one.rank, one.device, options
+        )
+        for one in parts
+    ]
 
 
-def _told(found: Passes, path: str, rank: int | None, device: int | None, wanted: Wanted) -> RankPasses:
+def _rank_passes(found: Passes, path: str, rank: int | None, device: int | None, options: ForwardOptions) -> RankPasses:
     comm = found.order.filter(pl.col("kind") == "comm")
     count = found.table.height
     of = comm["in_pass"].to_numpy()
     parts = np.split(comm["dur"].to_numpy()[np.argsort(of, kind="stable")], np.cumsum(np.bincount(of, minlength=count)))
     words = [f"{word}{number}" for word, number in (("rank", rank), ("device", device)) if number is not None]
-    written = _written(found, "_".join(words) or "rank", wanted)
-    shown = range(count) if wanted.select is None else selected(found, wanted.select)
-    counted = None if wanted.select is None else list(shown)
-    told = None
-    if wanted.statistics and (counted or found.table["complete"].any()):
-        told = statistics(found, numbers=counted)
+    written = tuple(map(str, _written(found, "_".join(words) or "rank", options)))
+    shown = list(range(count)) if options.select is None else selected(found, options.select)
+    chosen = None if options.select is None else shown
+    of_layers = options.statistics and (chosen or found.table["complete"].any())
     return RankPasses(
-        rank, device, path, found.about(), found.frame(), tuple(parts[:count]), tuple(shown), told,
-        tuple(map(str, written)),
+        rank, device, path, found.about(), found.frame(), tuple(parts[:count]), tuple(shown),
+        statistics(found, numbers=chosen) if of_layers else None, written,
     )  # fmt: skip
 
 
-def _written(found: Passes, folder: str, wanted: Wanted) -> list[Path]:
+def _written(found: Passes, folder: str, options: ForwardOptions) -> list[Path]:
     written: list[Path] = []
-    if wanted.out is not None:
-        chosen = selected(found, wanted.select or (CLEAN,))
-        if is_table(wanted.out):
-            if len(chosen) > 1:
-                remedy = "Choose one with --select, or name a folder."
-                raise CannotWrite(f"holds one pass, and {len(chosen)} are selected", path=wanted.out, remedy=remedy)
-            written = write_pass(found, chosen[0], wanted.window, wanted.out)
-        else:
-            place = wanted.out if wanted.alone else wanted.out / folder
+    if options.out is not None:
+        chosen = selected(found, options.select or (CLEAN,))
+        if not is_table(options.out):
+            place = options.out if options.only_one else options.out / folder
             place.mkdir(exist_ok=True)
-            written = fill(found, chosen, wanted.window, place)
-    if wanted.perfetto is not None:
-        with_tracks(found).write(wanted.perfetto)
-        written.append(wanted.perfetto)
+            written = fill(found, chosen, options.window, place)
+        elif len(chosen) > 1:
+            remedy = "Choose one with --select, or name a folder."
+            raise CannotWrite(f"holds one pass, and {len(chosen)} are selected", path=options.out, remedy=remedy)
+        else:
+            written = write_pass(found, chosen[0], options.window, options.out)
+    if options.perfetto is not None:
+        with_tracks(found).write(options.perfetto)
+        written.append(options.perfetto)
     return written

@@ -1,7 +1,14 @@
-"""The kernels of one rank in the order of its forward passes, and equal stretches of them found at once.
+"""The kernels of one rank in the order of its forward passes, and which stretches of them separate two passes.
 
-Rows are those that count: kind task and comm, no second tellings. They are ordered by step where steps are marked,
-then by start. A kernel is a number, its symbol; a stretch of symbols has a key, equal for equal stretches.
+Rows are those that count: kind task and comm, none listed twice. They are ordered by step where steps are marked, then
+by start. A kernel is a number, its symbol. An anchor is a kernel that stands for a layer, mostly its attention. Which
+stretches between two anchors hold the end of one pass and the begin of the next is decided by the first of these that
+tells, and the answer says which one it was:
+
+* steps: the two anchors are in different steps;
+* sampling or embedding: a kernel ran that ends or begins a pass. Types that run in most stretches are a layer's;
+* novelty: the stretch is of a kind that does not recur every few layers, and holds kernels a layer does not have;
+* pause: the device stood still far longer than between any other anchors.
 """
 
 from __future__ import annotations
@@ -9,6 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -26,7 +34,6 @@ Flags = NDArray[np.bool_]
 FEWEST_ANCHORS = 4  # of a kernel that may stand for a layer
 REPETITION = "repetition"
 MOSTLY = 0.6  # of the rows between such kernels are in equal stretches
-_BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
 
 
 @dataclass(frozen=True)
@@ -115,9 +122,8 @@ class Sequence:
 
     def _repeating(self) -> tuple[Ints, str]:
         """Of the kernels with mostly equal stretches between their occurrences, the most frequent one."""
-        main = np.flatnonzero(self.lane == _busiest(self.lane)) if len(self) else self.row
+        main = np.flatnonzero(self.lane == busiest(self.lane)) if len(self) else self.row
         symbols = self.symbol[main]
-        keys = Keys(symbols)
         counts = np.bincount(symbols) if len(symbols) else np.zeros(0, dtype=np.int64)
         for symbol in np.argsort(-counts, kind="stable").tolist():
             if counts[symbol] < FEWEST_ANCHORS:
@@ -125,53 +131,24 @@ class Sequence:
             places = np.flatnonzero(symbols == symbol)
             if places[-1] - places[0] < len(symbols) / 2:
                 continue
-            _, which, times = np.unique(keys.of(places[:-1], places[1:]), return_inverse=True, return_counts=True)
-            length = np.diff(places)
-            share = length[which == int(np.argmax(times))].sum() / length.sum()
+            which, length = kinds(symbols, places), np.diff(places)
+            share = length[which == int(np.argmax(np.bincount(which)))].sum() / length.sum()
             if share >= MOSTLY and np.median(length) >= FEWEST_ANCHORS:
                 return main[places], f"{REPETITION} of {self.names[symbol]}"
         return np.zeros(0, dtype=np.int64), "none"
 
 
-class Keys:
-    """Keys of stretches of a sequence of symbols, in constant time each: a polynomial hash modulo 2**64."""
-
-    def __init__(self, symbols: Ints) -> None:
-        n = len(symbols)
-        power = np.ones(n + 1, dtype=np.uint64)
-        power[1:] = np.uint64(_BASE)
-        inverse = np.ones(n + 1, dtype=np.uint64)
-        inverse[1:] = np.uint64(pow(_BASE, -1, 2**64))
-        with np.errstate(over="ignore"):
-            power = np.multiply.accumulate(power)
-            self._inverse: NDArray[np.uint64] = np.multiply.accumulate(inverse)
-            weight = _scattered(symbols) * power[:n]
-            self._sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(weight)])
-
-    def of(self, begin: Ints, end: Ints) -> NDArray[np.uint64]:
-        """A key for each stretch [begin, end)."""
-        with np.errstate(over="ignore"):
-            keys: NDArray[np.uint64] = (self._sums[end] - self._sums[begin]) * self._inverse[begin]
-        return keys
+def kinds(symbols: Ints, places: Ints) -> Ints:
+    """A number per stretch between two neighbouring places, the same for equal stretches of symbols."""
+    small, seen = symbols.astype(np.int32), dict[bytes, int]()
+    numbers = [seen.setdefault(small[a:b].tobytes(), len(seen)) for a, b in pairwise(places.tolist())]
+    return np.array(numbers, dtype=np.int64)
 
 
-def _scattered(symbols: Ints) -> NDArray[np.uint64]:
-    """Numbers far apart for symbols that are not (the finaliser of splitmix64)."""
-    with np.errstate(over="ignore"):
-        x = (symbols.astype(np.uint64) + np.uint64(1)) * np.uint64(_BASE)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))
-
-
-def _busiest(lane: Ints) -> int:
+def busiest(lane: Ints) -> int:
+    """The lane of most rows."""
     values, counts = np.unique(lane, return_counts=True)
     return int(values[int(np.argmax(counts))])
-
-
-def main_lane(sequence: Sequence, anchors: Ints) -> int:
-    """The lane most anchors ran on."""
-    return _busiest(sequence.lane[anchors])
 
 
 def _symbols(kernels: pl.Series) -> tuple[Ints, list[str]]:
@@ -248,15 +225,10 @@ class Stretches:
     @cached_property
     def products(self) -> Ints:
         """As `kind`, for the products alone, whatever their sizes: one for layers that differ in their attention."""
-        wanted = [PRODUCTS.index(family) if family in PRODUCTS else -1 for family in self._families]
+        families = [rule_of(name).family for name in self.sequence.names]
+        wanted = [PRODUCTS.index(family) if family in PRODUCTS else -1 for family in families]
         symbol = np.array(wanted, dtype=np.int64)[self.sequence.symbol[self.main]]
-        places = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(symbol >= 0)])[self.main_place]
-        keys = Keys(symbol[symbol >= 0]).of(places[:-1], places[1:])
-        return np.unique(keys, return_inverse=True)[1].astype(np.int64).reshape(-1)
-
-    @property
-    def _families(self) -> list[str]:
-        return [rule_of(name).family for name in self.sequence.names]
+        return kinds(symbol[symbol >= 0], np.append(0, np.cumsum(symbol >= 0))[self.main_place])
 
     def shared(self, stretch: int) -> tuple[int, int]:
         """Of a boundary: the last row its begin shares with a layer before, the first row its end does with one after.
@@ -292,12 +264,10 @@ class Stretches:
 
 def stretches(sequence: Sequence, anchors: Ints, of_attention: bool = True) -> Stretches:
     """The stretches between anchors, with those that separate passes told apart."""
-    lane = main_lane(sequence, anchors)
+    lane = busiest(sequence.lane[anchors])
     anchors = anchors[sequence.lane[anchors] == lane]
     main = np.flatnonzero(sequence.lane == lane)
-    places = np.searchsorted(main, anchors)
-    keys = Keys(sequence.symbol[main]).of(places[:-1], places[1:])
-    kind = np.unique(keys, return_inverse=True)[1].astype(np.int64).reshape(-1)
+    kind = kinds(sequence.symbol[main], np.searchsorted(main, anchors))
     boundary, rule = _boundaries(sequence, anchors, kind, of_attention)
     return Stretches(sequence, anchors, kind, boundary, rule)
 
@@ -336,7 +306,7 @@ def in_most(rows: Flags, anchors: Ints) -> bool:
 
 def _holds(rows: Flags, anchors: Ints) -> Flags:
     """Stretches in which any of the rows is."""
-    before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(rows)])
+    before = np.append(0, np.cumsum(rows))
     there: Flags = before[anchors[1:]] > before[anchors[:-1]]
     return there
 
@@ -350,8 +320,12 @@ def _novel(sequence: Sequence, anchors: Ints, kind: Ints) -> Flags:
     known = np.unique(kind[recurring[kind]])
     if not len(odd) or not len(known):
         return result
-    layers = [_counts(sequence, anchors, int(np.argmax(kind == k))) for k in known[:8]]
-    novelty = np.array([min(_surplus(_counts(sequence, anchors, i), layer) for layer in layers) for i in odd.tolist()])
+
+    def counts(stretch: int) -> Ints:
+        return np.bincount(sequence.symbol[anchors[stretch] : anchors[stretch + 1]], minlength=len(sequence.names))
+
+    layers = np.stack([counts(int(np.argmax(kind == k))) for k in known[:8]])
+    novelty = np.array([np.maximum(counts(i) - layers, 0).sum(axis=1).min() for i in odd.tolist()])
     pause = _longest_pauses(sequence, anchors)
     usual = float(np.quantile(pause[recurring[kind]], 0.95))
     paused = pause[odd] > LONGER * max(usual, 1.0)
@@ -369,15 +343,6 @@ def agreeing(a: Ints, b: Ints) -> int:
     n = min(len(a), len(b))
     differ = np.flatnonzero(a[:n] != b[:n])
     return int(differ[0]) if len(differ) else n
-
-
-def _counts(sequence: Sequence, anchors: Ints, stretch: int) -> Ints:
-    inside = sequence.symbol[anchors[stretch] : anchors[stretch + 1]]
-    return np.bincount(inside, minlength=len(sequence.names))
-
-
-def _surplus(counts: Ints, layer: Ints) -> int:
-    return int(np.maximum(counts - layer, 0).sum())
 
 
 def _longest_pauses(sequence: Sequence, anchors: Ints) -> NDArray[np.int64]:
