@@ -12,7 +12,7 @@ from planted import DEEPSEEK, QWEN, Plan, plant
 from npuscope.base.errors import CannotWrite, NpuscopeError
 from npuscope.explain.passes import Passes, passes
 from npuscope.explain.passes.export import cut_out, fill, rows_of, selected, write_pass
-from npuscope.explain.passes.ranks import Wanted, forward
+from npuscope.explain.passes.ranks import ForwardOptions, forward
 from npuscope.trace import read
 
 SMALL = replace(QWEN, layers=6)
@@ -103,13 +103,15 @@ def test_nothing_is_exported_over_something_else(tmp_path: Path) -> None:
     source, _ = found_in(tmp_path, Plan(SMALL, ("decode",) * 2))
     (precious := tmp_path / "precious").mkdir()
     (precious / "thesis.txt").write_text("two years")
-    forward(source, Wanted(select=("all",), out=precious / "passes"))  # an export below or beside it changes nothing
-    forward(source, Wanted(select=("all",), out=tmp_path / "out"))
+    forward(
+        source, ForwardOptions(select=("all",), out=precious / "passes")
+    )  # an export below or beside it changes nothing
+    forward(source, ForwardOptions(select=("all",), out=tmp_path / "out"))
     (precious / "forward.json").write_text("{}")
     with pytest.raises(CannotWrite, match="something else is there"):
-        forward(source, Wanted(select=("0",), out=precious))
+        forward(source, ForwardOptions(select=("0",), out=precious))
     assert (precious / "thesis.txt").read_text() == "two years"
-    forward(source, Wanted(select=("1",), out=tmp_path / "out"))  # an older export is replaced
+    forward(source, ForwardOptions(select=("1",), out=tmp_path / "out"))  # an older export is replaced
     assert {path.name for path in (tmp_path / "out").glob("*.csv")} == {"pass_0001_decode.csv"}
 
 
