@@ -147,8 +147,8 @@ def disturbances(rows: pl.DataFrame, kinds: list[str], union_ns: Ints, pause: In
         reasons[at].append(f"{kernel} took {duration(dur)}, usually {duration(usual)}")
     like = pl.len().over("kind") >= FEWEST
     paused = passes.filter(like & (pl.col("pause") - pl.col("usual_pause") > SHARE * pl.col("usual_union")))
-    for at, pause, usual in paused.select("at", "pause", "usual_pause").iter_rows():
-        reasons[at].append(f"nothing ran for {duration(pause)}, usually at most {duration(usual)}")
+    for at, longest, usual in paused.select("at", "pause", "usual_pause").iter_rows():
+        reasons[at].append(f"nothing ran for {duration(longest)}, usually at most {duration(usual)}")
     slow = passes.filter(like & (pl.col("union") > OUTLIER * pl.col("usual_union")))
     for at, union, usual in slow.select("at", "union", "usual_union").iter_rows():
         if not reasons[at]:
