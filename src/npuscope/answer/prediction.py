@@ -36,7 +36,7 @@ from npuscope.explain.explanation import Explanation
 from npuscope.lower.chip import chip_to_lower_for
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program
-from npuscope.tile.graph.outputs import the_one
+from npuscope.tile.graph.outputs import choose_program
 from npuscope.tile.record.model import Recording, short_name
 from npuscope.tile.run.execute import Finished
 from npuscope.tile.script.places import UnknownSetting
@@ -109,7 +109,7 @@ class Prediction:
 
     @cached_property
     def _run(self) -> Finished:
-        return self.ran.runs[the_one(self.ran.recordings, self._number, self.request.file)]
+        return self.ran.runs[choose_program(self.ran.recordings, self._number, self.request.file)]
 
     @property
     def recording(self) -> Recording:
@@ -323,7 +323,9 @@ def predictions(request: Request) -> tuple[Prediction, ...]:
     ran = Prediction(request).ran
     recordings = ran.recordings
     wanted = (
-        range(len(recordings)) if request.program is None else (the_one(recordings, request.program, request.file),)
+        range(len(recordings))
+        if request.program is None
+        else (choose_program(recordings, request.program, request.file),)
     )
     return tuple(Prediction(request, ran, number) for number in wanted if recordings[number].tasks)
 

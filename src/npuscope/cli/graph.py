@@ -67,10 +67,10 @@ def command(
     from npuscope.report.program import graph as report
     from npuscope.tile.graph.outputs import (
         check_timeless,
+        choose_program,
         count_graphs,
         deps_document,
         name_map,
-        the_one,
         timeless_trace,
     )
     from npuscope.tile.graph.outputs import dot as dot_text
@@ -85,7 +85,7 @@ def command(
         run = run_script(file, arguments or [], "values" if values else "shapes")
     recordings = list(run.recordings)
     if program is not None or deps or dot or trace:
-        recordings = [recordings[the_one(recordings, program, file)]]
+        recordings = [recordings[choose_program(recordings, program, file)]]
     graphs = [task_graph(recording) for recording in recordings]
     counts = count_graphs(recordings, graphs, rules)
     if deps or dot or trace:

@@ -16,12 +16,12 @@ from npuscope.table.parts import as_text
 from npuscope.tile.graph import task_graph
 from npuscope.tile.graph.outputs import (
     check_timeless,
+    choose_program,
     count_graphs,
     deps_document,
     dot,
     name_map,
     submissions,
-    the_one,
     timeless_trace,
 )
 from npuscope.tile.record.model import Recording
@@ -153,11 +153,11 @@ def test_counts_per_kernel_and_area() -> None:
 
 def test_one_of_several_programs_is_named() -> None:
     made, empty = attention(), recording([X], [])
-    assert the_one([empty, made], None, "f.py") == 1
-    assert the_one([made, made], 1, "f.py") == 1
+    assert choose_program([empty, made], None, "f.py") == 1
+    assert choose_program([made, made], 1, "f.py") == 1
     with pytest.raises(NpuscopeError, match="2 programs ran"):
-        the_one([made, made], None, "f.py")
+        choose_program([made, made], None, "f.py")
     with pytest.raises(NpuscopeError, match="no program 3"):
-        the_one([made, made], 3, "f.py")
+        choose_program([made, made], 3, "f.py")
     with pytest.raises(NpuscopeError, match="no program of it submitted a task"):
-        the_one([empty], None, "f.py")
+        choose_program([empty], None, "f.py")

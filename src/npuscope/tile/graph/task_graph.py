@@ -37,7 +37,7 @@ from math import prod
 from typing import Literal, NamedTuple
 
 from npuscope.tile.graph.boxes import Box, Placement, row_major
-from npuscope.tile.record.model import Argument, Buffer, Recording, Task
+from npuscope.tile.record.model import Argument, Recording
 
 MOST_ALLOCATED = 16  # tensors of one alloc_tensors
 
@@ -59,36 +59,21 @@ def task_graph(recording: Recording) -> Graph:
         edges += [Edge(dep, task.id, "explicit") for dep in dict.fromkeys(task.deps)]
         if task.manual_scope:
             continue
-        edges += _found(task, ways, boxes, creators, known, recording)
-        for way, box in zip(ways, boxes, strict=True):
-            if way in ("InOut", "OutputExisting") and not recording.buffers[box.buffer].manual_dep:
+        manual = [recording.buffers[box.buffer].manual_dep for box in boxes]
+        for n, (way, box) in enumerate(zip(ways, boxes, strict=True)):
+            if box.buffer in creators:
+                edges.append(Edge(creators[box.buffer], task.id, "creator", n, None, box))
+            if way not in ("Input", "InOut") or manual[n]:
+                continue
+            origin: Origin = "waw" if called_direction(task.arguments[n]) == "Out" else "raw"
+            for entry, writers, covered in list(known.lookup(box)):
+                edges += [Edge(writer, task.id, origin, n, entry, box, covered) for writer in writers]
+                if covered and way == "InOut":
+                    known.remove(entry)
+        for way, box, by_hand in zip(ways, boxes, manual, strict=True):
+            if way in ("InOut", "OutputExisting") and not by_hand:
                 known.insert(box, task.id)
     return Graph(tuple(edges), allocations, directions, footprints)
-
-
-def _found(
-    task: Task,
-    ways: tuple[Direction, ...],
-    boxes: tuple[Box, ...],
-    creators: dict[int, int],
-    known: TensorMap,
-    recording: Recording,
-) -> list[Edge]:
-    edges = []
-    for n, (way, box) in enumerate(zip(ways, boxes, strict=True)):
-        if box.buffer in creators:
-            edges.append(Edge(creators[box.buffer], task.id, "creator", n, None, box))
-        if way not in ("Input", "InOut") or recording.buffers[box.buffer].manual_dep:
-            continue
-        origin: Origin = "waw" if called_direction(task.arguments[n]) == "Out" else "raw"
-        gone = []
-        for entry, writers, covered in known.lookup(box):
-            edges += [Edge(writer, task.id, origin, n, entry, box, covered) for writer in writers]
-            if covered and way == "InOut":
-                gone.append(entry)
-        for entry in gone:
-            known.remove(entry)
-    return edges
 
 
 def _allocations(
@@ -194,20 +179,24 @@ def derive_directions(recording: Recording) -> Iterator[tuple[Direction, ...]]:
     for task in recording.tasks:
         sequential = any(turn.kind in ("range", "while") for turn in task.turns)
         places = [(turn.loop, turn.turn) for turn in task.turns if turn.kind != "unroll"]
-        found, roots = [], []
+        found: list[Direction] = []
+        roots = []
         for argument in task.arguments:
-            called = called_direction(argument)
+            buffer, called = recording.buffers[argument.buffer], called_direction(argument)
             if called == "In":
-                found.append(_input(argument))
+                found.append("NoDep" if argument.no_dep else "Input")
                 continue
-            root = _root(argument, recording.buffers[argument.buffer])
-            roots.append(root)
-            after = called == "InOut" or sequential or _prior(written, root, places)
-            found.append(_output(argument, after, root, recording.buffers[argument.buffer]))
+            whole = (buffer.id, 0, buffer.shape, row_major(buffer.shape))
+            root = _root(argument, whole)
+            if root is not None:
+                roots.append(root)
+            prior = root in written and written[root].before(places) if root is not None else False
+            enclosing = root == whole and buffer.origin == "parameter" and buffer.direction == "InOut"
+            in_out = called == "InOut" or sequential or prior or enclosing
+            found.append("NoDep" if argument.no_dep else "InOut" if in_out else "OutputExisting")
         yield tuple(found)
         for root in roots:
-            if root is not None:
-                written.setdefault(root, _Writers()).add(places)
+            written.setdefault(root, _Writers()).add(places)
 
 
 def called_direction(argument: Argument) -> Called:
@@ -219,37 +208,12 @@ def called_direction(argument: Argument) -> Called:
     return "InOut" if argument.reads else "Out"
 
 
-def _input(argument: Argument) -> Direction:
-    return "NoDep" if argument.no_dep else "Input"
-
-
-def _output(argument: Argument, after: bool, root: Root | None, buffer: Buffer) -> Direction:
-    """`after`: what it held before counts."""
-    if argument.no_dep:
-        return "NoDep"
-    if after:
-        return "InOut"
-    enclosing = root == _whole(buffer) and buffer.origin == "parameter" and buffer.direction == "InOut"
-    return "InOut" if enclosing else "OutputExisting"
-
-
-def _root(argument: Argument, buffer: Buffer) -> Root | None:
+def _root(argument: Argument, whole: Root) -> Root | None:
     """The statement that made the tensor, as far as a run shows it: the buffer, a slice, or (None) a reshape."""
     root = (argument.buffer, argument.offset, argument.shape, argument.strides)
-    whole = _whole(buffer)
-    if root == whole:
-        return root
     reshaped = argument.offset == 0 and argument.strides == row_major(argument.shape)
-    same_size = prod(argument.shape) == prod(buffer.shape)
-    return None if reshaped and same_size else root
-
-
-def _whole(buffer: Buffer) -> Root:
-    return (buffer.id, 0, buffer.shape, row_major(buffer.shape))
-
-
-def _prior(written: dict[Root, _Writers], root: Root | None, places: list[Place]) -> bool:
-    return root is not None and root in written and written[root].before(places)
+    same_size = prod(argument.shape) == prod(whole[2])
+    return None if reshaped and same_size and root != whole else root
 
 
 class _Writers:

@@ -1,7 +1,5 @@
 """Bodies read again: ops in the order in which they ran, who made each operand, who wrote an element last.
 
-
-
 A step is an op as it is stored: once per segment of equal turns. What a loop carries was made by another step in its
 first turn than in later ones, so an operand may have several makers. A turn that ran no op is not stored: "one turn
 ago" is the stored turn before, "two turns or more" may be any earlier one, of the same segment one at least two before.
