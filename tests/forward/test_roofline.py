@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from builders import KERNEL_HEADER, kernel_row, named, write_events, write_kernel_table, x
+from written_passes import a_pass
 
 import npuscope
 from npuscope import NpuscopeError
+from npuscope.explain.passes import passes
+from npuscope.forward.align import align
 from npuscope.forward.roofline import roofline
 from npuscope.trace.schema import counts_once
 
@@ -202,3 +206,17 @@ def test_every_capture_is_answered_and_all_its_time_is_accounted_for(any_capture
     numbers = found.calls.select("flops", "bytes", "limit_ns", "efficiency", "lost_ns").cast(pl.Float64)
     assert numbers.select(pl.all_horizontal(pl.all().is_finite() | pl.all().is_null()).all()).item()
     assert found.calls.filter(pl.col("limit_ns").is_null())["why"].null_count() == 0
+
+
+@pytest.mark.parametrize("column", ["Accelerator Core", "Task Type", "taskType"])
+def test_it_is_left_out_everywhere(column: str) -> None:
+    layer = [("MatMulV2", 10.0), ("FusedInferAttentionScore", 20.0), ("SwiGlu", 5.0)]
+    calls = [("GatherV2", 3.0), *layer * 4, ("Cumsum", 50.0), ("ArgMaxV2", 4.0)]
+    cores = {column: ["AI_CPU" if kernel == "Cumsum" else "AI_VECTOR_CORE" for kernel, _ in calls]}
+    trace = a_pass(calls, cores)
+    found: Any = passes(trace).as_dict()
+    (told,) = found["passes"]
+    assert (told["aicpu_ns"], told["sum_ns"]) == (50_000, (3 + 4 * 35 + 4) * 1000)
+    reasons = dict(roofline(trace, "a3").calls.select("kernel", "why").iter_rows())
+    assert reasons["Cumsum"] == "runs on the AI CPU, whose rate no device file has"
+    assert align(trace, trace).measured.left_out == {"AI_CPU": (1, 50_000)}

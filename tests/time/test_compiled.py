@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import pytest
 
 SOFTMAX = Path(__file__).resolve().parents[2] / "models" / "basics" / "softmax.py"
@@ -73,3 +74,24 @@ def test_of_several_processes_one_compiles_and_says_so(tmp_path: Path, monkeypat
         assert not started
     compiled._compile_in_background.__wrapped__()  # WHEN that one has ended THEN this one takes over
     assert len(started) == 1
+
+
+def twice(x: int) -> int:
+    return 2 * x
+
+
+def test_a_function_compiles_without_numbas_runtime() -> None:
+    try:
+        made = numba.njit(_nrt=False, forceinline=True)(twice)  # type: ignore[call-overload]
+        assert made(21) == 42
+    except Exception as error:
+        pytest.fail(f"Numba {numba.__version__} has no `_nrt=False` any more ({error}): see simulate/compiled.py")
+
+
+def test_the_cache_of_a_function_saves_by_a_method_that_can_be_wrapped() -> None:
+    made = numba.njit(cache=True)(twice)
+    cache = getattr(made, "_cache", None)
+    assert callable(getattr(cache, "save_overload", None)), (
+        f"Numba {numba.__version__} has no `_cache.save_overload` any more: see simulate/compiled.py"
+    )
+    assert hasattr(numba.config, "CACHE_DIR"), f"Numba {numba.__version__} has no `config.CACHE_DIR` any more"
