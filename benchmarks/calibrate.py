@@ -18,16 +18,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fits import Errors, GemmFit, Line, line_cross_validated, line_fit, line_seconds
+from fits import (
+    SECTION_4,
+    Errors,
+    GemmFit,
+    Line,
+    Row,
+    line_cross_validated,
+    line_fit,
+    line_seconds,
+    section_4,
+    table_rows,
+)
 from measure import table
-from measured_rows import SECTION_4, Row, section_4, table_rows
 
 from npuscope.chip.devices import Constant, Device, load
 from npuscope.forward.calls import Call, CallTensor
 from npuscope.forward.work import work_of
 
 ROOT = Path(__file__).resolve().parents[1]
-TOML = ROOT / "src/npuscope" / "device" / "a3.toml"
+TOML = ROOT / "src/npuscope/chip/devices/a3.toml"
 MARK = "# ---- calibrated costs, written by benchmarks/calibrate.py: do not edit below this line\n"
 BOUND = 0.08
 CLOSE = 0.01  # a constant this close to the fit's is the fit's

@@ -25,11 +25,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from published_changes.learn import coverage_lines, learn, left_out_predictions
-from published_changes.results import predictions_of, read_results, results_dict, run_rows
 from published_changes.rows import BadRows, read_rows
-from published_changes.runs import ROOT, Bench
-from published_changes.score import Prediction, scores
-from published_changes.tables import row_lines, score_lines, side_by_side, worst
+from published_changes.runs import ROOT, Bench, predictions_of, read_results, results_dict, run_rows
+from published_changes.score import Prediction, row_lines, score_lines, scores, side_by_side, worst
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.own_folder import own, user_caches

@@ -5,7 +5,7 @@
     python benchmarks/fit.py … --crossvalidate FILE.json --ablation FILE.json          for docs/understand/trust.md
 
 Evidence: the published changes, the mean run times of blocks and the public measurements that calibrate
-(fitting/evidence.py, validation/rows.toml). What may move, and how far, is in fitting/mechanisms.py; how, in
+(fitting/solve.py, validation/rows.toml). What may move, and how far, is in fitting/solve.py; how, in
 fitting/solve.py. A crossvalidated prediction of a row comes from constants fitted without its commit.
 """
 
@@ -24,9 +24,20 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fitting.evidence import Told, of_blocks, of_changes, of_public
-from fitting.mechanisms import MECHANISMS, bounds
-from fitting.solve import Point, look, loss_of, moved_point, predicted_after, step
+from fitting.solve import (
+    MECHANISMS,
+    Point,
+    Told,
+    bounds,
+    look,
+    loss_of,
+    moved_point,
+    of_blocks,
+    of_changes,
+    of_public,
+    predicted_after,
+    step,
+)
 from fitting.workbench import Workbench
 from published_changes.rows import Row, read_rows
 from published_changes.runs import Bench
@@ -39,7 +50,7 @@ from npuscope.chip.devices import load, names, value_at
 
 DEVICE = "ascend910b1"
 TAKEN = "taken from the 910B"  # as the sources of other files say
-FILES = Path(__file__).resolve().parents[1] / "src" / "npuscope" / "device"
+FILES = Path(__file__).resolve().parents[1] / "src" / "npuscope" / "chip" / "devices"
 SLOW = ("c90", "layer_idle_AIC")  # public rows that decide constants of the scheduler and take long
 MUCH = 0.05  # of a logarithm
 LEAST = 1e-4  # of the loss that is worth a move

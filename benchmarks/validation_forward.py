@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 from evidence_page import write_page
-from measured_rows import SECTION_4, TABLE, Row, section_4, table_rows
+from fits import SECTION_4, TABLE, Row, section_4, table_rows
 
 from npuscope.chip.devices import Device
 from npuscope.chip.kernels import law_of

@@ -18,10 +18,8 @@ from sessions import ROOT
 sys.path.append(str(ROOT / "benchmarks"))
 
 from published_changes.learn import coverage_lines, learn
-from published_changes.measures import Measured, NoScope, Scope, quantity
-from published_changes.rows import BadRows, Row, read_rows
-from published_changes.score import Prediction, guessed, score, scores, spearman, weighted_median, weights_of
-from published_changes.tables import row_lines
+from published_changes.rows import BadRows, Measured, NoScope, Row, Scope, quantity, read_rows
+from published_changes.score import Prediction, guessed, row_lines, score, scores, spearman, weighted_median, weights_of
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.time.bound import KIND_OF

@@ -13,9 +13,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from published_changes.measures import Measured
 from published_changes.one_run import measured
-from published_changes.rows import Side
+from published_changes.rows import Measured, Side
 from published_changes.runs import DEVICES
 from validation.predictions import Bench as PublicBench
 from validation.predictions import Value, predict, recorded

@@ -21,8 +21,7 @@ from npuscope.time.uncertainty import (
     time_inside,
     write_misses,
 )
-from published_changes.measures import Measured
-from published_changes.rows import BadRows, Side
+from published_changes.rows import BadRows, Measured, Side
 from published_changes.runs import Outcome
 from published_changes.score import Prediction
 

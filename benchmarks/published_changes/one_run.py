@@ -27,7 +27,7 @@ from npuscope.lower.program import Program
 from npuscope.tile.record.model import Recording
 from npuscope.tile.script.run import run_script
 from npuscope.time.run import Simulated, chip_to_time, simulate
-from published_changes.measures import Measured, Scope
+from published_changes.rows import Measured, Scope
 
 
 def main(keep: str, device: str, entry: str, file: str, argv: Sequence[str]) -> dict[str, object]:

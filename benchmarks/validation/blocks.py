@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from published_changes.measures import Measured
-from published_changes.rows import Side
-from validation.measured import MAINLINE, SECOND, Kernel, Phase
-from validation.results import Pair
+from published_changes.rows import Measured, Side
+from validation.measured import MAINLINE, SECOND, Kernel, Pair, Phase
 
 from npuscope.chip.devices import Device
 from npuscope.time.chip.prepare import machine_of

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from published_changes.results import read_results
 from published_changes.rows import Row, read_rows
+from published_changes.runs import read_results
 from published_changes.score import Prediction
 from validation import blocks, measured, public
-from validation.results import Pair
+from validation.measured import Pair
 
 from npuscope.chip.devices import Device, load
 from npuscope.time.uncertainty import Misses, known_misses

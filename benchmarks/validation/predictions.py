@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 
 import numpy as np
-from validation.idle import idle_with_ready
 from validation.public import Value
-from validation.variants import MODELS, folder
 
 from npuscope.chip.devices import Device
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import Recording
 from npuscope.tile.script.run import run_script
 from npuscope.time.change_job import with_jitter
-from npuscope.time.chip.job import MIX, SLOW
+from npuscope.time.chip.job import AIC, AIV, MIX, NONE, SLOW
 from npuscope.time.chip.prepare import STEPS
 from npuscope.time.core.pipes import time_block
 from npuscope.time.run import Simulated, simulate
@@ -268,3 +270,130 @@ ROWS: dict[str, Callable[[Bench], Value]] = {
         mean_wall(b.own("int8_store.py", "--tile", "512")),
     ),
 }
+
+
+def idle_with_ready(simulated: Simulated) -> dict[str, float]:
+    """Percent of the makespan by AIC, AIV, chip and any."""
+    job, times, machine = simulated.prepared.job, simulated.times, simulated.prepared.machine
+    tasks = len(job.shape)
+    ended, last_start = np.zeros(tasks), np.zeros(tasks)
+    np.maximum.at(ended, job.task_of, times.end)
+    np.maximum.at(last_start, job.task_of, times.start)
+    ready = times.submitted.copy()
+    for task in range(tasks):  # in order of submission: what does no work passes on when its own producers ended
+        ended[task] = max(ended[task], ready[task]) if job.shape[task] == NONE else ended[task]
+        for n in range(job.first_out[task], job.first_out[task + 1]):
+            ready[job.out[n]] = max(ready[job.out[n]], ended[task])
+    shape = job.shape[job.task_of]
+    changes: list[tuple[float, int, int]] = []  # time, what, by how much
+    for begin, end, kind in zip(times.start, times.end, shape, strict=True):
+        for what, count in ((0, int(kind != AIV)), (1, 2 if kind == MIX else int(kind == AIV))):
+            changes += [(begin, what, count), (end, what, -count)] if count else []
+    for task in range(tasks):
+        kinds = {MIX: (2, 3), AIC: (2,), AIV: (3,)}.get(int(job.shape[task]), ())
+        if last_start[task] > ready[task]:
+            changes += [(t, what, by) for what in kinds for t, by in ((ready[task], 1), (last_start[task], -1))]
+    first, last = float(np.min(times.start)), float(np.max(times.end))
+    now, state = first, [0, 0, 0, 0]
+    spent = dict.fromkeys(("AIC", "AIV", "chip", "any"), 0.0)
+    for when, what, by in sorted(changes):
+        if when > now:
+            cube = state[0] < machine.clusters and state[2] > 0
+            vector = state[1] < 2 * machine.clusters and state[3] > 0
+            whole = state[0] == 0 and state[1] == 0 and state[2] + state[3] > 0
+            for name, holds in (("AIC", cube), ("AIV", vector), ("chip", whole), ("any", cube or vector)):
+                spent[name] += (when - now) * holds
+            now = when
+        state[what] += by
+    return {name: 100 * span / (last - first) for name, span in spent.items()}
+
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
+SEEDS = """            # The MLP's zeros are put down while attention runs.
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="down_seed", deps=[hidden_tids]) as down_seed_tid:
+                down = zero_down(down)
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_seed", deps=[hidden_tids]) as gate_seed_tid:
+                gate = zero_mlp(gate)
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="up_seed", deps=[hidden_tids]) as up_seed_tid:
+                up = zero_mlp(up)
+"""
+# name -> file, what stands there, what stands there in the variant
+CHANGES: dict[str, list[tuple[str, str, str]]] = {
+    "rope_late": [("layer.py", 'name_hint="rope_qkv", allow_early_resolve=True,', 'name_hint="rope_qkv",')],
+    "dcr_tasks": [  # as #558 found it: a parallel task with two outputs waits for its siblings
+        ("layer.py", '        with pl.spmd(SLABS, name_hint="dcr_xgamma", deps=[down_tids]) as dcr_tid:\n'
+         "            c = pl.get_block_idx() * SLAB\n",
+         "        for slab in pl.parallel(SLABS):\n"
+         '          with pl.at(level=pl.Level.CORE_GROUP, name_hint="dcr_xgamma", deps=[down_tids]) as dcr_tid:\n'
+         "            c = slab * SLAB\n"),
+    ],
+    "attention_fused": [  # as #756 left it: three launches are one, whose phases are separated by barriers
+        ("layer.py", """            with pl.spmd(
+                ROPE_BLOCKS, name_hint="rope_qkv", allow_early_resolve=True, deps=[qk_tids, v_tids, rms_tid]
+            ) as rope_tid:
+                block = pl.get_block_idx()
+                for i in pl.pipeline(ROPE_ITEMS, stage=2):
+                    item = block * ROPE_ITEMS + i
+""", SEEDS + """            with pl.spmd(
+                CUBES, name_hint="attention", sync_start=True, deps=[qk_tids, v_tids, rms_tid, work_tid]
+            ) as softmax_tid:
+                block = pl.get_block_idx()
+                for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):
+                  for item in pl.range(2 * block + lane, ROWS * KV_HEADS, 2 * CUBES):
+"""),
+        ("layer.py", SEEDS + """
+            with pl.spmd(
+                CUBES, name_hint="fa_fused", optimizations=[pl.split(pl.SplitMode.UP_DOWN)], deps=[work_tid, rope_tid]
+            ) as fa_tid:
+                block = pl.get_block_idx()
+""", "                pl.system.syncall()\n"),
+        ("layer.py", """            with pl.spmd(2 * CUBES, name_hint="online_softmax", deps=[fa_tid]) as softmax_tid:
+                block = pl.get_block_idx()
+                for item in pl.range(block, ROWS * KV_HEADS, 2 * CUBES):
+""", """                pl.system.syncall()
+                for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):
+                  for item in pl.range(2 * block + lane, ROWS * KV_HEADS, 2 * CUBES):
+"""),
+        ("parts.py", """        scores = pl.mul(pl.matmul(query, keys, b_trans=True, out_dtype=pl.FP32), scale)
+        scores = pl.fillpad(pl.set_validshape(scores, Q_PAD, valid), pad_value=pl.PadValue.min)
+        top = pl.row_max(scores)
+        weights = pl.exp(pl.row_expand_sub(scores, top))
+        total = pl.row_sum(weights)
+        values = v_cache[cache_row : cache_row + tokens, :]
+        out = pl.matmul(pl.cast(weights, target_type=store), values, out_dtype=pl.FP32)
+        outs = pl.assemble(outs, pl.set_validshape(out, group, dim), [part_row, 0])
+        tops = pl.assemble(tops, pl.set_validshape(top, group, 1), [part_row, 0])
+        sums = pl.assemble(sums, pl.set_validshape(total, group, 1), [part_row, 0])
+""", """        product = pl.matmul(query, keys, b_trans=True, out_dtype=pl.FP32)
+        for lane in pl.split_aiv(2, mode=pl.SplitMode.UP_DOWN):
+            mine = part_row + lane * (Q_PAD // 2)
+            scores = pl.mul(pl.aiv_shard(product), scale)
+            scores = pl.fillpad(pl.set_validshape(scores, Q_PAD // 2, valid), pad_value=pl.PadValue.min)
+            top = pl.row_max(scores)
+            weights = pl.exp(pl.row_expand_sub(scores, top))
+            total = pl.row_sum(weights)
+            both = pl.aic_gather(pl.cast(weights, target_type=store))
+            tops = pl.assemble(tops, top, [mine, 0])
+            sums = pl.assemble(sums, total, [mine, 0])
+        values = v_cache[cache_row : cache_row + tokens, :]
+        out = pl.matmul(both, values, out_dtype=pl.FP32)
+        outs = pl.assemble(outs, pl.set_validshape(out, group, dim), [part_row, 0])
+"""),
+    ],
+}  # fmt: skip
+
+
+@cache
+def folder(name: str) -> Path:
+    """Where the Qwen3-14B programs are in a variant; the empty name is the folder itself."""
+    if not name:
+        return MODELS / "qwen3_14b"
+    made = Path(mkdtemp(prefix=f"npuscope_{name}_")) / "qwen3_14b"
+    atexit.register(shutil.rmtree, made.parent, ignore_errors=True)
+    shutil.copytree(MODELS / "qwen3_14b", made, ignore=shutil.ignore_patterns("__pycache__"))
+    for file, stands, instead in reversed(CHANGES[name]):
+        text = (made / file).read_text()
+        if text.count(stands) != 1:
+            raise SystemExit(f"{file} has changed: the variant {name!r} does not find what it replaces")
+        (made / file).write_text(text.replace(stands, instead))
+    return made

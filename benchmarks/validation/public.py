@@ -6,7 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from validation.results import Pair
+from validation.measured import Pair
 
 ROWS = Path(__file__).parent / "rows.toml"
 Value = float | tuple[float, float]

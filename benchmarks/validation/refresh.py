@@ -8,9 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from published_changes.results import predictions_of, results_dict, run_rows
 from published_changes.rows import read_rows
-from published_changes.runs import ROOT, Bench, Failed, version
+from published_changes.runs import ROOT, Bench, Failed, predictions_of, results_dict, run_rows, version
 from validation import blocks, predictions, public
 from validation.evidence import DEVICE, KEPT, digest
 
