@@ -17,7 +17,7 @@ from npuscope.answer.divisions import Cuts, cuts_of
 from npuscope.base.errors import NpuscopeError
 from npuscope.tile.fault import NeedsValues
 from npuscope.tile.script.observed import Reads, decides, is_read, reads
-from npuscope.tile.script.places import UNTOLD, Kind, Place, Places, UnknownSetting, meant, places_of
+from npuscope.tile.script.places import NOT_IN_TEXT, Kind, Place, Places, UnknownSetting, places_named, places_of
 from npuscope.tile.script.run import run_script
 from npuscope.tile.script.settings import changed_object
 
@@ -95,12 +95,14 @@ def _is_used(place: Place, all_of_them: Iterable[Place], seen: Reads) -> bool:
 def _knob(place: Place, places: Places, cuts: Cuts, objects: _Object, file: Path) -> Knob | None:
     value = place.value
     name = _short(place, places, file)
-    if name is None or (value is UNTOLD and place.kind != "option"):
+    if name is None or (value is NOT_IN_TEXT and place.kind != "option"):
         return None
     if place.choices or isinstance(value, bool):
         values = place.choices or (False, True)
-        return Knob(name, place.kind, None if value is UNTOLD else value, values, place.file, place.line, _told(place))
-    if place.kind == "option" and (value is UNTOLD or value is None):
+        return Knob(
+            name, place.kind, None if value is NOT_IN_TEXT else value, values, place.file, place.line, _told(place)
+        )
+    if place.kind == "option" and (value is NOT_IN_TEXT or value is None):
         return Knob(name, place.kind, None, (), place.file, place.line, _told(place))
     if not isinstance(value, int) or value < 1:
         return None
@@ -129,7 +131,7 @@ def _short(place: Place, places: Places, file: Path) -> str | None:
     """The shortest name by which `--set` finds exactly this place."""
     for name in (place.name.rpartition(".")[2], place.name, ".".join(place.words)):
         try:
-            if meant(name, places, file) == (place,):
+            if places_named(name, places, file) == (place,):
                 return name
         except UnknownSetting:
             continue

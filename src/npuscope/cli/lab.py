@@ -59,7 +59,7 @@ def command(
     subject = None
     if programs:
         from npuscope.answer.request import Request
-        from npuscope.tile.script.places import meant, places_of
+        from npuscope.tile.script.places import places_named, places_of
         from npuscope.time.run import chip_to_time
 
         file = Path(programs[0])
@@ -68,7 +68,7 @@ def command(
         chip_to_time(device)  # refused here, not in every version
         settings = settings_of(setting or [])
         for name in settings:
-            meant(name, places_of(file), file)
+            places_named(name, places_of(file), file)
         subject = Request(str(file.resolve()), argv, tuple(settings.items()), device, program)
     show(captures, subject, port, browser, seconds=seconds)
 

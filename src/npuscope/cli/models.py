@@ -28,11 +28,11 @@ def listing(context: typer.Context, json: JsonFlag = False) -> None:
 
     found = models()
     if json:
-        print_json([{"name": model.name, "file": str(model.file), "about": model.told} for model in found])
+        print_json([{"name": model.name, "file": str(model.file), "about": model.about} for model in found])
         return
     width = max(len(model.name) for model in found)
     for model in found:
-        print(f"model:{model.name:<{width}}  {model.told}")
+        print(f"model:{model.name:<{width}}  {model.about}")
     print("\ntry: npuscope simulate model:qwen3_14b/decode_layer")
 
 

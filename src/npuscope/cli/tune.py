@@ -72,7 +72,7 @@ def command(
     from npuscope.lab.runs import compare_document
     from npuscope.report.tune import tune as report
     from npuscope.report.tune import tune_dict
-    from npuscope.tile.script.places import meant, places_of
+    from npuscope.tile.script.places import places_named, places_of
     from npuscope.time.run import chip_to_time
 
     if front is not None and front not in GOALS:
@@ -85,7 +85,7 @@ def command(
     with progress_bar():
         if setting:
             given, places = values_of(setting, "--set"), places_of(Path(file))
-            now = {name: [str(place.value) for place in meant(name, places, Path(file))] for name in given}
+            now = {name: [str(place.value) for place in places_named(name, places, Path(file))] for name in given}
             space = space_of([(name, values, next(iter(now[name]), None)) for name, values in given.items()])
         else:
             space = found_space(file, argv)

@@ -22,20 +22,20 @@ if str(FOLDER) not in __path__:
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelProgram:
     """A program: its name after `model:`, its file and the first sentence it says of itself."""
 
     name: str
     file: Path
-    told: str
+    about: str
 
 
-def models() -> tuple[Model, ...]:
+def models() -> tuple[ModelProgram, ...]:
     """Every program that runs by itself, by name; modules that programs share are left out."""
     files = sorted(file for file in FOLDER.rglob("*.py") if file.name != "__init__.py")
     texts = {file: file.read_text(encoding="utf-8") for file in files}
     programs = {file: text for file, text in texts.items() if 'if __name__ == "__main__"' in text}
-    return tuple(Model(_name(file), file, _told(text)) for file, text in programs.items())
+    return tuple(ModelProgram(_name(file), file, _about(text)) for file, text in programs.items())
 
 
 def file_of(name: str) -> str:
@@ -45,8 +45,8 @@ def file_of(name: str) -> str:
     known = {model.name: model.file for model in models()}
     wanted = name.removeprefix(PREFIX).removesuffix(".py")
     if wanted not in known:
-        meant = difflib.get_close_matches(wanted, known, 1)
-        asked = f"Did you mean {PREFIX}{meant[0]}? " if meant else ""
+        near = difflib.get_close_matches(wanted, known, 1)
+        asked = f"Did you mean {PREFIX}{near[0]}? " if near else ""
         raise NpuscopeError(f"no model '{wanted}'", remedy=f"{asked}`npuscope models` lists them.")
     return str(known[wanted])
 
@@ -76,7 +76,7 @@ def _name(file: Path) -> str:
     return file.relative_to(FOLDER).with_suffix("").as_posix()
 
 
-def _told(text: str) -> str:
+def _about(text: str) -> str:
     """The first sentence of a module's docstring."""
     words = " ".join((ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0].split())
     return words.split(". ")[0].rstrip(".")

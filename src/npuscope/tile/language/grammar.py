@@ -1,6 +1,6 @@
 """What the source of a function says before it runs: what PyPTO's parser rejects, and which names code reads or binds.
 
-Only what can be told from the text without doubt is an error here; everything else is left to the run. Statements are
+Only what the text says without doubt is an error here; everything else is left to the run. Statements are
 looked through many times, loop inside loop, so a function's nodes are listed once (`list_nodes`) and each knows its
 part of the list: walking anew took a third of the time of recording a layer.
 """

@@ -2,7 +2,7 @@
 
 - The body of `pl.spmd` (as a loop or as `with`) becomes a function of the block, so that every block starts from the
   names bound before it, and can stop at a barrier. The body of `pl.at` becomes a function too, so that equal tasks can
-  be told from each other (shapes/reuse.py).
+  be recognised (shapes/reuse.py).
 - A loop says which names its body may read from an earlier turn, for `shapes` mode runs turns as one (shapes/mode.py).
 - A loop with `init_values` binds the names on the left of its `pl.yield_` before it, for it may have no turn at all.
 - Keywords of old programs get the names of today (history.py).
@@ -350,7 +350,7 @@ class _Rewriter(ast.NodeTransformer):
         self, node: ast.With | ast.For, kind: str, target: str | None
     ) -> tuple[ast.FunctionDef, str, list[str]]:
         """A region's body as a function of the local names that it reads (of a block: and its index); what its helper
-        is told of it, as text; and the names it binds that code after the region may read.
+        is given, as text; and the names it binds that code after the region may read.
         """
         made = assigned(node.body) - {target or ""}
         taken = sorted(exposed(node.body, made) | (used(node.body) & self._local - made - {target or ""}))

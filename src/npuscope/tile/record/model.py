@@ -251,8 +251,8 @@ class HostRead:
     site: int
 
 
-PAST_THE_END = "past_the_end"  # the kind of finding that tells of a write past a tensor's end
-NO_EFFECT = "no_effect"  # that tells of a setting that changed nothing
+PAST_THE_END = "past_the_end"  # the kind of notice about a write past a tensor's end
+NO_EFFECT = "no_effect"  # about a setting that changed nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from npuscope.tile.record import sites
 from npuscope.tile.record.recorder import NAMES
 
 Kind = Literal["option", "constant", "default", "field", "jit", "variable"]
-UNTOLD: Any = type("Untold", (), {"__repr__": lambda self: "UNTOLD"})()  # a value that is not in the text
+NOT_IN_TEXT: Any = type("NotInText", (), {"__repr__": lambda self: "NOT_IN_TEXT"})()  # a value that is computed
 DEEP = 6  # configurations inside configurations
 MOST_FILES = 400  # a program of more is not one
 ON, OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
@@ -123,7 +123,7 @@ class Place:
     kind: Kind
     file: str
     line: int
-    value: object = UNTOLD
+    value: object = NOT_IN_TEXT
     choices: tuple[object, ...] = ()
     module: str = ""
     owner: str = ""
@@ -160,11 +160,11 @@ def places_of(script: str | Path) -> Places:
 
 
 def literal(node: ast.expr | None) -> object:
-    """A value as the text has it, UNTOLD for what must be computed."""
+    """A value as the text has it, NOT_IN_TEXT for what must be computed."""
     try:
-        return UNTOLD if node is None else ast.literal_eval(node)
+        return NOT_IN_TEXT if node is None else ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return UNTOLD
+        return NOT_IN_TEXT
 
 
 def assigned(node: ast.stmt) -> list[tuple[ast.Name, ast.expr]]:
@@ -232,14 +232,14 @@ class _Finder:
         self.taken: set[tuple[str, str]] = set()  # (class, field) whose default an object has
         self.computed = False
 
-    def _add(self, name: str, kind: Kind, file: OwnFile, line: int, value: object = UNTOLD, **more: Any) -> None:
+    def _add(self, name: str, kind: Kind, file: OwnFile, line: int, value: object = NOT_IN_TEXT, **more: Any) -> None:
         self.places.append(Place(name, kind, str(file.path), line, value, module=file.module, **more))
 
     def defaults(self) -> None:
         for cls in self.classes.values():
             for name, (line, given) in cls.fields.items():
                 value = literal(_default_of(given))
-                if value is not UNTOLD:
+                if value is not NOT_IN_TEXT:
                     taken = (cls.name, name) in self.taken
                     self._add(
                         f"{cls.name}.{name}", "default", cls.file, line, value,
@@ -262,7 +262,7 @@ class _Finder:
                 continue
             for statement in node.body:
                 for target, value in assigned(statement):
-                    if target.id.isupper() and (known := literal(value)) is not UNTOLD:
+                    if target.id.isupper() and (known := literal(value)) is not NOT_IN_TEXT:
                         full = f"{node.name}.{target.id}"
                         self._add(full, "constant", file, statement.lineno, known, owner=node.name, target=target.id)
 
@@ -302,7 +302,7 @@ class _Finder:
                 continue
             words = [word for one in node.decorator_list if isinstance(one, ast.Call) for word in one.keywords]
             for word in words:
-                if word.arg and (value := literal(word.value)) is not UNTOLD:
+                if word.arg and (value := literal(word.value)) is not NOT_IN_TEXT:
                     full = f"{node.name}.{word.arg}"
                     self._add(full, "jit", file, word.value.lineno, value, owner=node.name, target=word.arg)
 
@@ -330,7 +330,7 @@ class _Finder:
 
     def _option(self, node: ast.Call, file: OwnFile) -> None:
         names = [literal(argument) for argument in node.args]
-        if any(name is UNTOLD for name in names) or not names or any(not word.arg for word in node.keywords):
+        if any(name is NOT_IN_TEXT for name in names) or not names or any(not word.arg for word in node.keywords):
             self.computed = True
             return
         long = next((str(name) for name in names if str(name).startswith("--")), None)
@@ -365,7 +365,7 @@ class UnknownSetting(BadInput):
     """A name that a script has no use for."""
 
 
-def meant(name: str, places: Places, file: Path) -> tuple[Place, ...]:
+def places_named(name: str, places: Places, file: Path) -> tuple[Place, ...]:
     """The places that a name means; none where only the run can know. Refused: an unknown name, and one of several."""
     direct = [place for place in places.places if _is_direct(place, name)]
     if direct:
@@ -399,7 +399,7 @@ def unknown(names: Sequence[str], places: Places, file: Path) -> UnknownSetting:
 
 def offered(places: Places) -> list[str]:
     """The names to show: options, the script's own constants, then what lies in modules and classes."""
-    known = [p for p in places.places if p.value is not UNTOLD or p.kind in ("option", "variable")]
+    known = [p for p in places.places if p.value is not NOT_IN_TEXT or p.kind in ("option", "variable")]
     own = [p.target for p in known if p.kind == "constant" and not p.module and not p.owner]
     options = [p.target for p in known if p.kind == "option"]
     rest = [p.name for p in known if not p.target.startswith("_") and not (p.kind == "field" and p.taken)]
@@ -469,7 +469,7 @@ def _chosen(found: list[Place], name: str) -> list[Place]:
 
 def _of_unknown_class(wanted: Sequence[str], places: Places) -> list[Place]:
     """`CONFIG.tile` where only the run knows what CONFIG is."""
-    objects = [p for p in places.places if p.kind == "constant" and not p.owner and p.value is UNTOLD]
+    objects = [p for p in places.places if p.kind == "constant" and not p.owner and p.value is NOT_IN_TEXT]
     with_fields = {(p.file, p.target) for p in places.places if p.kind == "field"}
     return [
         replace(p, kind="field", name=".".join(wanted), path=tuple(wanted[1:]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import importlib.util
 import io
@@ -11,13 +10,13 @@ import os
 import runpy
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.tile.fault import NeedsValues, fault
@@ -84,33 +83,31 @@ def run_script(
         ran = _run(path, argv, "values", echo, settings, golden)
         where = f"{Path(needs.path or path).name}, line {needs.line}"
         note = f"values decide what runs ({where}), so it was run with values and the record is of these values"
-        return replace(ran, runs=tuple(_noted(run, note) for run in ran.runs))
+        recordings = [replace(one, notes=(*one.notes, note)) for one in ran.recordings]
+        runs = zip(ran.runs, recordings, strict=True)
+        return replace(ran, runs=tuple(replace(run, recording=recording) for run, recording in runs))
 
 
 def _without_effect(ran: ScriptRun, path: str | Path, argv: Sequence[str], settings: Mapping[str, str]) -> ScriptRun:
-    """Says which settings changed nothing. What a class reads of itself while it is made counts for nothing until
-    here, but may decide a field: so the program is run once more without them."""
-    kept = {name: text for name, text in settings.items() if name not in ran.unread}
+    """Notices which settings changed nothing, each at the line of what was set.
+
+    What a class reads of itself while it is made counts for nothing until here, but may decide a field: so the program
+    is run once more without them.
+    """
+    others = {name: text for name, text in settings.items() if name not in ran.unread}
     try:
-        plain = _run(path, argv, "shapes", False, kept, False)
+        plain = _run(path, argv, "shapes", False, others, False)
     except (NpuscopeError, NeedsValues, SystemExit):
         return ran  # without them it does not even run
     if not same_work(ran.recordings, plain.recordings):
         return ran
-    return replace(ran, runs=tuple(_idle(run, ran.unread) for run in ran.runs))
 
+    def noticed(before: Recording) -> Recording:
+        new = [Notice(NO_EFFECT, n, f"{name} {WITHOUT}") for n, name in enumerate(ran.unread, len(before.sites))]
+        places = [Site(place.file, place.line, "") for place in ran.unread.values()]
+        return replace(before, sites=(*before.sites, *places), notices=(*before.notices, *new))
 
-def _idle(run: Finished, unread: Mapping[str, Place]) -> Finished:
-    """Each of the settings as a finding at the line of what was set."""
-    before = run.recording
-    told = [Notice(NO_EFFECT, n, f"{name} {WITHOUT}") for n, name in enumerate(unread, len(before.sites))]
-    places = [Site(place.file, place.line, "") for place in unread.values()]
-    recording = replace(before, sites=(*before.sites, *places), notices=(*before.notices, *told))
-    return replace(run, recording=recording)
-
-
-def _noted(run: Finished, note: str) -> Finished:
-    return replace(run, recording=replace(run.recording, notes=(*run.recording.notes, note)))
+    return replace(ran, runs=tuple(replace(run, recording=noticed(run.recording)) for run in ran.runs))
 
 
 def _run(
@@ -144,10 +141,10 @@ def _run(
         except (NpuscopeError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            told = _explained(error, file, "--values computes them." if mode == "shapes" else "")
+            explained = _explained(error, file, "--values computes them." if mode == "shapes" else "")
             if mode == "shapes" or not (_are_wrong(results) or (runs and isinstance(error, AssertionError))):
-                raise told from error
-            code, failure = 1, str(told)
+                raise explained from error
+            code, failure = 1, str(explained)
         unread = given.unread(seen)
     if runs or results or code is None:
         given.check()
@@ -263,7 +260,7 @@ def _explained(error: BaseException, file: Path, values: str) -> BadInput:
 @contextmanager
 def served() -> Iterator[tuple[str, ...]]:
     """While inside, imports of what is not installed find npuscope's; the names served."""
-    before = {name: module for name, module in sys.modules.items() if _ours_to_serve(name)}
+    before = {name: module for name, module in sys.modules.items() if name.split(".")[0] in ("pypto", "golden")}
     for name in before:
         del sys.modules[name]
     new = _modules()
@@ -271,13 +268,9 @@ def served() -> Iterator[tuple[str, ...]]:
     try:
         yield tuple(new)
     finally:
-        for name in [name for name in sys.modules if _ours_to_serve(name)]:
+        for name in [name for name in sys.modules if name.split(".")[0] in ("pypto", "golden")]:
             del sys.modules[name]
         sys.modules.update(before)
-
-
-def _ours_to_serve(name: str) -> bool:
-    return name.split(".")[0] in ("pypto", "golden")
 
 
 def _modules() -> dict[str, ModuleType]:
@@ -305,11 +298,11 @@ def _members() -> dict[str, dict[str, object]]:
 
     return {
         "pypto": {},
-        "pypto.backend": {"BackendType": Constants(), "set_backend_type": _ignored, "reset_for_testing": _ignored},
+        "pypto.backend": {"BackendType": AnyName(), "set_backend_type": _ignored, "reset_for_testing": _ignored},
         "pypto.ir": {},
         "pypto.ir.compiled_program": {},
         "pypto.ir.distributed_compiled_program": {"DistributedConfig": Anything},
-        "pypto.ir.pass_manager": {"OptimizationStrategy": Constants()},
+        "pypto.ir.pass_manager": {"OptimizationStrategy": AnyName()},
         "pypto.ir.printer": {},
         "pypto.passes": {},
         "pypto.runtime": {
@@ -339,42 +332,22 @@ class _MissingModule(ModuleType):
         )
 
 
-class _Program(Protocol):
-    """What can be run: a @pl.jit function or a @pl.program."""
-
-    def __call__(self, *args: object, config: object = None) -> object: ...
-
-
-GoldenOfACase = Callable[[dict[str, object], dict[str, str]], object]
-
-
-def _run_program(
-    program: _Program,
-    *args: object,
-    config: Anything | None = None,
-    tensor_specs: object = None,
-    golden: GoldenOfACase | None = None,
-) -> object:
-    """Runs a program on these tensors; without tensors it is ready to be called with them.
+def _run_program(program: Any, *args: Any, **options: Any) -> object:
+    """`pypto.runtime.run`: runs a program on these tensors; without tensors it is ready to be called with them.
 
     In April 2026 it took specs and a golden function, as golden.run does today (language/history.py).
     """
-    if tensor_specs is None and args and isinstance(args[0], list | tuple):
-        named: dict[str, object] = {"golden": golden, "config": config}
-        named |= dict(zip(("tensor_specs", "golden", "config"), args, strict=False))
-        return _run_program(program, **named)  # type: ignore[arg-type]
+    if args and isinstance(args[0], list | tuple):
+        options |= dict(zip(("tensor_specs", "golden", "config"), args, strict=False))
+    config, specs, golden = (options.get(name) for name in ("config", "tensor_specs", "golden"))
     settings = {} if config is None else vars(config)
     with asked_for(settings):
-        if tensor_specs is None:
+        if specs is None:
             return program(*args, config=config) if args else program
         rules = {name: settings[name] for name in ("rtol", "atol") if name in settings}
-        given = None if golden is None else functools.partial(_golden_of_a_case, golden)
-        return run_jit(program, tensor_specs, given, compile_only=bool(settings.get("codegen_only")), **rules)
-
-
-def _golden_of_a_case(golden: GoldenOfACase, values: dict[str, object]) -> object:
-    """A golden function took the parameters of its case, too; a script of its own had one case."""
-    return golden(values, {"name": "Default"})
+        # a golden function took the parameters of its case, too; a script of its own had one case
+        given = None if golden is None else lambda values: golden(values, {"name": "Default"})
+        return run_jit(program, specs, given, compile_only=bool(settings.get("codegen_only")), **rules)
 
 
 def _ignored(*_: object, **__: object) -> None:
@@ -395,7 +368,7 @@ class Anything(SimpleNamespace):
         super().__init__(**settings)
 
 
-class Constants:
+class AnyName:
     """Every attribute is its own name."""
 
     def __getattr__(self, name: str) -> str:

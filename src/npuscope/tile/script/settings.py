@@ -29,7 +29,7 @@ from typing import Any
 
 from npuscope.base.errors import BadInput
 from npuscope.tile.script.observed import Reads, current_reads, is_read, reads
-from npuscope.tile.script.places import OFF, ON, Place, assigned, meant, places_of, unknown, value_for
+from npuscope.tile.script.places import OFF, ON, Place, assigned, places_named, places_of, unknown, value_for
 
 HELPER = "__npuscope_with__"
 
@@ -57,7 +57,7 @@ class Settings:
         self.replacements: dict[str, list[Replacement]] = defaultdict(list)  # by file
         if self.places is None:
             return
-        found = [(name, place) for name in self.values for place in meant(name, self.places, file)]
+        found = [(name, place) for name in self.values for place in places_named(name, self.places, file)]
         self.fields = {name: place for name, place in found if place.kind in ("field", "default")}
         if observed or self.fields:  # objects at the top of files pass through the helper, which observes their reads
             objects = {(place.file, place.target): place for place in self.places.places if place.kind == "field"}
