@@ -40,8 +40,8 @@ class Lab:
     def get(self, address: str, **headers: str) -> httpx.Response:
         return self.client.get(self.url + address, headers=headers)
 
-    def post(self, address: str, told: object) -> httpx.Response:
-        return self.client.post(self.url + address, json=told)
+    def post(self, address: str, text: object) -> httpx.Response:
+        return self.client.post(self.url + address, json=text)
 
     @contextmanager
     def listening(self) -> Iterator[Listener]:
@@ -88,7 +88,7 @@ class Listener:
 
 @contextmanager
 def lab(*arguments: str | Path, command: str = "lab") -> Iterator[Lab]:
-    """`npuscope lab ARGUMENTS`, once it has told its address."""
+    """`npuscope lab ARGUMENTS`, once it has text its address."""
     process = subprocess.Popen(
         [sys.executable, "-m", "npuscope", command, *map(str, arguments), "--no-browser"]
         if "--" not in arguments

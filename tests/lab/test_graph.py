@@ -19,7 +19,7 @@ from npuscope.chip.devices import load
 from npuscope.explain.work import area_rules
 from npuscope.lab.document import document
 from npuscope.lab.payload.graph import graph, graph_of
-from npuscope.lab.report_pages import graph_page
+from npuscope.lab.runs import graph_page
 from npuscope.lower.program import Program
 from npuscope.tile.graph.outputs import count_graphs
 from npuscope.tile.graph.task_graph import task_graph
@@ -61,10 +61,10 @@ def program_of(made: Any) -> Program:
 
 def test_edges_between_kernels_and_tasks_are_those_of_the_graph(recording: Recording) -> None:
     found = task_graph(recording)
-    told: Any = graph_of(recording, found)
+    text: Any = graph_of(recording, found)
     pairs = {pair: why for pair, why in found.pairs.items() if pair[0] >= 0}
-    assert sum(edge["count"] for edge in told["edges"]) == len(pairs)
-    assert {(node["kernel"], tuple(node["tasks"])) for node in told["nodes"]} == {
+    assert sum(edge["count"] for edge in text["edges"]) == len(pairs)
+    assert {(node["kernel"], tuple(node["tasks"])) for node in text["nodes"]} == {
         (task.kernel, (task.id,)) for task in recording.tasks
     }
 
@@ -73,9 +73,9 @@ def test_edges_that_order_nothing_are_marked() -> None:
     program = program_of(halves)
     false = false_edges(program)
     assert false == {(0, 3), (1, 2)}  # write 0 and read 1 of tasks 0 1 | 2 3: other halves
-    told: Any = graph(program)["programs"]
-    assert told[0]["false"] == 2
-    assert [edge["false"] for edge in told[0]["edges"]] == [2]
+    text: Any = graph(program)["programs"]
+    assert text[0]["false"] == 2
+    assert [edge["false"] for edge in text[0]["edges"]] == [2]
 
 
 def test_the_page_draws_every_kernel_and_runs_nothing(recording: Recording, browser: Any, tmp_path: Path) -> None:

@@ -71,8 +71,8 @@ def test_from_a_slice_to_its_pipes_to_a_line(browser: Any, tmp_path: Path) -> No
         page.locator(".inside canvas").focus()
         for _ in range(4):
             page.keyboard.press("ArrowRight")
-        told = page.locator(".instruction").inner_text()
-        assert "not sooner, because" in told.lower()
+        text = page.locator(".instruction").inner_text()
+        assert "not sooner, because" in text.lower()
         page.locator(".instruction button.source").click()
         assert state(page, "panel") == "source"
         assert state(page, "selection.kind") == "line"

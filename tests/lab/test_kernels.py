@@ -41,8 +41,8 @@ def test_kernels_sort_and_show_how_their_times_spread(browser: Any, tmp_path: Pa
         assert rows.first.inner_text().startswith("other")
         page.locator(".kernels tbody tr", has_text="k").last.click()
         assert state(page, "selection") == {"kind": "kernel", "kernel": "k"}
-        told = page.locator(".kernel-detail figcaption").first.inner_text()
-        assert told == "k: 4 runs, 10 µs to 100 µs, median 30 µs"
+        text = page.locator(".kernel-detail figcaption").first.inner_text()
+        assert text == "k: 4 runs, 10 µs to 100 µs, median 30 µs"
         cores = page.locator(".core").all_inner_texts()
         assert [text.split("\n") for text in cores] == [["AIC_0", "3 × 20 µs"], ["AIC_1", "1 × 100 µs"]]
         # a bar tells how many

@@ -70,8 +70,8 @@ def test_a_person_edits_a_program_and_the_page_follows(tmp_path: Path) -> None:
         # WHEN it is broken, THEN the error stands at its line and the last run stays
         save(file, PROGRAM.replace("COLS, TILE", "1 / 0\nCOLS, TILE"))
         until(page, "document.querySelector('.trouble') !== null")
-        told = page.locator(".trouble").inner_text()
-        assert "save 3 does not run. program.py:4: ZeroDivisionError: division by zero." in told
+        text = page.locator(".trouble").inner_text()
+        assert "save 3 does not run. program.py:4: ZeroDivisionError: division by zero." in text
         assert state(page, "run") == "2"
         # AND when it is mended the error goes
         save(file, PROGRAM)

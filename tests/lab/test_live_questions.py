@@ -114,7 +114,7 @@ def test_the_inside_of_any_block_is_there_when_asked_for(watched: Watched, runni
     save(running[1], settled + "# changed\n")
     until(page, "npuscope.store.state.versions.at(-1).has_panels && npuscope.store.state.run !== '1'")
     refused = running[0].get("inside/1/0.json")
-    assert (refused.status_code, "program.py has changed since" in refused.json()["told"]) == (409, True)
+    assert (refused.status_code, "program.py has changed since" in refused.json()["message"]) == (409, True)
     assert running[0].get("inside/c1/0.json").status_code == 409
     save(running[1], settled)
     until(
@@ -132,10 +132,10 @@ def test_what_a_change_would_buy_is_asked_of_a_capture_and_of_a_program(
         # every change alone: the table of the command line
         page.get_by_role("button", name="try every change").click()
         page.locator("[data-panel=whatif] table").wait_for()
-        told = page.locator("[data-panel=whatif] .verdict").first.inner_text()
-        assert told.startswith("Most to gain from ")
+        text = page.locator("[data-panel=whatif] .verdict").first.inner_text()
+        assert text.startswith("Most to gain from ")
         assert (
-            "of the scheduler" in told or "the scheduler: " in told
+            "of the scheduler" in text or "the scheduler: " in text
         )  # four blocks of a microsecond: it is what they wait for
         page.locator("[data-panel=whatif] tbody tr", has_text="copy").first.click()
         assert state(page, "selection") == {"kind": "kernel", "kernel": "copy"}
@@ -150,7 +150,7 @@ def test_what_a_change_would_buy_is_asked_of_a_capture_and_of_a_program(
         page.locator(".answer .verdict").wait_for()
         assert page.locator(".answer .verdict").inner_text().startswith("What if: ")
         assert page.locator(".answer td", has_text="with the change").count() == 1
-        # what cannot be tried is told in a sentence
+        # what cannot be tried is text in a sentence
         page.get_by_label("Change", exact=True).select_option("merge")
         page.get_by_role("button", name="ask", exact=True).click()
         until(page, "document.querySelector('#panel [role=status]').textContent.includes('the same kernel')")

@@ -62,12 +62,12 @@ def test_a_roofline_names_the_point_under_the_pointer_and_under_the_keys(capture
         page.goto(page_file.as_uri())
         first = page.locator("circle.point").last  # drawn last, so on top
         first.hover()
-        told = page.locator(".chart-tip").inner_text()
-        assert told.splitlines()[0] in capture.read_text()  # a kernel of the capture
-        assert "the chip's limit is" in told
+        text = page.locator(".chart-tip").inner_text()
+        assert text.splitlines()[0] in capture.read_text()  # a kernel of the capture
+        assert "the chip's limit is" in text
         first.focus()
         page.keyboard.press("ArrowLeft")
-        assert page.locator(".chart-tip").inner_text() != told
+        assert page.locator(".chart-tip").inner_text() != text
         page.keyboard.press("Escape")
         assert page.locator(".chart-tip").is_hidden()
         # tables sort by a click on a heading, by value and not by letters

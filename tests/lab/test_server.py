@@ -87,8 +87,8 @@ def test_a_name_that_merely_resolves_here_is_refused(running: Lab, host: str) ->
     ids=str,
 )
 def test_other_pages_are_refused(running: Lab, headers: dict[str, str]) -> None:
-    told = {name: value.format(port=running.port) for name, value in headers.items()}
-    assert running.get("run/c1.json", **told).status_code == 403
+    text = {name: value.format(port=running.port) for name, value in headers.items()}
+    assert running.get("run/c1.json", **text).status_code == 403
     assert running.get("run/c1.json", Origin=f"http://127.0.0.1:{running.port}").status_code == 200
 
 
@@ -118,9 +118,9 @@ def test_pages_may_load_nothing_from_elsewhere_and_tell_nobody_their_address(run
     assert "default-src 'none'" in headers["Content-Security-Policy"]
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
     for address in ("", "run/c1.json"):
-        told = running.get(address).headers
-        assert (told["Referrer-Policy"], told["Cache-Control"]) == ("no-referrer", "no-store")
-        assert told["X-Content-Type-Options"] == "nosniff"
+        text = running.get(address).headers
+        assert (text["Referrer-Policy"], text["Cache-Control"]) == ("no-referrer", "no-store")
+        assert text["X-Content-Type-Options"] == "nosniff"
 
 
 def test_it_listens_on_loopback_alone(running: Lab) -> None:

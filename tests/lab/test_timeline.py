@@ -44,9 +44,9 @@ def test_a_reader_hovers_zooms_and_selects(browser: Any, tmp_path: Path) -> None
         assert "qk could not start: rope was still running." in hover(page, 20, "AIC_0")
         # a click selects: times, task, and who waits for whom, drawn as arrows
         click(page, 30, "AIC_0")
-        told = page.locator(".selection").inner_text()
-        assert "10.000 µs" in told
-        assert "Waited for (1)" in told
+        text = page.locator(".selection").inner_text()
+        assert "10.000 µs" in text
+        assert "Waited for (1)" in text
         assert page.locator(".ends.producers button").inner_text().startswith("rope,")
         assert page.evaluate("npuscope.shell.pane.views[0].arrows") == 2
         # and a producer leads on
@@ -348,8 +348,8 @@ def test_more_than_a_page_holds_is_drawn_together_and_said(monkeypatch: pytest.M
     made_smaller = payload._drawn(explained.work).table
     assert made_smaller.height <= 5_000
     assert made_smaller["drawn"].sum() == 40_320  # and none is lost
-    told = f"40,320 slices are drawn as {made_smaller.height:,}: short neighbours are drawn together."
-    assert payload.timeline(explained)["notes"] == [told]
+    text = f"40,320 slices are drawn as {made_smaller.height:,}: short neighbours are drawn together."
+    assert payload.timeline(explained)["notes"] == [text]
 
 
 def test_ranks_stand_in_a_table_and_a_row_shows_one(browser: Any, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class Knob:
             "values": list(self.values),
             "file": self.file,
             "line": self.line,
-            "told": self.told,
+            "text": self.told,
             "cuts": list(self.cuts),
         }
 

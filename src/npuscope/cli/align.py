@@ -54,7 +54,7 @@ def command(
     from npuscope.explain.passes.export import one_pass
     from npuscope.forward.align import align
     from npuscope.forward.align.sides import CsvColumns, read_side
-    from npuscope.lab.report_pages import parts_page
+    from npuscope.lab.runs import parts_page
     from npuscope.report.predicted import align as report
 
     check_outputs([predicted, measured], html, md)

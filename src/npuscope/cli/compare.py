@@ -132,7 +132,7 @@ def _compare_several(
     json: bool,
 ) -> None:
     from npuscope.explain.many.runs import compare_runs, read_runs
-    from npuscope.lab.report_pages import parts_page
+    from npuscope.lab.runs import parts_page
     from npuscope.report.comparison import several
 
     with progress_bar():

@@ -57,7 +57,7 @@ def command(
     from npuscope.base.errors import NpuscopeError
     from npuscope.explain.passes.export import metadata_of
     from npuscope.explain.passes.ranks import ForwardOptions, forward, is_table
-    from npuscope.lab.report_pages import parts_page
+    from npuscope.lab.runs import parts_page
     from npuscope.report.forward import forward as report
     from npuscope.table.formats import printable
 

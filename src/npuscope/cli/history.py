@@ -59,7 +59,7 @@ def command(
     from npuscope.base.errors import NpuscopeError
     from npuscope.cli.output import check_outputs, write_reports
     from npuscope.explain.many import history_of, read_history
-    from npuscope.lab.report_pages import parts_page
+    from npuscope.lab.runs import parts_page
     from npuscope.report.comparison import history as report
     from npuscope.time.run import chip_to_time
 

@@ -74,8 +74,7 @@ def command(
     from npuscope.cli.output import check_outputs, write_reports
     from npuscope.explain.comparison import compare_explained
     from npuscope.lab.document import page
-    from npuscope.lab.report_pages import parts_page
-    from npuscope.lab.runs import compare_document
+    from npuscope.lab.runs import compare_document, parts_page
     from npuscope.report.anchor import anchor, anchor_dict, anchor_sections
     from npuscope.report.rank import headline, rank, title_of
     from npuscope.report.rank import why as why_it_wins

@@ -51,7 +51,7 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     from npuscope.forward.roofline import roofline
-    from npuscope.lab.report_pages import parts_page
+    from npuscope.lab.runs import parts_page
     from npuscope.report.forward import roofline as report
 
     check_outputs([path], html, md)

@@ -53,7 +53,7 @@ def perform(job: VersionJob) -> VersionResult:
         return VersionResult(job.id, trouble=trouble, sources=_with_its_file(trouble, sources))
     wall = wall_of(one)
     turned = ", ".join(f"{name} = {value}" for name, value in job.request.settings)
-    run = run_of(job.name, one.timeline, job.id, simulated=one.simulated, wall=wall, told=turned)
+    run = run_of(job.name, one.timeline, job.id, simulated=one.simulated, wall=wall, text=turned)
     made = VersionResult(
         job.id,
         as_json(run),
@@ -161,13 +161,13 @@ def replayed(order: Replay) -> bytes:
     return as_json(parts(asked(found, replay_against(found, order.bound) if order.bound else None)))
 
 
-def change_of(told: Mapping[str, object]) -> Change:
-    """A change as pages tell it: kernels by their names, not by patterns."""
-    kernels = [re.escape(one) for one in _words(told.get("kernels", []))]
-    factor = told.get("factor", 1)
+def change_of(asked: Mapping[str, object]) -> Change:
+    """A change as pages send it: kernels by their names, not by patterns."""
+    kernels = [re.escape(one) for one in _words(asked.get("kernels", []))]
+    factor = asked.get("factor", 1)
     if not isinstance(factor, int | float) or isinstance(factor, bool):
         raise NpuscopeError("a factor is a number")
-    match told.get("what"), kernels:
+    match asked.get("what"), kernels:
         case "scale", [kernel]:
             return Change(scale={kernel: float(factor)})
         case "remove", [kernel]:
@@ -179,14 +179,14 @@ def change_of(told: Mapping[str, object]) -> Change:
         case "scheduler", []:
             return Change(dispatch_cost=float(factor))
         case "cores", [] if factor == int(factor):
-            return Change(cores={str(told.get("unit", "")): int(factor)})
+            return Change(cores={str(asked.get("unit", "")): int(factor)})
     raise NpuscopeError("this is no change that can be tried")
 
 
-def _words(told: object) -> list[str]:
-    if not isinstance(told, list) or not all(isinstance(one, str) for one in told):
+def _words(asked: object) -> list[str]:
+    if not isinstance(asked, list) or not all(isinstance(one, str) for one in asked):
         raise NpuscopeError("kernels are a list of names")
-    return told
+    return asked
 
 
 def _once_more(question: Question) -> Prediction:
@@ -199,7 +199,7 @@ def _once_more(question: Question) -> Prediction:
     one = Prediction(question.request)
     trouble = _trouble_of(one)
     if trouble is not None:
-        raise NpuscopeError(trouble.told)
+        raise NpuscopeError(trouble.message)
     return one
 
 

@@ -24,15 +24,15 @@ class VersionJob:
 class Trouble:
     """Why a version has no run: one sentence, and its place in the program where it has one."""
 
-    told: str
+    message: str
     file: str = ""
     line: int = 0
     remedy: str = ""
     more: tuple[tuple[str, str, int], ...] = ()  # further sentences with their places
 
     def as_dict(self) -> dict[str, object]:
-        more = [{"told": told, "file": file, "line": line} for told, file, line in self.more]
-        return {"told": self.told, "file": self.file, "line": self.line, "remedy": self.remedy, "more": more}
+        more = [{"message": message, "file": file, "line": line} for message, file, line in self.more]
+        return {"message": self.message, "file": self.file, "line": self.line, "remedy": self.remedy, "more": more}
 
 
 @dataclass(frozen=True)

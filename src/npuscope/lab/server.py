@@ -64,9 +64,9 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        code, told = self._judged(scope)
+        code, reason = self._judged(scope)
         if code:
-            await Response(told, code, HEADERS, "text/plain")(scope, receive, send)
+            await Response(reason, code, HEADERS, "text/plain")(scope, receive, send)
             return
         await self.app(scope, receive, send)
 
@@ -123,8 +123,8 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
         return StreamingResponse(streamed(session), 200, headers, "text/event-stream")
 
     async def knob(request: Request) -> Response:
-        told = await body_of(request)
-        settings = told.get("settings")
+        body = await body_of(request)
+        settings = body.get("settings")
         if session.subject is None or not isinstance(settings, dict) or not settings:
             return refused("settings of the program are missing")
         if not all(isinstance(name, str) and isinstance(value, str | int | float) for name, value in settings.items()):
@@ -134,20 +134,20 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
         return json_answer(as_json({"id": session.turn({name: str(value) for name, value in settings.items()})}))
 
     async def version(request: Request) -> Response:
-        told, id = await body_of(request), request.path_params["id"]
+        body, id = await body_of(request), request.path_params["id"]
         if session.versions.get(id) is None:
             return missing()
-        if told.get("write") is True:
-            over = told.get("over")
+        if body.get("write") is True:
+            over = body.get("over")
             if not isinstance(over, str):
                 return refused("the save that is written over is missing")
             return json_answer(as_json({"written": session.write_back(id, over)}))
-        name = told.get("name")
+        name = body.get("name")
         if not isinstance(name, str) or not name.strip():
             return refused("a name is missing")
         renamed = session.versions.rename(id, name.strip()[:80])
         assert renamed is not None
-        session.tell({"type": "renamed", "version": renamed.as_dict()})
+        session.publish({"type": "renamed", "version": renamed.as_dict()})
         return json_answer(as_json(renamed.as_dict()))
 
     async def compare(request: Request) -> Response:
@@ -231,12 +231,12 @@ async def body_of(request: Request) -> dict[str, object]:
         if len(found) > LARGEST_BODY:
             raise BadBody("the body is too large")
     try:
-        told = orjson.loads(bytes(found))
+        body = orjson.loads(bytes(found))
     except ValueError:
         raise BadBody("the body must be JSON") from None
-    if not isinstance(told, dict):
+    if not isinstance(body, dict):
         raise BadBody("the body must be a JSON object")
-    return told
+    return body
 
 
 def json_answer(data: object) -> Response:
@@ -244,8 +244,8 @@ def json_answer(data: object) -> Response:
     return Response(data, 200, HEADERS, "application/json")
 
 
-def refused(told: str, code: int = 400) -> Response:
-    return Response(as_json({"told": told}), code, HEADERS, "application/json")
+def refused(message: str, code: int = 400) -> Response:
+    return Response(as_json({"message": message}), code, HEADERS, "application/json")
 
 
 def missing() -> Response:
@@ -349,7 +349,7 @@ async def watch(session: Session) -> None:
 
 
 def _folders(session: Session) -> dict[str, int]:
-    """The folders of the program's files, each with what tells it from another one of its name; 0: not there."""
+    """The folders of the program's files, each with what sets it apart from another one of its name; 0: not there."""
     found = {}
     for folder in {str(Path(file).parent) for file in session.files}:
         try:

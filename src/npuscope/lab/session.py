@@ -66,7 +66,7 @@ class Session:
             self.versions.put(capture)
         self.listeners: set[asyncio.Queue[Event | None]] = set()
         self.stopping = asyncio.Event()
-        self.files_known = asyncio.Event()  # a version has told what it is made from
+        self.files_known = asyncio.Event()  # it is known what a version it is made from
         self.files: tuple[str, ...] = (str(Path(subject.file).resolve()),) if subject else ()
         self._pool: Pool | None = None
         self._running: dict[str, Handle[VersionResult]] = {}  # by version
@@ -119,7 +119,7 @@ class Session:
         version = Version(id, name, time.time(), dict(settings), saved=what == "save")
         self.versions.put(version)
         job = VersionJob(id, name, self._request(version), f"{self._folder}/early")
-        self.tell({"type": "working", "what": what, "version": version.as_dict()})
+        self.publish({"type": "working", "what": what, "version": version.as_dict()})
         limits = self.limits if self.versions.last_made() else self.limits._replace(seconds=FIRST_S)
         handle = self._pool.ask(perform, job, limits)
         self._running[id] = handle
@@ -138,7 +138,7 @@ class Session:
         if version is None or version.has_run:
             return False
         self.versions.drop(id)
-        self.tell({"type": "dropped", "id": id})
+        self.publish({"type": "dropped", "id": id})
         return True
 
     async def _early(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -158,12 +158,12 @@ class Session:
         if self._saved == id:
             self._saved = None
         if isinstance(result, Failed):
-            told = _words(result, self.limits)
+            message = _words(result, self.limits)
             before = self.versions.get(id)
             if before is not None and before.has_run:  # the timeline is there, the rest is not
-                self.tell({"type": "notice", "id": id, "told": f"its panels could not be made: {told}"})
+                self.publish({"type": "notice", "id": id, "message": f"its panels could not be made: {message}"})
                 return
-            self._made(VersionResult(id, trouble=Trouble(told)))
+            self._made(VersionResult(id, trouble=Trouble(message)))
         elif result.trouble is not None:
             self._made(result)
         else:
@@ -178,7 +178,7 @@ class Session:
         self.versions.put(version)
         self._watch(made)
         kind = "version" if made.trouble is None else "error"
-        self.tell({"type": kind, "version": version.as_dict()})
+        self.publish({"type": kind, "version": version.as_dict()})
         self._add_panels(made.id)
 
     def _add_panels(self, id: str) -> None:
@@ -186,7 +186,7 @@ class Session:
         version = self.versions.get(id)
         if version is not None and version.made is not None and id in self._late:
             self.versions.put(replace(version, made=replace(version.made, panels=self._late.pop(id))))
-            self.tell({"type": "panels", "id": id})
+            self.publish({"type": "panels", "id": id})
 
     def _watch(self, made: VersionResult) -> None:
         if made.sources:
@@ -210,7 +210,7 @@ class Session:
                 gone[file] = unreadable(file)
         if gone != self.gone:
             self.gone = gone
-            self.tell({"type": "files", "gone": list(gone.values())})
+            self.publish({"type": "files", "gone": list(gone.values())})
         if any(self._asked.get(file) != text for file, text in texts.items()):
             self.save()
 
@@ -292,7 +292,7 @@ class Session:
         working = [version.id for version in self.versions.all() if version.id in self._running and not version.has_run]
         return {"type": "hello", "versions": versions, "working": working, "gone": list(self.gone.values())}
 
-    def tell(self, event: Event) -> None:
+    def publish(self, event: Event) -> None:
         """To all who listen; one that has fallen far behind is let go and begins anew."""
         for queue in list(self.listeners):
             if queue.full():
@@ -317,7 +317,7 @@ class Session:
         """Tells everybody that the server ends."""
         if not self.stopping.is_set():
             self.stopping.set()
-            self.tell({"type": "gone"})
+            self.publish({"type": "gone"})
             for queue in list(self.listeners):
                 if queue.full():
                     queue.get_nowait()

@@ -263,6 +263,6 @@ def _history_line(one: Series, found: History) -> dict[str, object]:
         told += [f"{one.name} changed with {commit.revision}"] if place in began else []
         points.append({
             "x": place, "y": time / first, "low": stretch.low_ns / first if known else None,
-            "high": stretch.high_ns / first if known else None, "name": commit.revision, "told": told,
+            "high": stretch.high_ns / first if known else None, "name": commit.revision, "text": told,
         })  # fmt: skip
     return {"name": one.name, "points": points, "joined": True}

@@ -121,7 +121,7 @@ def passes_chart(passes: pl.DataFrame) -> Spec:
             {
                 "name": f"pass {p['index']}, {p['phase']}",
                 "values": [max(union - comm, 0), max(comm, 0), max(span - union, 0)],
-                "told": [duration(span), *wrong],
+                "text": [duration(span), *wrong],
                 "marked": bool(wrong),
             }
         )
@@ -143,7 +143,7 @@ def layers_chart(layers: pl.DataFrame) -> Spec | None:
     points = []
     for number, (layer, p50, p95, cv) in enumerate(layers.select("layer", "p50_ns", "p95_ns", "cv").iter_rows()):
         told = [f"median {duration(p50)}, 95% of passes below {duration(p95)}", f"spread {cv or 0:.2f} of the mean"]
-        points.append({"x": number, "y": p50, "low": p50, "high": p95, "name": f"layer {layer}", "told": told})
+        points.append({"x": number, "y": p50, "low": p50, "high": p95, "name": f"layer {layer}", "text": told})
     return {
         "chart": "lines",
         "title": "Layers",
@@ -220,7 +220,7 @@ def roofline_chart(r: Roofline) -> Spec | None:
                 "size": row["measured_ns"] / total,
                 "group": families.index(row["family"]),
                 "name": row["kernel"],
-                "told": _point_text(row, total),
+                "text": _point_text(row, total),
             }
             for row in points.head(MOST_POINTS).iter_rows(named=True)
         ],

@@ -176,7 +176,7 @@ def _ribbon(calls: pl.DataFrame, kinds: Ints, longest: int, side: str, texts: Se
         "start": start[drawn].tolist(),
         "dur": calls["dur"].to_numpy()[drawn].tolist(),
         "kind": kinds[drawn].tolist(),
-        "told": [texts[place] for place in drawn.tolist()],
+        "text": [texts[place] for place in drawn.tolist()],
     }
 
 

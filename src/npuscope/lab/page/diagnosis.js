@@ -128,8 +128,8 @@ export class DiagnosisBox {
       room = Math.max((end - start) * 0.6, 200);
     show(this.store, start - room, end + room);
     this.reveal(spans[this.stretch]);
-    const told = this.list.querySelector(`[data-cause="${place}"] [data-stretch]`);
-    if (told) told.textContent = `${this.stretch + 1} of ${whole(spans.length)}`;
+    const label = this.list.querySelector(`[data-cause="${place}"] [data-stretch]`);
+    if (label) label.textContent = `${this.stretch + 1} of ${whole(spans.length)}`;
   }
 
   /** @param {[number, number, number | null]} span */

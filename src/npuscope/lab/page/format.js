@@ -110,7 +110,7 @@ export function worded(text) {
 
 /** Puts children into an element in place of what it has; null is nothing. @param {any} box @param {(Node | string | null | undefined)[]} children */
 export function fill(box, ...children) {
-  box.replaceChildren(...children.filter(child => child !== null && child !== undefined));
+  box.replaceChildren(...children.filter((child) => child !== null && child !== undefined));
 }
 
 const SVG = "http://www.w3.org/2000/svg";

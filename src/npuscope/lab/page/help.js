@@ -16,7 +16,7 @@ const MOUSE = [
 
 export function helpSheet() {
   const list = (/** @type {[string, string][]} */ rows) =>
-    element("dl", {}, ...rows.flatMap(([key, told]) => [element("dt", {}, key), element("dd", {}, told)]));
+    element("dl", {}, ...rows.flatMap(([key, text]) => [element("dt", {}, key), element("dd", {}, text)]));
   const close = element("button", { "aria-label": "Close" }, "close");
   const sheet = element(
     "dialog",

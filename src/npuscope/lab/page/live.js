@@ -6,20 +6,20 @@ import { unpackAll } from "./packed.js";
 
 const MOST_RUNS = 24; // held by the page; the server has the others
 
-/** @param {string} address @param {any} told */
-async function asked(address, told = undefined) {
+/** @param {string} address @param {any} body */
+async function asked(address, body = undefined) {
   const how =
-    told === undefined
+    body === undefined
       ? {}
-      : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(told) };
+      : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
   const answer = await fetch(address, how);
   const found = await answer.json();
-  if (!answer.ok) throw new Error(found.told ?? `the server answered ${answer.status}`);
+  if (!answer.ok) throw new Error(found.message ?? `the server answered ${answer.status}`);
   return found;
 }
 
 /** A place in the program as people write it. @param {{file?: string, line?: number}} at */
-export function placeTold(at) {
+export function placeText(at) {
   const name = (at.file ?? "").split("/").pop();
   return name ? `${name}${at.line ? `:${at.line}` : ""}: ` : "";
 }
@@ -64,7 +64,7 @@ export class Live {
 
   start() {
     const source = (this.source = new EventSource("events"));
-    let before = Promise.resolve(); // one after the other: panels may be told of while their run is being fetched
+    let before = Promise.resolve(); // one after the other: panels may come while their run is being fetched
     source.onmessage = (message) => {
       before = before
         .then(() => this.hear(JSON.parse(message.data)))
@@ -134,7 +134,7 @@ export class Live {
     } else if (event.type === "files") {
       this.now({ away: event.gone });
     } else if (event.type === "notice") {
-      this.now({ working: this.without(event.id), notice: event.told });
+      this.now({ working: this.without(event.id), notice: event.message });
     } else if (event.type === "gone") {
       this.source?.close();
       this.now({ gone: true, working: [] });
@@ -308,30 +308,30 @@ export class Live {
 
   /** Why a version has no run; each place leads to its line. @param {any} version */
   trouble(version) {
-    const { told, remedy, more } = version.trouble,
+    const { message, remedy, more } = version.trouble,
       { broken } = this.store.state.live;
     const place = (/** @type {any} */ at, /** @type {number} */ n) =>
       at.line > 0 && broken?.id === version.id && broken.files[at.file] !== undefined
         ? element(
             "button",
             { class: "plain source", title: "Show the line", onclick: () => this.lookAt(n) },
-            placeTold(at),
+            placeText(at),
           )
-        : element("span", { class: "source" }, placeTold(at));
+        : element("span", { class: "source" }, placeText(at));
     const kept = version.has_run || this.store.state.runs.length === 0 ? "" : "What is shown is the last that ran.";
     return element(
       "div",
       { class: "trouble" },
       element("b", {}, `${version.name} does not run. `),
       place(version.trouble, 0),
-      element("span", {}, ` ${told}${/[.!?]$/.test(told) ? "" : "."} ${remedy ?? ""} `),
+      element("span", {}, ` ${message}${/[.!?]$/.test(message) ? "" : "."} ${remedy ?? ""} `),
       element("span", { class: "soft" }, kept),
       more?.length
         ? element(
             "ul",
             {},
             ...more.map((/** @type {any} */ one, /** @type {number} */ n) =>
-              element("li", {}, place(one, n + 1), one.told),
+              element("li", {}, place(one, n + 1), one.message),
             ),
           )
         : null,

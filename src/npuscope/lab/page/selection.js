@@ -1,4 +1,4 @@
-// What is selected, in full: a slice with all that is told of it, a range with its totals, a kernel, a task.
+// What is selected, in full: a slice with all that is known of it, a range with its totals, a kernel, a task.
 
 import { duration, element, fill, micros, percent, significant, whole } from "./format.js";
 import { kernelColor, reasonColor } from "./colors.js";
@@ -74,7 +74,7 @@ export class SelectionBox {
       i = selection.slice,
       row = model.rowOf(i),
       place = slices.task[i];
-    const told = (/** @type {import("./types").Column | undefined} */ column) =>
+    const waited = (/** @type {import("./types").Column | undefined} */ column) =>
       column === undefined || column[i] === NO_TIME ? null : `${micros(column[i])} µs`;
     const facts = timeline.facts.flatMap((fact) => opened(fact.name, factTold(fact, i)));
     const counters = timeline.counters
@@ -115,8 +115,8 @@ export class SelectionBox {
         ["runs", `${micros(slices.dur[i])} µs`],
         ["from", `${micros(slices.start[i])} µs`],
         ["to", `${micros(slices.start[i] + slices.dur[i])} µs`],
-        ["handed out → start", told(slices.before)],
-        ["end → seen", told(slices.after)],
+        ["handed out → start", waited(slices.before)],
+        ["end → seen", waited(slices.after)],
         ["stands for", many ? `${whole(slices.drawn?.[i])} short slices` : null],
         ["task", selection.task === null ? null : String(selection.task)],
         ["block", selection.block === null ? null : String(selection.block)],

@@ -11,12 +11,12 @@ import { helpSheet } from "./help.js";
 import { PANELS } from "./panels/all.js";
 
 /** A predicted wall with its interval, or a measured one. @param {any} wall */
-export function wallTold(wall) {
+export function wallText(wall) {
   if (wall === null || wall === undefined) return "";
   if (typeof wall === "number") return duration(wall);
   const value = wall.value ?? wall.ns,
-    told = duration(value);
-  return wall.low !== undefined && wall.high !== undefined ? `${told} (${duration(wall.low)} to ${duration(wall.high)})` : told;
+    text = duration(value);
+  return wall.low !== undefined && wall.high !== undefined ? `${text} (${duration(wall.low)} to ${duration(wall.high)})` : text;
 }
 
 export class Shell {
@@ -42,7 +42,7 @@ export class Shell {
       element("div", { class: "body" }, this.main, this.aside),
       this.help,
     );
-    /** @type {{id: string, run: any, told: any, due: boolean, shared: any, made: any} | null} */
+    /** @type {{id: string, run: any, payload: any, due: boolean, shared: any, made: any} | null} */
     this.mounted = null;
     this.first = store.state.run;
     this.box.dataset.runs = String(store.state.runs.length);
@@ -147,7 +147,7 @@ export class Shell {
       element("h1", {}, state.title),
       several ? choose("Run", state.run, false, (id) => store.set({ run: id ?? state.run })) : null,
       several ? choose("Run beside it", state.beside, true, (id) => store.set({ beside: id })) : null,
-      element("b", { class: "wall" }, wallTold(run?.wall)),
+      element("b", { class: "wall" }, wallText(run?.wall)),
       run === undefined
         ? null
         : element(
@@ -155,7 +155,7 @@ export class Shell {
             { class: `badge ${run.measured ? "" : "predicted"}` },
             run.measured ? "measured" : "simulated",
           ),
-      element("span", { class: "soft told" }, run?.told ?? ""),
+      element("span", { class: "soft about" }, run?.text ?? ""),
       element("span", { class: "grow" }),
       ...state.links.map(([text, address]) => element("a", { href: address }, text)),
       element(
@@ -221,12 +221,12 @@ export class Shell {
     this.box.dataset.panel = panel === null ? "timeline" : panel.id;
     this.box.dataset.split = String(state.split);
     const due = panel !== null && !panel.has(run, state),
-      told = run?.panels[panel?.id ?? ""]; // the server makes it after the timeline
+      payload = run?.panels[panel?.id ?? ""]; // the server makes it after the timeline
     if (
       this.mounted !== null &&
       this.mounted.id === panel?.id &&
       this.mounted.run === run &&
-      this.mounted.told === told &&
+      this.mounted.payload === payload &&
       this.mounted.due === due &&
       this.mounted.shared === state.shared
     ) {
@@ -244,7 +244,7 @@ export class Shell {
       this.mounted = {
         id: panel.id,
         run,
-        told,
+        payload,
         due,
         shared: state.shared,
         made: due ? {} : panel.mount(this.place, this.store),

@@ -10,7 +10,7 @@ const inColumn = (/** @type {number} */ value) => figures(value, 4); // decimals
 /** @type {Record<string, (value: any) => string>} */
 export const SHOW = {
   text: String,
-  told: (value) => value.text, // words that Python made, with the value that they are sorted by
+  words: (value) => value.text, // words that Python made, with the value that they are sorted by
   list: (value) => value.join(", "),
   flag: (value) => (value ? "yes" : "no"),
   count: whole,

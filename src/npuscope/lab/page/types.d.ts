@@ -75,7 +75,7 @@ export type Diagnosis = {
 export type Run = {
   id: string;
   name: string;
-  told: string;
+  text: string;
   measured: boolean;
   wall: any;
   diagnosis: Diagnosis;

@@ -14,7 +14,7 @@ from npuscope.check.races import Race, races
 from npuscope.check.races.conflicts import false_edges
 from npuscope.lab.payload.overview import parts
 from npuscope.lab.payload.packed import packed, whole_numbers
-from npuscope.lab.payload.source import program_files, race_told
+from npuscope.lab.payload.source import program_files, race_text
 from npuscope.lower.program import Program
 from npuscope.table.parts import Part
 from npuscope.tile.graph.outputs import KernelEdge, kernel_graph
@@ -112,7 +112,7 @@ def _race(race: Race) -> dict[str, object]:
         "src": first.kernel,
         "dst": later.kernel,
         "tasks": [first.task, later.task],
-        "told": race_told(race),
+        "text": race_text(race),
         "fix": race.fix,
         "count": race.count,
     }

@@ -74,7 +74,7 @@ def _kind(kind: TimedKind, simulated: Simulated) -> dict[str, object]:
 
 
 def _named(kind: TimedKind, planned: PlannedBody) -> dict[str, object]:
-    """What a list of kinds tells of one."""
+    """What a list of kinds says of one."""
     return {"body": kind.body, "kernel": planned.kernel, "blocks": kind.blocks, "mean_ns": kind.mean_ns}
 
 

@@ -52,7 +52,7 @@ class _Bodies:
                 "start": span.start,
                 "end": span.end,
                 "depth": span.depth,
-                "told": f"{span.loop.count:,} × {span.loop.kind}"
+                "text": f"{span.loop.count:,} × {span.loop.kind}"
                 + (f", {span.loop.stage} in flight" if span.loop.stage > 1 else ""),
             }
             for span in spans
@@ -76,7 +76,7 @@ def _program(fit: Fit) -> dict[str, object]:
 
 def _space(usage: Usage, fit: Fit, bodies: _Bodies, names: dict[str, str]) -> dict[str, object]:
     space, table = usage.space, tile_table(usage, fit.program)
-    keys = [one.column.name for one in table.shown()]  # the others would tell where the file lies
+    keys = [one.column.name for one in table.shown()]  # the others would say where the file lies
     tenants = [tenant for slot in space.slots for tenant in slot.tenants]
     return {
         "row": usage_row(usage),

@@ -65,7 +65,7 @@ def ranks(found: Ranks) -> dict[str, object]:
     return {
         **found.diagnosis.as_dict(),
         "overview": found.overview,
-        "waits_told": found.waits.title(),
+        "waits_text": found.waits.title(),
         "what": found.what,
         "table": together.rows(),
         "waits": waits.rows(),
@@ -104,7 +104,7 @@ def _table(table: Table, most: int) -> dict[str, object]:
         }
         for cells, row in zip(table.cells(most), values, strict=True)
     ]
-    columns = [{"key": one.column.name, "title": one.heading, "show": "told", "right": one.right} for one in shown]
+    columns = [{"key": one.column.name, "title": one.heading, "show": "words", "right": one.right} for one in shown]
     return {"part": "table", "columns": columns, "rows": rows, "left_out": max(table.frame.height - most, 0)}
 
 

@@ -36,8 +36,8 @@ def source(
     recording = simulated.prepared.program.recording
     times = line_times(simulated, explained)
     names = program_files(recording)
-    told_of = [*(finding.file for finding in findings), *(side.file for race in races for side in race.sides)]
-    for file in told_of:  # a file without a recorded line, such as one of constants
+    mentioned = [*(finding.file for finding in findings), *(side.file for race in races for side in race.sides)]
+    for file in mentioned:  # a file without a recorded line, such as one of constants
         names.setdefault(file, file.rpartition("/")[2] if file.rpartition("/")[2] not in names.values() else file)
     return {
         "files": [_file(path, name) for path, name in names.items()],
@@ -140,7 +140,7 @@ def _race(race: Race, names: Mapping[str, str]) -> dict[str, object]:
         "severity": "error",
         "file": names[later.file],
         "line": later.line,
-        "message": race_told(race),
+        "message": race_text(race),
         "fix": race.fix,
         "change": "",
         "kernel": later.kernel,
@@ -150,7 +150,7 @@ def _race(race: Race, names: Mapping[str, str]) -> dict[str, object]:
     }
 
 
-def race_told(race: Race) -> str:
+def race_text(race: Race) -> str:
     """Who races with whom on what, in a sentence without its point."""
     first, later = race.sides
     sides = f"{first.kernel} at {first.region} and {later.kernel} at {later.region}"

@@ -117,13 +117,13 @@ def _drawn(work: Work) -> Drawn:
         notes.append(f"The {MOST_LANES:,} busiest of {lanes.height:,} lanes are drawn.")
         lanes = lanes.filter(pl.col("lane").is_in(kept.implode()))
     table = pl.concat([device, host])
-    told = work.trace.slices.select("depth", "task", "block").with_row_index("row").cast({"row": pl.Int64})
-    table = table.join(told, on="row", how="left", maintain_order="left")
+    known = work.trace.slices.select("depth", "task", "block").with_row_index("row").cast({"row": pl.Int64})
+    table = table.join(known, on="row", how="left", maintain_order="left")
     place = dict(zip(lanes["lane"].to_list(), range(lanes.height), strict=True))
     table = table.filter(pl.col("lane").is_in(list(place))).with_columns(
         pl.col("lane").replace_strict(place, return_dtype=pl.Int64), pl.col("depth").fill_null(0).cast(pl.Int64)
     )
-    # what is told twice is not drawn and leaves holes
+    # what is recorded twice is not drawn and leaves holes
     if (table["depth"] > 0).any():
         dense = (pl.col("depth").rank("dense").over("lane").cast(pl.Int64) - 1).clip(0, MOST_DEPTH - 1)
         table = table.with_columns(depth=dense)
@@ -447,7 +447,7 @@ ON_STREAMS = {
     "dependency+pickup": "{next} was launched and had not started; for what it waited is not recorded.",
 }
 ON_STREAMS_SHORT = {"dispatch": "not launched yet", "pickup": "launched, not started yet"}
-NOT_RECORDED = "{next} came next; the capture does not tell what it waited for."
+NOT_RECORDED = "{next} came next; the capture does not say what it waited for."
 
 
 def reason_words(on_cores: bool) -> list[dict[str, str]]:

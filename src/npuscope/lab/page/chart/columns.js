@@ -64,7 +64,7 @@ export function columns(spec) {
         mark,
         lines: [
           one.name,
-          ...one.told,
+          ...one.text,
           ...spec.groups.map(
             (/** @type {string} */ name, /** @type {number} */ part) => `${name} ${reads(one.values[part])}`,
           ),

@@ -82,7 +82,7 @@ export function lines(spec) {
             fill: color,
             class: point.marked ? "point marked" : "point",
           }),
-          lines: [point.name, ...(point.told ?? [])],
+          lines: [point.name, ...(point.text ?? [])],
         });
       }
     });

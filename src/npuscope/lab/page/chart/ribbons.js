@@ -1,4 +1,4 @@
-// Rows of calls on one time axis, coloured by kind; what a call is, is told under the pointer.
+// Rows of calls on one time axis, coloured by kind; what a call is, is shown under the pointer.
 
 import { element } from "../format.js";
 import { themed } from "../colors.js";
@@ -52,7 +52,7 @@ export function ribbons(spec) {
     }
     for (let i = low - 1; i >= Math.max(0, low - 40); i--) {
       if (row.start[i] + row.dur[i] + slack >= at)
-        return showTip([row.told[i], spec.kinds[row.kind[i]]], {
+        return showTip([row.text[i], spec.kinds[row.kind[i]]], {
           left: event.clientX + 12,
           top: event.clientY,
           bottom: event.clientY + 14,

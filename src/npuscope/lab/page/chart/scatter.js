@@ -69,7 +69,7 @@ export function scatter(spec) {
         fill: kernelColor(point.group ?? 0),
         class: "point",
       });
-      return { mark, lines: [point.name, ...(point.told ?? [])] };
+      return { mark, lines: [point.name, ...(point.text ?? [])] };
     });
     page.append(...marks.map((/** @type {any} */ one) => one.mark));
     // the names of the largest: to the right, to the left, below or above, wherever there is room first

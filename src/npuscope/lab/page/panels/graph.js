@@ -69,7 +69,7 @@ class TaskGraph {
       this.all = implied.checked;
       this.draw();
     });
-    this.told = element("p", { class: "soft graph-told", "aria-live": "polite" });
+    this.note = element("p", { class: "soft graph-note", "aria-live": "polite" });
     this.box = element(
       "section",
       { class: "graph-panel" },
@@ -87,7 +87,7 @@ class TaskGraph {
       ),
       this.sheet,
       this.key(),
-      this.told,
+      this.note,
       this.remarks(),
       ...partsOf(program.parts ?? []),
     );
@@ -131,7 +131,7 @@ class TaskGraph {
         `Drawn as arcs beside the boxes: ${whole(sum(back))} edges to a kernel itself or to an earlier one (the next layer, the next step).`,
       );
     if (program.false) lines.push(`${whole(program.false)} edges order tasks that touch different elements.`);
-    for (const race of program.races) lines.push(`Race: ${race.told}. ${race.fix}`);
+    for (const race of program.races) lines.push(`Race: ${race.text}. ${race.fix}`);
     if (program.tasks.left_out)
       lines.push(`${whole(program.tasks.left_out)} edges between tasks are not in this page.`);
     return lines.length ? element("ul", { class: "notes" }, ...lines.map((line) => element("li", {}, line))) : null;
@@ -278,8 +278,8 @@ class TaskGraph {
     return found;
   }
 
-  /** @param {any} a @param {any} b @param {string} kind @param {number} wide @param {boolean} wrong @param {boolean} back @param {any[]} told @param {string} tasks */
-  line(a, b, kind, wide, wrong, back, told, tasks = "") {
+  /** @param {any} a @param {any} b @param {string} kind @param {number} wide @param {boolean} wrong @param {boolean} back @param {any[]} lines @param {string} tasks */
+  line(a, b, kind, wide, wrong, back, lines, tasks = "") {
     const d = this.way(a, b, back);
     const mark = svg("path", {
       d,
@@ -294,7 +294,7 @@ class TaskGraph {
     for (const one of [mark, wider]) {
       one.addEventListener("pointerenter", (/** @type {PointerEvent} */ event) => {
         mark.classList.add("over");
-        showTip(told, { left: event.clientX + 10, top: event.clientY, bottom: event.clientY + 12 });
+        showTip(lines, { left: event.clientX + 10, top: event.clientY, bottom: event.clientY + 12 });
       });
       one.addEventListener("pointerleave", () => {
         mark.classList.remove("over");
@@ -351,7 +351,7 @@ class TaskGraph {
         svg("text", { x: (x0 + x1) / 2, y: top + 14, "text-anchor": "middle", class: "bolt" }, "⚡"),
       );
       mark.addEventListener("pointerenter", (/** @type {PointerEvent} */ event) =>
-        showTip([`Race of ${race.src} and ${race.dst}`, race.told, race.fix, `${whole(race.count)} pairs`], {
+        showTip([`Race of ${race.src} and ${race.dst}`, race.text, race.fix, `${whole(race.count)} pairs`], {
           left: event.clientX + 10,
           top: event.clientY,
           bottom: event.clientY + 12,
@@ -368,7 +368,7 @@ class TaskGraph {
       open = this.opened.has(node.kernel),
       color = kernelColor(UNITS[node.unit][1]);
     const times = `${whole(node.tasks.length)} task${node.tasks.length === 1 ? "" : "s"}${node.blocks === node.tasks.length ? "" : `, ${whole(node.blocks)} blocks`}`;
-    const told = [
+    const lines = [
       node.kernel,
       `${times} on ${UNITS[node.unit][0]}`,
       `${si(node.flops)} FLOP, ${si(node.gm_read)}B read, ${si(node.gm_written)}B written`,
@@ -382,7 +382,7 @@ class TaskGraph {
         tabindex: "0",
         role: "button",
         "aria-expanded": String(open),
-        "aria-label": told.filter(Boolean).join("; "),
+        "aria-label": lines.filter(Boolean).join("; "),
         "data-kernel": node.kernel,
       },
       svg("rect", {
@@ -468,7 +468,7 @@ class TaskGraph {
         toggle();
       }
     });
-    group.addEventListener("pointerenter", () => showTip(told, group.getBoundingClientRect()));
+    group.addEventListener("pointerenter", () => showTip(lines, group.getBoundingClientRect()));
     group.addEventListener("pointerleave", hideTip);
     return group;
   }
@@ -588,9 +588,12 @@ export const panel = {
   has: (/** @type {any} */ run, /** @type {any} */ state) => Boolean(state.shared.graph ?? run?.panels.graph),
   /** @param {HTMLElement} box @param {any} store */
   mount(box, store) {
-    const told = store.run()?.panels.graph ?? store.state.shared.graph;
-    const made = told.programs.map((/** @type {any} */ program) => ({ program, graph: new TaskGraph(program, store) }));
-    if (told.told) box.append(element("p", { class: "soft" }, told.told));
+    const found = store.run()?.panels.graph ?? store.state.shared.graph;
+    const made = found.programs.map((/** @type {any} */ program) => ({
+      program,
+      graph: new TaskGraph(program, store),
+    }));
+    if (found.text) box.append(element("p", { class: "soft" }, found.text));
     for (const { program, graph } of made)
       box.append(...(made.length > 1 ? [element("h2", {}, program.name)] : []), graph.box);
     return {

@@ -1,7 +1,7 @@
 // The knobs of the program: constants, options and fields with the values that divide. Turning one simulates the variant.
 
 import { duration, element, fill } from "../format.js";
-import { placeTold } from "../live.js";
+import { placeText } from "../live.js";
 
 /** @param {any} version */
 const wallOf = (version) => (version?.wall ? (version.wall.value ?? version.wall.ns ?? version.wall) : null);
@@ -116,7 +116,7 @@ export const panel = {
               "aria-pressed": String(is),
               "data-turn": `${knob.name}=${value}`,
               title: version?.trouble
-                ? `${placeTold(version.trouble)}${version.trouble.told}`
+                ? `${placeText(version.trouble)}${version.trouble.message}`
                 : is
                   ? "as the program has it now"
                   : wall === null
@@ -164,7 +164,7 @@ export const panel = {
             "div",
             {},
             element("b", { class: "source" }, knob.name),
-            element("span", { class: "soft" }, ` ${knob.told}, ${placeTold(knob).replace(/: $/, "")}`),
+            element("span", { class: "soft" }, ` ${knob.text}, ${placeText(knob).replace(/: $/, "")}`),
           ),
           element("div", { class: "knob-values" }, ...buttons, free, all),
         );

@@ -51,7 +51,7 @@ class Memory {
       element(
         "div",
         { class: "memory" },
-        found.told ? element("p", { class: "soft" }, found.told) : null,
+        found.text ? element("p", { class: "soft" }, found.text) : null,
         ...found.programs.map(verdict),
         ...(this.entries.length
           ? [
@@ -190,14 +190,14 @@ function verdict(program) {
     .flatMap((/** @type {any} */ made) => made.spaces)
     .filter((/** @type {any} */ space) => space.used > space.limit).length;
   const many = program.functions.length === 1 ? "1 function" : `${whole(program.functions.length)} functions`;
-  const told = over ? `${over === 1 ? "1 memory is" : `${over} memories are`} too small` : "everything fits";
+  const verdict = over ? `${over === 1 ? "1 memory is" : `${over} memories are`} too small` : "everything fits";
   const lines = program.errors.map((/** @type {any} */ error) =>
     element("li", {}, `${error.place}: ${error.message}. ${error.fix}`),
   );
   return element(
     "section",
     {},
-    element("p", { class: "verdict" }, `${program.name}: ${many}, ${told}`),
+    element("p", { class: "verdict" }, `${program.name}: ${many}, ${verdict}`),
     lines.length ? element("ul", { class: "errors" }, ...lines) : null,
   );
 }

@@ -13,7 +13,7 @@ const LEFT = 74,
   AXIS = 18;
 const LETTER = 6.6; // pixels of a letter, about
 
-/** A drawn tile, or the ring before all tiles: its group, which holds the tile, and what is told of it. @typedef {[SVGElement & {tile?: any}, string[]]} Shape */
+/** A drawn tile, or the ring before all tiles: its group, which holds the tile, and its description. @typedef {[SVGElement & {tile?: any}, string[]]} Shape */
 
 /** @param {any} tile */
 function shapeOf(tile) {
@@ -84,7 +84,7 @@ export class MemoryMap {
     if (space.reserved) this.shapes.push(this.ring());
     for (const tile of space.tiles) this.shapes.push(this.tile(tile));
     picture.append(...this.shapes.map(([group]) => group), ...this.limits());
-    this.shapes.forEach(([group, told], n) => this.listen(group, told, n));
+    this.shapes.forEach(([group, lines], n) => this.listen(group, lines, n));
     this.box.replaceChildren(picture);
     this.markLine(this.line);
   }
@@ -139,11 +139,11 @@ export class MemoryMap {
     const bar = svg(
       "rect",
       { x: from, y, width: Math.max(to - from - 1, 1), height: LOOP - 3, class: "loop", rx: 2 },
-      svg("title", {}, loop.told),
+      svg("title", {}, loop.text),
     );
     const room = Math.floor((to - from) / LETTER) - 1;
     return room > 4
-      ? [bar, svg("text", { x: from + 4, y: y + LOOP - 6, class: "soft small" }, clipped(loop.told, room))]
+      ? [bar, svg("text", { x: from + 4, y: y + LOOP - 6, class: "soft small" }, clipped(loop.text, room))]
       : [bar];
   }
 
@@ -181,7 +181,7 @@ export class MemoryMap {
     group.dataset.storage = tile.storage;
     group.tile = tile;
     const room = tile.room > tile.bytes ? ` in a buffer of ${whole(tile.room)} B` : "";
-    const told = [
+    const lines = [
       `${tile.name} ${shapeOf(tile)}`,
       `${whole(tile.bytes)} B at ${whole(tile.address)}${room}`,
       `made at ${tile.place}`,
@@ -189,9 +189,9 @@ export class MemoryMap {
       `needed from ${this.at(tile.first)} to ${this.at(tile.last)}`,
     ];
     const turns = SHOW.turns(tile.turns);
-    if (turns) told.push(`turn ${turns} in flight, ${tile.copies} copies`);
-    if (over) told.push(`ends beyond the ${whole(this.space.limit)} B there are`);
-    return [group, told];
+    if (turns) lines.push(`turn ${turns} in flight, ${tile.copies} copies`);
+    if (over) lines.push(`ends beyond the ${whole(this.space.limit)} B there are`);
+    return [group, lines];
   }
 
   /** @param {number} half */
@@ -222,13 +222,13 @@ export class MemoryMap {
     return group;
   }
 
-  /** @param {Shape[0]} group @param {string[]} told @param {number} number */
-  listen(group, told, number) {
-    group.setAttribute("aria-label", told.filter(Boolean).join("; "));
+  /** @param {Shape[0]} group @param {string[]} lines @param {number} number */
+  listen(group, lines, number) {
+    group.setAttribute("aria-label", lines.filter(Boolean).join("; "));
     group.setAttribute("tabindex", number === this.current ? "0" : "-1");
     const show = () => {
       this.mark(group.dataset.storage ?? null);
-      showTip(told, group.getBoundingClientRect());
+      showTip(lines, group.getBoundingClientRect());
     };
     const hide = () => {
       this.mark(null);

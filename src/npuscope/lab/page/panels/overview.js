@@ -142,7 +142,7 @@ function fanOut(side) {
 /** @param {any} side */
 function path(side) {
   const p = side.report.critical_path;
-  const told =
+  const text =
     p.kind === "chain"
       ? "runs above, waits below. If a kernel or a reason cost nothing, the end could fall by its time on the path at most."
       : "runs above, waits below. At each moment one running slice counts, compute before communication before copies.";
@@ -150,7 +150,7 @@ function path(side) {
     "div",
     {},
     strip(side.timeline),
-    element("p", { class: "soft" }, told),
+    element("p", { class: "soft" }, text),
     sortable(side.columns["report.critical_path.table"], p.table),
   );
 }

@@ -20,7 +20,7 @@ export const panel = {
       ...[
         element("p", { class: "verdict", id: "all" }, ...worded(ranks.verdict)),
         element("p", {}, ranks.overview),
-        element("p", {}, ranks.waits_told),
+        element("p", {}, ranks.waits_text),
         titled(`All ${ranks.what}, each explained alone`, sortable(columns, ranks.table, { picked })),
         ranks.waits.length === 0
           ? null

@@ -20,7 +20,7 @@ const NONE = { files: [], lines: [], findings: [], core_ns: 0, path_ns: 0, wall_
 const SIGNS = /** @type {Record<string, string>} */ ({ error: "✖", warning: "▲", hint: "●" });
 
 /** @param {string} key @param {number} value */
-const told = (key, value) =>
+const shown = (key, value) =>
   value ? (key.endsWith("_ns") ? duration(value) : key === "bytes" ? `${si(value)}B` : si(value)) : "";
 
 /** @param {any} finding */
@@ -126,7 +126,9 @@ class Source {
       one = all[place];
     const file =
       one &&
-      this.files.find((known) => known.faults.some((fault) => fault.line === one.line && fault.told === one.told));
+      this.files.find((known) =>
+        known.faults.some((fault) => fault.line === one.line && fault.message === one.message),
+      );
     if (!file) return;
     if (file.name !== this.file) {
       this.file = file.name;
@@ -207,7 +209,7 @@ class Source {
           element(
             "span",
             { class: "number" },
-            `${told(this.measure, line[this.measure])} ${percent(line[this.measure] / total)}`,
+            `${shown(this.measure, line[this.measure])} ${percent(line[this.measure] / total)}`,
           ),
           element("span", { class: "place" }, `${line.file}:${line.line}`),
           element("code", {}, text),
@@ -328,7 +330,7 @@ class Source {
         element(
           "td",
           { class: `number ${name === this.measure ? "chief" : "other"}` },
-          line ? told(name, line[name]) : "",
+          line ? shown(name, line[name]) : "",
         ),
       ),
       element("td", { class: "other place" }, line && line.core_ns > 0 ? line.place : ""),
@@ -361,8 +363,8 @@ class Source {
   fault(one) {
     return element(
       "div",
-      { class: "told error", role: "alert" },
-      element("b", {}, `${SIGNS.error} ${one.told}`),
+      { class: "note error", role: "alert" },
+      element("b", {}, `${SIGNS.error} ${one.message}`),
       one.remedy ? element("p", {}, one.remedy) : null,
     );
   }
@@ -378,7 +380,7 @@ class Source {
     );
     return element(
       "div",
-      { class: `told ${one.severity}` },
+      { class: `note ${one.severity}` },
       element("b", {}, `${one.severity}: ${one.message}`),
       element("p", {}, `Fix: ${one.fix}`),
       one.change ? element("pre", {}, `+ ${one.change}`) : null,

@@ -36,7 +36,7 @@ export function changedLines(files) {
   );
 }
 
-/** Two texts' lines: equal ends are left away, the middle is told as taken and added. @param {string} old @param {string} text */
+/** Two texts' lines: equal ends are left away, the middle is shown as taken and added. @param {string} old @param {string} text */
 function middle(old, text) {
   const a = old.split("\n"),
     b = text.split("\n");

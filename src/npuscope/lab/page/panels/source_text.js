@@ -2,7 +2,7 @@
 
 const TAB = 4;
 
-/** @typedef {{told: string, remedy: string, line: number}} Fault */
+/** @typedef {{message: string, remedy: string, line: number}} Fault */
 /**
  * `was` is the run's number of a line that is shown (0: the save added it), `now` the number under which a line of the run is shown.
  * @typedef {{name: string, text: string[] | null, left_out: number, faults: Fault[], was(line: number): number, now(line: number): number}} Shown
@@ -59,7 +59,7 @@ export function shownFiles(files, broken) {
     if (one.line > 0 && broken.files[one.file] !== undefined)
       faults.set(one.file, [
         ...(faults.get(one.file) ?? []),
-        { told: one.told, remedy: one.remedy ?? "", line: one.line },
+        { message: one.message, remedy: one.remedy ?? "", line: one.line },
       ]);
   }
   /** @type {Map<string, Shown>} */

@@ -14,8 +14,8 @@ const wallOf = (version) =>
       : (version.wall.value ?? version.wall.ns);
 
 /** @param {any} store @param {any} version @param {any} shown */
-function told(store, version, shown) {
-  if (version.trouble) return element("span", { class: "bad", title: version.trouble.told }, "does not run");
+function outcome(store, version, shown) {
+  if (version.trouble) return element("span", { class: "bad", title: version.trouble.message }, "does not run");
   const wall = wallOf(version),
     other = shown ? wallOf(shown) : null;
   if (wall === null)
@@ -95,11 +95,11 @@ export const panel = {
           write.textContent = `overwrite the files on disk (${over.name}) with those of “${version.name}”?`;
           return;
         }
-        const told = over;
+        const newest = over;
         over = null;
         write.textContent = WRITE;
         ask()
-          .writeBack(version.id, told.id)
+          .writeBack(version.id, newest.id)
           .then((/** @type {any} */ done) =>
             fill(
               below,
@@ -205,11 +205,11 @@ export const panel = {
                     { class: "when" },
                     version.measured ? "measured" : new Date(version.at * 1000).toLocaleTimeString(),
                   ),
-                  element("td", { class: "number" }, told(store, version, shown)),
+                  element("td", { class: "number" }, outcome(store, version, shown)),
                   element(
                     "td",
                     { class: "bound" },
-                    ...worded(version.trouble ? version.trouble.told : version.verdict),
+                    ...worded(version.trouble ? version.trouble.message : version.verdict),
                     ...version.noticed.map((/** @type {string} */ line) => element("div", { class: "bad" }, line)),
                   ),
                   element(

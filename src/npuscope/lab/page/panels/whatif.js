@@ -103,19 +103,19 @@ export const panel = {
       ask = store.state.live?.ask,
       answers = element("div", {}),
       every = element("div", { class: "parts", "data-panel": "whatif" }),
-      told = element("p", { class: "soft", role: "status" });
+      status = element("p", { class: "soft", role: "status" });
     const table = () => {
       const found = store.state.shared.whatif ?? run?.panels.whatif;
       fill(every, ...(found ? partsOf(found.parts, run ? pick(store) : null) : []));
     };
     /** @param {any} change @param {(found: any) => void} show */
     const asked = async (change, show) => {
-      told.textContent = "trying …";
+      status.textContent = "trying …";
       try {
         show(await ask.whatif(run.id, change));
-        told.textContent = "";
+        status.textContent = "";
       } catch (error) {
-        told.textContent = /** @type {Error} */ (error).message;
+        status.textContent = /** @type {Error} */ (error).message;
       }
     };
     const draw = () =>
@@ -152,7 +152,7 @@ export const panel = {
           }),
         ),
         element("p", { class: "tools" }, all),
-        told,
+        status,
       );
     box.append(answers, every);
     table();

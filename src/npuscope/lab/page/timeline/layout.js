@@ -35,16 +35,16 @@ export function layoutOf(timeline, folded, counters, last) {
   const busy = timeline.lanes.filter((lane) => lane.used).length,
     deep = new Set(timeline.rows.filter(([, depth]) => depth > 1).map(([lane]) => lane));
   const high = busy <= 24 ? HIGH : busy <= 40 ? 17 : LOW;
-  const told = timeline.counters.map((track, place) => ({ track, place })).filter((one) => one.track.most !== 0);
+  const counted = timeline.counters.map((track, place) => ({ track, place })).filter((one) => one.track.most !== 0);
   const addCounters = () => {
-    if (!counters || told.length === 0) return;
-    add({ kind: "group", height: HEAD, id: "counters", row: -1, name: `Counters: ${told.length}`, place: -1 });
+    if (!counters || counted.length === 0) return;
+    add({ kind: "group", height: HEAD, id: "counters", row: -1, name: `Counters: ${counted.length}`, place: -1 });
     if (!isFolded.has("counters"))
-      told.forEach(({ track, place }) =>
+      counted.forEach(({ track, place }) =>
         add({ kind: "counter", height: COUNTER, id: `counter ${place}`, row: -1, name: track.name, place }),
       );
   };
-  const below = last || told.length > FEW_COUNTERS;
+  const below = last || counted.length > FEW_COUNTERS;
   if (!below) addCounters();
   for (const [unit, rows] of groups) {
     const lanes = new Set(rows.map((row) => timeline.rows[row][0])),

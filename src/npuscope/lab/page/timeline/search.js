@@ -33,7 +33,7 @@ export class Search {
     this.input.addEventListener("input", () => {
       this.place = -1;
       store.set({ search: this.input.value });
-      this.told();
+      this.showCount();
     });
     this.input.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Enter") {
@@ -44,7 +44,7 @@ export class Search {
         this.input.value = "";
         store.set({ search: "" });
         this.place = -1;
-        this.told();
+        this.showCount();
         this.input.blur();
         event.stopPropagation();
       }
@@ -54,7 +54,7 @@ export class Search {
         this.input.value = store.state.search;
         this.place = -1;
       }
-      this.told();
+      this.showCount();
     });
   }
 
@@ -71,10 +71,10 @@ export class Search {
   again() {
     this.place = -1;
     this.input.value = this.store.state.search;
-    this.told();
+    this.showCount();
   }
 
-  told() {
+  showCount() {
     const found = this.views().map((view) => this.foundIn(view.model));
     if (found.length === 0 || found[0] === null) {
       this.count.textContent = "";
@@ -102,6 +102,6 @@ export class Search {
     this.store.set({ selection: view.model.selection(slice) });
     center(this.store, start[slice], start[slice] + dur[slice]);
     view.reveal(view.model.rowOf(slice));
-    this.told();
+    this.showCount();
   }
 }

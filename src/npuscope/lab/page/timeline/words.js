@@ -11,12 +11,12 @@ export function whyIdle(model, i) {
   const named = (/** @type {number} */ place, /** @type {string} */ otherwise) =>
     place < 0 ? otherwise : kernels[place];
   const parts = words.sentence.split(/(\{next\}|\{for\})/);
-  const told = parts
+  const sentence = parts
     .map((part) =>
       part === "{next}" ? named(kernel[i], "Nothing") : part === "{for}" ? named(blocker[i], "what it needs") : part,
     )
     .join("");
-  return { title: words.title, sentence: told };
+  return { title: words.title, sentence };
 }
 
 /** @param {import("./view.js").View} view @param {any} found @returns {string[] | null} */
