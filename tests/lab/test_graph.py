@@ -19,7 +19,7 @@ from npuscope.chip.devices import load
 from npuscope.explain.work import area_rules
 from npuscope.lab.document import document
 from npuscope.lab.payload.graph import graph, graph_of
-from npuscope.lab.runs import graph_page
+from npuscope.lab.program_runs import graph_page
 from npuscope.lower.program import Program
 from npuscope.tile.graph.outputs import count_graphs
 from npuscope.tile.graph.task_graph import task_graph

@@ -12,7 +12,7 @@ from browser import chromium, watched_page
 
 from npuscope.answer.prediction import fits
 from npuscope.answer.request import Request
-from npuscope.lab.runs import memory_page
+from npuscope.lab.program_runs import memory_page
 from npuscope.lower.chip import chip_to_lower_for
 from tests.lab.app import opened as drawn_app
 from tests.lab.test_source import page_of

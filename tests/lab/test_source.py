@@ -13,7 +13,7 @@ from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
 from npuscope.explain import explain
 from npuscope.lab.payload.source import file_names, source
-from npuscope.lab.runs import prediction_document
+from npuscope.lab.program_runs import prediction_document
 from npuscope.time.per_line import line_times
 from npuscope.time.run import Simulated
 from tests.lab.app import drawn, opened, state

@@ -11,7 +11,7 @@ import pytest
 
 import npuscope
 from npuscope import explain as analysis
-from npuscope.lab.runs import captures_of
+from npuscope.lab.program_runs import captures_of
 from npuscope.report.captures import OTHERS, WORTH_A_LINE
 from npuscope.table.formats import duration
 

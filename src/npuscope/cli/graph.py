@@ -101,7 +101,7 @@ def command(
             timeless_trace(recording, graph).write(trace)
 
     def html_page() -> str:
-        from npuscope.lab.runs import graph_page
+        from npuscope.lab.program_runs import graph_page
 
         drawn = [
             (recording, graph, count_graphs([recording], [graph], rules))

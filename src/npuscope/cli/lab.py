@@ -27,7 +27,7 @@ from npuscope.cli.ranking import Command as Command
 
 if TYPE_CHECKING:
     from npuscope.answer.request import Request
-    from npuscope.lab.runs import Captures
+    from npuscope.lab.program_runs import Captures
 
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port to serve on; 0 takes a free one.")]
 BrowserOption = Annotated[bool, typer.Option(help="Open a browser, if there is one.")]
@@ -99,7 +99,7 @@ def show(
     import secrets
     from pathlib import Path
 
-    from npuscope.lab.runs import Captures
+    from npuscope.lab.program_runs import Captures
     from npuscope.lab.server import LOOPBACK, bound, serve
     from npuscope.lab.session import LIMITS, Session
 
@@ -129,7 +129,7 @@ def _read(paths: Sequence[str], kernels: str | None, areas: str | None, rank: in
     from npuscope.cli.output import names_of
     from npuscope.explain import explain_ranks
     from npuscope.explain.choosing import choose_rank
-    from npuscope.lab.runs import captures_of
+    from npuscope.lab.program_runs import captures_of
     from npuscope.trace import read
 
     return captures_of(

@@ -59,7 +59,7 @@ def command(
     from npuscope.answer.prediction import fits as fits_of
     from npuscope.answer.request import Request
     from npuscope.base.errors import NpuscopeError
-    from npuscope.lab.runs import memory_page
+    from npuscope.lab.program_runs import memory_page
     from npuscope.lower.chip import chip_to_lower_for
     from npuscope.report.program import lowering_text, memory, memory_tables
     from npuscope.table.columns import all_rows

@@ -74,7 +74,8 @@ def command(
     from npuscope.cli.output import check_outputs, settings_of, write_reports
     from npuscope.explain import explain
     from npuscope.lab.document import page
-    from npuscope.lab.runs import prediction_document, report_document
+    from npuscope.lab.program_runs import prediction_document
+    from npuscope.lab.runs import report_document
     from npuscope.report.anchor import sections
     from npuscope.report.program import pipes as pipes_report
     from npuscope.report.program import pipes_dict

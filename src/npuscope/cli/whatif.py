@@ -108,7 +108,7 @@ def command(
 
         def whatif_page() -> str:
             from npuscope.lab.document import page
-            from npuscope.lab.runs import whatif_document
+            from npuscope.lab.program_runs import whatif_document
 
             return page(whatif_document(path, one or trace, parts), "The command without --html prints the same.")
 

@@ -28,10 +28,11 @@ from npuscope.explain.comparison import compare_explained
 from npuscope.explain.explanation import Explanation
 from npuscope.lab.document import as_json
 from npuscope.lab.messages import Pair, PerfettoFile, Question, Replay, Trouble, VersionJob, VersionResult
+from npuscope.lab.payload.files import source_changes
 from npuscope.lab.payload.inside import inside
 from npuscope.lab.payload.overview import comparison, parts
-from npuscope.lab.payload.source import source_changes
-from npuscope.lab.runs import panels_of, run_of, wall_of
+from npuscope.lab.program_runs import panels_of, wall_of
+from npuscope.lab.runs import run_of
 from npuscope.lab.versions import text_of
 from npuscope.report.gains import asked, gains
 from npuscope.tile.record.sites import is_users

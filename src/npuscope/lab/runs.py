@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import pickle
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from npuscope.answer.prediction import Prediction
-from npuscope.check.run import Fit
-from npuscope.chip.devices import Device
-from npuscope.explain import explain
 from npuscope.explain.comparison import Comparison
 from npuscope.explain.explanation import Explanation
 from npuscope.explain.ranks import Ranks
-from npuscope.lab.document import Payload, Run, as_json, document, page
-from npuscope.lab.messages import VersionResult
-from npuscope.lab.payload.graph import graph, graph_of
-from npuscope.lab.payload.inside import inside
-from npuscope.lab.payload.memory import memory
+from npuscope.lab.document import Payload, Run, document, page
+from npuscope.lab.payload.files import program_texts, source_changes
 from npuscope.lab.payload.overview import comparison, overview, parts, ranks, section
-from npuscope.lab.payload.source import program_texts, source, source_changes
 from npuscope.lab.payload.timeline import timeline
-from npuscope.lab.versions import Version
-from npuscope.report.anchor import Section
-from npuscope.report.program import VERDICTS
 from npuscope.table.formats import many
-from npuscope.table.parts import Heading, Part, Rows, Say
-from npuscope.tile.graph.outputs import GraphCounts
-from npuscope.tile.graph.task_graph import Graph
-from npuscope.tile.record.model import Recording
-from npuscope.time.run import Simulated
-from npuscope.trace.core import Trace
+from npuscope.table.parts import Heading, Part
+
+if TYPE_CHECKING:
+    from npuscope.report.anchor import Section
+    from npuscope.time.run import Simulated
 
 Document = dict[str, object]
 
@@ -90,46 +76,17 @@ def compare_document(
     runs = []
     for n, (name, explained) in enumerate(zip(names, (found.a, found.b), strict=True)):
         of = None if simulated is None else simulated[n]
-        panels = {} if of is None else {"source": source(of, explained), "inside": inside(of)}
+        panels = {}
+        if of is not None:
+            from npuscope.lab.payload.inside import inside  # of programs alone: captures come without the simulator
+            from npuscope.lab.payload.source import source
+
+            panels = {"source": source(of, explained), "inside": inside(of)}
         runs.append(run_of(name, explained, "AB"[n], of, colours=colours, panels=panels))
     payload = {**comparison(names, found), "first": [section(*one) for one in first]}
     if simulated is not None:
         payload["source"] = source_changes(*(program_texts(one.prepared.program.recording) for one in simulated))
     return document(f"{names[0]} against {names[1]}", runs, {"compare": payload})
-
-
-def prediction_document(name: str, one: Prediction, first: Sequence[Section] = ()) -> Document:
-    """A simulated program: timeline, diagnosis and everything that is known of it."""
-    return document(name, [prediction_run(name, one, first)])
-
-
-def prediction_run(name: str, one: Prediction, first: Sequence[Section] = (), **panels: Payload) -> Run:
-    panels = {**dict(panels_of(one)), **panels}
-    return run_of(name, one.explanation, simulated=one.simulated, wall=wall_of(one), first=first, panels=panels)
-
-
-def wall_of(one: Prediction) -> dict[str, object]:
-    """The wall in nanoseconds with its interval."""
-    return {"value": one.estimate.value, **one.estimate.as_dict()}
-
-
-def panels_of(one: Prediction) -> Iterator[tuple[str, Payload]]:
-    """The panels of a simulated program beside its timeline: each one's name and payload."""
-    findings = [*one.checked.errors, *one.findings]
-    yield "source", source(one.simulated, one.explanation, findings, one.races.races)
-    yield "inside", inside(one.simulated)
-    yield "memory", memory([one.fit])
-    yield "graph", graph(one.program)
-
-
-def whatif_document(name: str, what: Trace | Prediction, found: Iterable[Part]) -> Document:
-    """A run with what changes of it would buy."""
-    bought = parts(found)
-    if isinstance(what, Trace):
-        run = run_of(name, explain(what), panels={"whatif": bought})
-    else:
-        run = prediction_run(name, what, whatif=bought)
-    return document(name, [run], panel="whatif")
 
 
 def kernel_places(explained: Sequence[Explanation]) -> dict[str, int]:
@@ -144,51 +101,3 @@ def parts_page(title: str, panel: str, found: Iterable[Part]) -> str:
     title = next((part.words for part in found if isinstance(part, Heading) and part.level == 1), title)
     shown = [part for part in found if not (isinstance(part, Heading) and part.level == 1)]
     return page(document(title, [], {panel: parts(shown)}), "The command without --html prints the same as text.")
-
-
-def memory_page(file: str, device: Device, fits: Sequence[Fit]) -> str:
-    """What every function takes of each memory."""
-    text = f"{device.title}, {device.name}"
-    data = document(f"Memory of {file.rpartition('/')[2]}", [], {"memory": {**memory(fits), "text": text}})
-    return page(data, "`npuscope memory` prints the same as text.")
-
-
-def graph_page(file: str, passed: bool | None, drawn: Sequence[tuple[Recording, Graph, GraphCounts]]) -> str:
-    """The graph and the counts of each program that a script ran."""
-    programs = [graph_of(recording, graph, more=_counted(counts)) for recording, graph, counts in drawn]
-    text = f"golden (the numbers it should give): {VERDICTS[passed]}"
-    data = document(f"Graph of {file.rpartition('/')[2]}", [], {"graph": {"programs": programs, "text": text}})
-    return page(data, "`npuscope graph` prints the same as text.")
-
-
-def _counted(counts: GraphCounts) -> Iterator[Part]:
-    tables = counts.tables()
-    yield Say(counts.title().replace("\n", "; "))
-    yield Rows(tables["kernels"])
-    yield Heading("By area")
-    yield Rows(tables["areas"])
-
-
-@dataclass(frozen=True)
-class Captures:
-    """Their runs, one per rank, and the panels that belong to no single one."""
-
-    versions: tuple[Version, ...]
-    shared: Mapping[str, Payload]
-
-
-def captures_of(names: Sequence[str], found: Sequence[Ranks]) -> Captures:
-    """Captures under their names, in their order; a kernel has one colour in all of them."""
-    colours = kernel_places([one for explained in found for one in explained.explained])
-    versions: list[Version] = []
-    for name, explained in zip(names, found, strict=True):
-        for part, one in zip(explained.parts, explained.explained, strict=True):
-            id = f"c{len(versions) + 1}"
-            title = name if len(explained.parts) == 1 else f"{name}: {part.name}"
-            run = run_of(title, one, id, colours=colours)
-            made = VersionResult(
-                id, as_json(run), run["wall"], one.diagnosis.verdict.sentence, trace=pickle.dumps(one.trace)
-            )
-            versions.append(Version(id, title, time.time(), measured=True, made=made))
-    several = [one for one in found if len(one.parts) > 1]
-    return Captures(tuple(versions), {"ranks": ranks(several[0])} if len(several) == len(found) == 1 else {})

@@ -12,9 +12,10 @@ import numpy as np
 
 from npuscope.check.races import Race, races
 from npuscope.check.races.conflicts import false_edges
+from npuscope.lab.payload.files import program_files
 from npuscope.lab.payload.overview import parts
 from npuscope.lab.payload.packed import packed, whole_numbers
-from npuscope.lab.payload.source import program_files, race_text
+from npuscope.lab.payload.source import race_text
 from npuscope.lower.program import Program
 from npuscope.table.parts import Part
 from npuscope.tile.graph.outputs import KernelEdge, kernel_graph

@@ -10,7 +10,7 @@ from math import prod
 from npuscope.check.columns import MEMORY, place_of, table_of, tile_table, usage_row
 from npuscope.check.memory_use import Usage
 from npuscope.check.run import Fit
-from npuscope.lab.payload.source import program_files
+from npuscope.lab.payload.files import program_files
 from npuscope.lower.memory_plan import Tenant
 from npuscope.lower.model import Lowered, line_of
 from npuscope.lower.program import PlannedBody, Program

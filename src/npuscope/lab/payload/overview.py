@@ -6,14 +6,17 @@ Cells are words already, as text and Markdown have them, beside the values that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from npuscope.explain.comparison import Comparison
 from npuscope.explain.explanation import Explanation
 from npuscope.explain.ranks import Ranks
-from npuscope.report.anchor import Section
 from npuscope.table.columns import Table
 from npuscope.table.formats import printable
 from npuscope.table.parts import Chart, Heading, In, Marked, Notes, Part, Rows, Say
+
+if TYPE_CHECKING:
+    from npuscope.report.anchor import Section
 
 MOST_ROWS = 2000  # of a table on a page
 

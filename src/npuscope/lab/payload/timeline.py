@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -18,12 +19,14 @@ from npuscope.explain.passes import passes
 from npuscope.explain.passes.export import with_tracks
 from npuscope.explain.waits import IN_WORDS, PARTS, REASONS
 from npuscope.explain.work import Work, places
+from npuscope.lab.payload.files import program_files
 from npuscope.lab.payload.packed import Packed, packed, rising, whole_numbers
-from npuscope.lab.payload.source import program_files
-from npuscope.time.run import Simulated
 from npuscope.trace.core import READY_QUEUES, SERIES, Trace, by_time, overlaps, within
 from npuscope.trace.intervals import Ints
 from npuscope.trace.schema import SLICES
+
+if TYPE_CHECKING:
+    from npuscope.time.run import Simulated
 
 MOST_SLICES = 2_000_000  # more are drawn together: a page must open
 MOST_LANES = 2000
