@@ -18,10 +18,7 @@ function shown(part, picked) {
       : null;
   if (part.part === "chart") return chart(part.spec);
   if (part.rows.length === 0) return element("p", { class: "soft" }, "Nothing.");
-  const more =
-    part.left_out > 0
-      ? element("p", { class: "soft" }, `… and ${whole(part.left_out)} more rows`)
-      : null;
+  const more = part.left_out > 0 ? element("p", { class: "soft" }, `… and ${whole(part.left_out)} more rows`) : null;
   return element("div", {}, sortable(part.columns, part.rows, { picked }), more);
 }
 

@@ -16,7 +16,9 @@ export function wallText(wall) {
   if (typeof wall === "number") return duration(wall);
   const value = wall.value ?? wall.ns,
     text = duration(value);
-  return wall.low !== undefined && wall.high !== undefined ? `${text} (${duration(wall.low)} to ${duration(wall.high)})` : text;
+  return wall.low !== undefined && wall.high !== undefined
+    ? `${text} (${duration(wall.low)} to ${duration(wall.high)})`
+    : text;
 }
 
 export class Shell {
