@@ -13,7 +13,7 @@ import pytest
 from lab_server import Lab, Listener, lab
 
 from npuscope.base.errors import CannotWrite
-from npuscope.lab.payload.source import source_changes
+from npuscope.lab.payload.files import source_changes
 from npuscope.lab.versions import replaced
 
 PROGRAM = """import numpy as np
