@@ -12,7 +12,8 @@ from browser import chromium, watched_page
 from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
 from npuscope.explain import explain
-from npuscope.lab.payload.files import file_names, source
+from npuscope.lab.payload.files import file_names
+from npuscope.lab.payload.source import source
 from npuscope.lab.program_runs import prediction_document
 from npuscope.time.per_line import line_times
 from npuscope.time.run import Simulated
