@@ -117,7 +117,6 @@ def matmul(
 def matmul_acc(
     acc: object, lhs: object, rhs: object, a_trans: bool = False, b_trans: bool = False, init_cond: object = None
 ) -> Tile:
-    """acc + lhs · rhs; where init_cond holds the product alone."""
     run = current()
     keep = init_cond is None or not flag(init_cond, "matmul_acc", "init_cond=")
     return _product(run, MATMUL_ACC, lhs, rhs, a_trans, b_trans, run.tile(acc, "matmul_acc"), keep)
@@ -145,7 +144,6 @@ def matmul_dual_acc(
 def matmul_dual(
     lhs: object, rhs_a: object, rhs_b: object, a_trans: bool = False, b_trans: bool = False
 ) -> tuple[Tile, Tile]:
-    """Two products of one left operand: (lhs · rhs_a, lhs · rhs_b)."""
     run = current()
     one = _product(run, MATMUL_DUAL, lhs, rhs_a, a_trans, b_trans, None)
     return one, _product(run, MATMUL_DUAL, lhs, rhs_b, a_trans, b_trans, None)
@@ -153,7 +151,6 @@ def matmul_dual(
 
 @implements(MATMUL_BIAS, "matmul_bias")
 def matmul_bias(lhs: object, rhs: object, bias: object) -> Tile:
-    """lhs · rhs + bias, the bias a row."""
     run = current()
     tile = _product(run, MATMUL_BIAS, lhs, rhs, False, False, None)
     row = run.tile(bias, "matmul_bias")

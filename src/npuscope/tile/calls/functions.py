@@ -33,9 +33,12 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def implements(spec: OpSpec, *spellings: str) -> Callable[[Function], Function]:
-    """Binds a function to the given spellings of an op; where none is given, to all of them."""
+    """Binds a function to the given spellings of an op, where none is given to all of them; without a docstring it gets
+    the op's.
+    """
 
     def bind(function: Function) -> Function:
+        function.__doc__ = function.__doc__ or spec.doc
         FUNCTIONS.update(dict.fromkeys(spellings or spec.names, function))
         return function
 

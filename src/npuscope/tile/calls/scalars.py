@@ -56,7 +56,6 @@ def _element_of(x: Tensor, index: object, op: str) -> tuple[Number, tuple[int, .
 
 @implements(READ)
 def read(src: object, offset: object) -> Scalar:
-    """One element as a scalar."""
     run, x = current(), tensor_or_tile(src, "read")
     if isinstance(x, Tile):
         if x.block is run.block:
@@ -104,7 +103,6 @@ def _read_tile(run: TileRun, x: Tile, where: list[Whole]) -> Scalar:
 
 @implements(WRITE)
 def write(dst: object, offset: object, value: object) -> Tensor | Tile:
-    """One element in place."""
     run = current()
     if not is_number(value):
         raise fault(f"pl.write takes a scalar, not {describe(value)}")
@@ -152,7 +150,6 @@ def _write_tile(run: TileRun, x: Tile, where: list[Whole], value: Scalar) -> Non
 
 @implements(DIM)
 def dim(tensor: object, axis: object) -> int:
-    """The run-time extent of an axis."""
     x = tensor_or_tile(tensor, "tensor.dim")
     return x.shape[checks.axis_of(axis, x, "tensor.dim")]
 
@@ -180,7 +177,6 @@ def get_subblock_idx() -> Whole:
 def syncall(
     *, core_type: str = "mix", mode: str = "hard", gm_workspace: object = None, used_cores: object = None
 ) -> None:
-    """Every block of the launch reaches this before any goes on."""
     run = current()
     block = run.region("system.syncall")
     if not isinstance(core_type, str) or core_type not in ("mix", "aic_only", "aiv_only"):

@@ -37,7 +37,6 @@ from npuscope.tile.values.tensors import Shape, Tensor, Tile, contiguous, window
 
 @implements(RESHAPE)
 def reshape(input: object, shape: Sequence[Whole]) -> Tensor | Tile:
-    """The same elements in another shape: a view, no copy."""
     run, extents = current(), shape_of(shape)
     x = run.operand(input, "reshape")
     if math.prod(extents) != x.size:
@@ -87,7 +86,6 @@ def view(
 
 @implements(SET_VALIDSHAPE)
 def set_validshape(input: object, valid_rows: object, valid_cols: object) -> Tensor | Tile:
-    """Says which part of a tile holds data; nothing moves."""
     run, x = current(), input
     if not isinstance(x, Tensor | Tile) or len(x.shape) < 2:
         raise fault(f"pl.set_validshape takes a tensor or a tile of rows and columns, not {describe(x)}")
@@ -106,7 +104,6 @@ def set_validshape(input: object, valid_rows: object, valid_cols: object) -> Ten
 
 @implements(REINTERPRET_VIEW)
 def reinterpret_view(data: object, dtype: DataType, *, shape: Sequence[Whole] | None = None) -> Tensor | Tile:
-    """The same bits read as another type of the same width."""
     run, kind = current(), dtype_of(dtype, "reinterpret_view")
     x = tensor_or_tile(data, "reinterpret_view")
     if kind.bytes != x.dtype.bytes or kind.storage is None:
@@ -127,7 +124,6 @@ def reinterpret_view(data: object, dtype: DataType, *, shape: Sequence[Whole] | 
 
 @implements(TRANSPOSE)
 def transpose(input: object, axis1: object, axis2: object, tmp_tile: object = None) -> Tensor | Tile:
-    """Swaps two axes."""
     run, x = current(), tensor_or_tile(input, "transpose")
     first, second = axis_of(axis1, x, "transpose"), axis_of(axis2, x, "transpose")
     if isinstance(x, Tensor) and run.block is None:
@@ -138,7 +134,6 @@ def transpose(input: object, axis1: object, axis2: object, tmp_tile: object = No
 
 @implements(TRANSPOSE_VIEW)
 def transpose_view(tile: object) -> Tile:
-    """The transpose by another reading of the layout: no copy."""
     x = current().tile(tile, "transpose_view")
     if len(x.shape) < 2:
         raise fault(f"pl.transpose_view needs rows and columns, not {describe(x)}")
@@ -163,7 +158,6 @@ def _swapped(each: Shape, axis1: int, axis2: int) -> Shape:
 
 @implements(CONCAT)
 def concat(src0: object, src1: object) -> Tile:
-    """Side by side along the last axis."""
     run = current()
     first, second = run.tile(src0, "concat"), run.tile(src1, "concat")
     if first.shape[:-1] != second.shape[:-1] or first.dtype is not second.dtype:
@@ -300,7 +294,6 @@ def _crossing(x: object, spec: OpSpec) -> tuple[Tile, VectorCores, int | None]:
 
 @implements(AIV_SHARD)
 def aiv_shard(x: object) -> Tile:
-    """A cube value enters a vector region: this lane's half along the split axis, or all of it."""
     run = current()
     tile, vector, axis = _crossing(x, AIV_SHARD)
     if axis is None:
@@ -321,7 +314,6 @@ def aiv_shard(x: object) -> Tile:
 
 @implements(AIC_GATHER)
 def aic_gather(x: object) -> Tile:
-    """A vector value goes back to the cube: both lanes' halves along the split axis, or all of it."""
     run = current()
     tile, vector, axis = _crossing(x, AIC_GATHER)
     if axis is None:

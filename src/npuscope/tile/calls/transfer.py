@@ -156,7 +156,6 @@ def _join(target: Tensor, start: int, source: Tensor, box: Shape) -> None:
 
 @implements(MOVE)
 def move(tile: object, target_memory: MemorySpace, blayout: object = None, slayout: object = None) -> Tile:
-    """Between on-chip spaces."""
     run = current()
     source = run.tile(tile, "move")
     space = member(target_memory, MemorySpace, "move", "target_memory").value
@@ -240,7 +239,6 @@ def gather_row(
     *,
     valid_shape: Sequence[Whole] | None = None,
 ) -> Tensor | Tile:
-    """Copies one GM window into a tile, in place."""
     run = current()
     run.region("gather_row")
     if not isinstance(src, Tensor):

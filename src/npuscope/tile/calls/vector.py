@@ -66,7 +66,6 @@ def _cast_scalar(x: Scalar, dtype: DataType, mode: str) -> Scalar:
 
 @implements(CMP)
 def cmp(lhs: object, rhs: object, cmp_type: int = 0) -> Tile:
-    """0 or 1 of x's type: 0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=."""
     if not 0 <= checks.index(cmp_type, "pl.cmp", "cmp_type=") < 6:
         raise fault(f"pl.cmp: no comparison {cmp_type!r}", "Use 0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=.")
     run = current()
@@ -82,7 +81,6 @@ def cmp(lhs: object, rhs: object, cmp_type: int = 0) -> Tile:
 
 @implements(SEL, "sel")
 def sel(mask: object, lhs: object, rhs: object, tmp: object = None) -> Tile:
-    """lhs where the mask is not zero, else rhs (a tile or a scalar)."""
     run = current()
     chosen, left = run.tile(mask, "sel"), run.tile(lhs, "sel")
     _check_fits("sel", left, chosen)
@@ -101,7 +99,6 @@ def sels(mask: object, src: object, tmp: object, scalar: object) -> Tile:
 
 @implements(LRELU, "lrelu")
 def lrelu(tile: object, slope: object) -> Tile:
-    """The tile where positive, slope times it elsewhere."""
     run = current()
     x = run.tile(tile, "lrelu")
     factor = _second("lrelu", x, slope, FP32)
@@ -144,7 +141,6 @@ def _check_fits(name: str, x: Tile, other: Tile) -> None:
 
 @implements(EXPANDS)
 def expands(target: object, scalar: object) -> Tile:
-    """A tile of target's shape filled with a scalar."""
     run = current()
     tile = run.tile(target, "expands")
     number, _ = literal(fitting(scalar, tile.dtype, "pl.expands"), tile.dtype, "expands")
@@ -156,7 +152,6 @@ def expands(target: object, scalar: object) -> Tile:
 
 @implements(FULL)
 def full(shape: Sequence[Whole], dtype: DataType, value: object) -> Tile:
-    """A tile of one value."""
     run = current()
     extents, kind = shape_of(shape), dtype_of(dtype, "full")
     number = _one(run, fitting(value, kind, "pl.full"))
@@ -179,7 +174,6 @@ def _one(run: TileRun, value: Scalar) -> Plain | None:
 
 @implements(ARANGE)
 def arange(start: object, shape: Sequence[Whole], dtype: DataType | None = None, descending: bool = False) -> Tile:
-    """A ramp in one row."""
     run = current()
     extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "arange")
     if any(n != 1 for n in extents[:-1]):
@@ -201,7 +195,6 @@ def tri(
     dtype: DataType | None = None,
     upper: bool = False,
 ) -> Tile:
-    """Ones on and below (or above) a diagonal."""
     run = current()
     extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "tri")
     if len(extents) != 2:
@@ -235,7 +228,6 @@ def pad_number(pad_value: object, dtype: DataType) -> Scalar:
 
 @implements(FILLPAD)
 def fillpad(value: object, pad_value: object = PadValue.zero) -> Tile:
-    """Fills what lies outside the valid region; the result is valid everywhere."""
     run = current()
     tile = run.tile(value, "fillpad")
     padding = pad_number(pad_value, tile.dtype)
@@ -246,7 +238,6 @@ def fillpad(value: object, pad_value: object = PadValue.zero) -> Tile:
 
 @implements(FILLPAD_EXPAND)
 def fillpad_expand(value: object, shape: Sequence[Whole], pad_value: object = PadValue.zero) -> Tile:
-    """A larger tile: the valid part of value, the rest padding."""
     run = current()
     tile = run.tile(value, "fillpad_expand")
     extents, padding = shape_of(shape), pad_number(pad_value, tile.dtype)
@@ -271,7 +262,6 @@ def _padded(tile: Tile, shape: Shape, padding: Scalar) -> Array | None:
 
 @implements(SORT32)
 def sort32(src: object, idx: object) -> Tile:
-    """Runs of 32 sorted descending, as (value, index) pairs side by side."""
     run = current()
     values, numbers = run.tile(src, "sort32"), _indices(idx, "sort32")
     if broadcast(values, numbers, "sort32")[0] != values.shape:

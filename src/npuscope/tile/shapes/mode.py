@@ -148,7 +148,7 @@ class Shapes:
     def will_write(self, buffer: LiveBuffer, block: RunningBlock | None) -> None:
         """Before a write: what this turn read or wrote there already, the next turn would find changed."""
         self.writes += 1
-        if buffer.id in self._touched or any(entry[0] is buffer for entry in self._log):
+        if buffer.id in self._touched:
             self.only_first()
             self._flush()
         self._touched.add(buffer.id)

@@ -1,4 +1,4 @@
-"""Numbers that follow what a task was given say where they would be for other numbers, or pin them."""
+"""Numbers that depend on what a task was given say where they would be for other numbers, or fix them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_comparison_holds_as_long_as_it_says(
 @pytest.mark.parametrize(
     "look", [int, bool, float, str, hash, lambda n: n // 2, lambda n: n % 3, lambda n: n * n, abs, lambda n: n / 2]
 )
-def test_who_looks_at_a_number_pins_it(look: Callable[[Any], object]) -> None:
+def test_who_looks_at_a_number_fixes_it(look: Callable[[Any], object]) -> None:
     watch, numbers, _ = watched(5, 7)
     assert look(numbers[0] + 1) == look(6) or look is hash
     assert watch.fixed == {0}
