@@ -456,7 +456,7 @@ def _fit(there: Ints, here: Ints) -> _ClockFit:
     for _ in range(2):
         middle_there, middle_here = int(there[close].mean()), int(here[close].mean())
         dx, dy = (there[close] - middle_there).astype(float), (here[close] - middle_here).astype(float)
-        clock = _ClockFit(middle_there, middle_here, float((dx @ dy) / (dx @ dx)) if dx.any() else 1.0)
+        clock = _ClockFit(middle_there, middle_here, float((dx * dy).sum() / (dx * dx).sum()) if dx.any() else 1.0)
         off = np.abs(clock.here(there) - here)
         close = off <= max(3 * float(np.median(off)), 1.0)
     return clock
