@@ -182,7 +182,7 @@ class Orchestration:
     # --- tasks that are like one another
 
     @property
-    def tasks_stand_alone(self) -> bool:
+    def tasks_are_self_contained(self) -> bool:
         """Whether a task is all that it does: none in a cluster, drawn by the compiler or with opt-outs pending."""
         return self.cluster is None and self.draws is None and not self._opted_out
 

@@ -64,7 +64,7 @@ class TileRun(OpRecorder):
         that the task leaves.
         """
         reuse = self.shapes.reuse
-        if reuse is None or not self.orchestration.tasks_stand_alone:
+        if reuse is None or not self.orchestration.tasks_are_self_contained:
             return False, execute(values)
         return reuse.perform(task, code, values, left, self._marks, bool(self.orchestration.carries), execute)
 

@@ -56,7 +56,7 @@ def check_offsets(offset: object, rank: int, op: str) -> None:
 
 
 def shape_of(shape: object) -> Shape:
-    """A shape as ints; lanes that differ in it are run apart."""
+    """A shape as ints; lanes that differ in it are run by themselves."""
     if not isinstance(shape, _LISTS) or not shape:
         raise fault(f"a shape must be a list of whole numbers, not {shown(shape)}")
     extents = tuple([n if type(n) is int else int(index(n, f"the shape {shown(shape)}", "an extent")) for n in shape])

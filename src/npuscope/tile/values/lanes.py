@@ -68,7 +68,7 @@ class Axes:
             self.epoch += 1
 
     def only_first(self) -> None:
-        """Goes on with the first lane alone."""
+        """Goes on with the first lane only."""
         if not self.is_single():
             self.sizes[:] = [1] * len(self.sizes)
             self.epoch += 1
