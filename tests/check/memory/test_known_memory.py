@@ -76,14 +76,12 @@ def test_gate_and_up_in_one_task_with_tiles_of_512_columns() -> None:
 M, K, TK, TN = 16, 5120, 512, 256
 
 
+W_GATE: Any = pl.Tensor[[K, TN], pl.INT8]
+GATE: Any = pl.Out[pl.Tensor[[M, TN], pl.INT32]]
+
+
 @pl.jit
-def pipelined_dual(
-    x: pl.Tensor[[M, K], pl.INT8],
-    w_gate: pl.Tensor[[K, TN], pl.INT8],
-    w_up: pl.Tensor[[K, TN], pl.INT8],
-    gate: pl.Out[pl.Tensor[[M, TN], pl.INT32]],
-    up: pl.Out[pl.Tensor[[M, TN], pl.INT32]],
-):
+def pipelined_dual(x: pl.Tensor[[M, K], pl.INT8], w_gate: W_GATE, w_up: W_GATE, gate: GATE, up: GATE):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_up"):
         a = pl.matmul(x[:, 0:TK], w_gate[0:TK, :], out_dtype=pl.INT32)
         b = pl.matmul(x[:, 0:TK], w_up[0:TK, :], out_dtype=pl.INT32)
@@ -125,14 +123,17 @@ def test_the_sizes_below_those_of_the_fourth_seed_compile() -> None:
     assert list(BUFFER_OVERFLOW.check(program)) == []
 
 
+SCALED: Any = pl.Out[pl.Tensor[[M, TN], pl.FP32]]
+
+
 @pl.jit
 def dual_scaled(
     x: pl.Tensor[[M, TK], pl.INT8],
     w: pl.Tensor[[TK, 2 * TN], pl.INT8],
     columns: pl.Tensor[[2, TN], pl.FP32],
     rows: pl.Tensor[[M, 1], pl.FP32],
-    gate: pl.Out[pl.Tensor[[M, TN], pl.FP32]],
-    up: pl.Out[pl.Tensor[[M, TN], pl.FP32]],
+    gate: SCALED,
+    up: SCALED,
 ):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_up"):
         a = pl.matmul(x[:, :], w[:, 0:TN], out_dtype=pl.INT32)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from linted import found, line_of, model, program
 
 import npuscope.tile as pl
@@ -12,12 +14,13 @@ SHAPES = (("BF16", 16, STEPS * K), ("BF16", STEPS * K, N), ("FP32", 16, N))
 TILE = 16 * N * 4  # bytes of one product
 
 
+A: Any = pl.Tensor[[16, STEPS * K], pl.BF16]
+B: Any = pl.Tensor[[STEPS * K, N], pl.BF16]
+C: Any = pl.Out[pl.Tensor[[16, N], pl.FP32]]
+
+
 @pl.jit
-def on_the_vector_core(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def on_the_vector_core(a: A, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="summed"):
         acc = pl.full([16, N], dtype=pl.FP32, value=0.0)
         for k in pl.pipeline(0, STEPS * K, K, stage=2):
@@ -27,11 +30,7 @@ def on_the_vector_core(
 
 
 @pl.jit
-def in_the_accumulator(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def in_the_accumulator(a: A, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="summed"):
         acc = pl.matmul(a[:, 0:K], b[0:K, :])
         for k in pl.pipeline(K, STEPS * K, K, stage=2):
@@ -41,11 +40,7 @@ def in_the_accumulator(
 
 
 @pl.jit
-def rescaled(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def rescaled(a: A, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="softmax"):
         acc = pl.full([16, N], dtype=pl.FP32, value=0.0)
         for k in pl.pipeline(0, STEPS * K, K, stage=2):
@@ -56,11 +51,7 @@ def rescaled(
 
 
 @pl.jit
-def seen_elsewhere(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def seen_elsewhere(a: A, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="squares"):
         acc = pl.full([16, N], dtype=pl.FP32, value=0.0)
         for k in pl.pipeline(0, STEPS * K, K, stage=2):
@@ -71,11 +62,7 @@ def seen_elsewhere(
 
 
 @pl.jit
-def in_global_memory(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.InOut[pl.Tensor[[16, N], pl.FP32]],
-):
+def in_global_memory(a: A, b: B, c: pl.InOut[pl.Tensor[[16, N], pl.FP32]]):
     for k in pl.range(0, STEPS * K, K):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="step"):
             so_far = c[:, :]

@@ -15,12 +15,13 @@ SHAPES = (("BF16", 16, STEPS * K), ("BF16", STEPS * K, N), ("FP32", 16, N))
 SUM = 16 * N * 4
 
 
+A: Any = pl.Tensor[[16, STEPS * K], pl.BF16]
+B: Any = pl.Tensor[[STEPS * K, N], pl.BF16]
+C: Any = pl.Out[pl.Tensor[[16, N], pl.FP32]]
+
+
 @pl.jit
-def by_tasks(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def by_tasks(a: A, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="zero"):
         c[:, :] = pl.full([16, N], dtype=pl.FP32, value=0.0)
     for k in pl.range(0, STEPS * K, K):
@@ -31,11 +32,7 @@ def by_tasks(
 
 
 @pl.jit
-def by_turns(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def by_turns(a: A, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="steps"):
         c[:, :] = pl.full([16, N], dtype=pl.FP32, value=0.0)  # by turns
         for k in pl.range(0, STEPS * K, K):
@@ -44,11 +41,7 @@ def by_turns(
 
 
 @pl.jit
-def on_chip(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def on_chip(a: A, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="steps"):
         acc = pl.matmul(a[:, 0:K], b[0:K, :], out_dtype=pl.FP32)
         for k in pl.pipeline(K, STEPS * K, K, stage=2):
@@ -57,12 +50,11 @@ def on_chip(
     return c
 
 
+SUM: Any = pl.InOut[pl.Tensor[[16, N], pl.FP32]]
+
+
 @pl.jit
-def atomic(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.InOut[pl.Tensor[[16, N], pl.FP32]],
-):
+def atomic(a: A, b: B, c: SUM):
     for k in pl.parallel(0, STEPS * K, K):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="part"):
             part = pl.matmul(a[:, k : k + K], b[k : k + K, :])
@@ -71,11 +63,7 @@ def atomic(
 
 
 @pl.jit
-def read_in_between(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.InOut[pl.Tensor[[16, N], pl.FP32]],
-):
+def read_in_between(a: A, b: B, c: SUM):
     """A residual that every layer adds to and that the next one needs: no sum to keep on chip."""
     hidden = pl.create_tensor([16, N], dtype=pl.FP32)
     for _ in pl.range(STEPS):

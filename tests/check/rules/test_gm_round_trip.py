@@ -16,12 +16,13 @@ SHAPES = (("BF16", ROWS * 16, N), ("BF16", N, N), ("FP32", ROWS * 16, N))
 TILE = 16 * N * 4
 
 
+X: Any = pl.Tensor[[ROWS * 16, N], pl.BF16]
+W: Any = pl.Tensor[[N, N], pl.BF16]
+Y: Any = pl.Out[pl.Tensor[[ROWS * 16, N], pl.FP32]]
+
+
 @pl.jit
-def halves(
-    x: pl.Tensor[[ROWS * 16, N], pl.BF16],
-    w: pl.Tensor[[N, N], pl.BF16],
-    y: pl.Out[pl.Tensor[[ROWS * 16, N], pl.FP32]],
-):
+def halves(x: X, w: W, y: Y):
     for r in pl.parallel(0, ROWS * 16, 16):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):  # halves
             part = pl.matmul(x[r : r + 16, :], w[:, :], out_dtype=pl.FP32)
@@ -31,11 +32,7 @@ def halves(
 
 
 @pl.jit
-def three_tasks(
-    x: pl.Tensor[[ROWS * 16, N], pl.BF16],
-    w: pl.Tensor[[N, N], pl.BF16],
-    y: pl.Out[pl.Tensor[[ROWS * 16, N], pl.FP32]],
-):
+def three_tasks(x: X, w: W, y: Y):
     scores = pl.create_tensor([ROWS * 16, N], dtype=pl.FP32)
     weights = pl.create_tensor([ROWS * 16, N], dtype=pl.BF16)
     for r in pl.parallel(0, ROWS * 16, 16):
@@ -49,11 +46,7 @@ def three_tasks(
 
 
 @pl.jit
-def blocks(
-    x: pl.Tensor[[ROWS * 16, N], pl.BF16],
-    w: pl.Tensor[[N, N], pl.BF16],
-    y: pl.Out[pl.Tensor[[ROWS * 16, N], pl.FP32]],
-):
+def blocks(x: X, w: W, y: Y):
     wide = pl.create_tensor([ROWS * 16, N], dtype=pl.FP32)
     for b in pl.spmd(ROWS, name_hint="widen"):  # blocks
         wide[b * 16 : b * 16 + 16, :] = pl.cast(x[b * 16 : b * 16 + 16, :], target_type=pl.FP32)
@@ -63,11 +56,7 @@ def blocks(
 
 
 @pl.jit
-def sometimes_two(
-    x: pl.Tensor[[ROWS * 16, N], pl.BF16],
-    w: pl.Tensor[[N, N], pl.BF16],
-    y: pl.Out[pl.Tensor[[ROWS * 16, N], pl.FP32]],
-):
+def sometimes_two(x: X, w: W, y: Y):
     """In half of the turns what the first task makes is needed elsewhere."""
     kept = pl.create_tensor([16, N], dtype=pl.FP32)
     for r in pl.parallel(0, ROWS * 16, 16):
@@ -86,11 +75,7 @@ def sometimes_two(
 
 
 @pl.jit
-def fused(
-    x: pl.Tensor[[ROWS * 16, N], pl.BF16],
-    w: pl.Tensor[[N, N], pl.BF16],
-    y: pl.Out[pl.Tensor[[ROWS * 16, N], pl.FP32]],
-):
+def fused(x: X, w: W, y: Y):
     for b in pl.spmd(ROWS, name_hint="all"):
         part = pl.matmul(x[b * 16 : b * 16 + 16, :], w[:, :], out_dtype=pl.FP32)
         y[b * 16 : b * 16 + 16, :] = pl.exp(part)
@@ -98,11 +83,7 @@ def fused(
 
 
 @pl.jit
-def other_blocks(
-    x: pl.Tensor[[ROWS * 16, N], pl.BF16],
-    w: pl.Tensor[[N, N], pl.BF16],
-    y: pl.Out[pl.Tensor[[ROWS * 16, N], pl.FP32]],
-):
+def other_blocks(x: X, w: W, y: Y):
     """Every block reads what its neighbour wrote."""
     wide = pl.create_tensor([ROWS * 16, N], dtype=pl.FP32)
     for b in pl.spmd(ROWS, name_hint="widen"):
@@ -114,11 +95,7 @@ def other_blocks(
 
 
 @pl.jit
-def read_elsewhere(
-    x: pl.Tensor[[ROWS * 16, N], pl.BF16],
-    w: pl.Tensor[[N, N], pl.BF16],
-    y: pl.Out[pl.Tensor[[ROWS * 16, N], pl.FP32]],
-):
+def read_elsewhere(x: X, w: W, y: Y):
     """What the first task of a turn writes, a task after the loop reads again."""
     kept = pl.create_tensor([ROWS * 16, N], dtype=pl.FP32)
     for r in pl.parallel(0, ROWS * 16, 16):
@@ -132,11 +109,7 @@ def read_elsewhere(
 
 
 @pl.jit
-def something_between(
-    x: pl.Tensor[[ROWS * 16, N], pl.BF16],
-    w: pl.Tensor[[N, N], pl.BF16],
-    y: pl.Out[pl.Tensor[[ROWS * 16, N], pl.FP32]],
-):
+def something_between(x: X, w: W, y: Y):
     """The last task of a turn needs the first one's tile and what eight others, in a loop, made of it."""
     wide = pl.create_tensor([16, N], dtype=pl.FP32)
     sums = pl.create_tensor([16, N], dtype=pl.FP32)
@@ -151,11 +124,7 @@ def something_between(
 
 
 @pl.jit
-def split_k(
-    x: pl.Tensor[[ROWS * 16, N], pl.BF16],
-    w: pl.Tensor[[N, N], pl.BF16],
-    y: pl.Out[pl.Tensor[[ROWS * 16, N], pl.FP32]],
-):
+def split_k(x: X, w: W, y: Y):
     """The reader needs the sum of all partial products: no one of their tasks has it."""
     total = pl.create_tensor([16, N], dtype=pl.FP32)
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="seed"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from linted import found, line_of, program
 
 import npuscope.tile as pl
@@ -12,10 +14,13 @@ SHAPES = (("BF16", HEADS, K), ("BF16", K, N), ("FP32", HEADS, N))
 FLOPS = 2 * 16 * K * N
 
 
+Q: Any = pl.Tensor[[HEADS, K], pl.BF16]
+B: Any = pl.Tensor[[K, N], pl.BF16]
+C: Any = pl.Out[pl.Tensor[[HEADS, N], pl.FP32]]
+
+
 @pl.jit
-def never_written(
-    q: pl.Tensor[[HEADS, K], pl.BF16], b: pl.Tensor[[K, N], pl.BF16], c: pl.Out[pl.Tensor[[HEADS, N], pl.FP32]]
-):
+def never_written(q: Q, b: B, c: C):
     padded = pl.create_tensor([16, K], dtype=pl.BF16)
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="pad"):
         padded[0:HEADS, :] = q[:, :]
@@ -27,9 +32,7 @@ def never_written(
 
 
 @pl.jit
-def zero_rows(
-    q: pl.Tensor[[HEADS, K], pl.BF16], b: pl.Tensor[[K, N], pl.BF16], c: pl.Out[pl.Tensor[[HEADS, N], pl.FP32]]
-):
+def zero_rows(q: Q, b: B, c: C):
     padded = pl.create_tensor([16, K], dtype=pl.BF16)
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="pad"):
         padded[0:HEADS, :] = q[:, :]
@@ -41,9 +44,7 @@ def zero_rows(
 
 
 @pl.jit
-def declared(
-    q: pl.Tensor[[HEADS, K], pl.BF16], b: pl.Tensor[[K, N], pl.BF16], c: pl.Out[pl.Tensor[[HEADS, N], pl.FP32]]
-):
+def declared(q: Q, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
         tile = pl.slice(q, [16, K], [0, 0], valid_shape=[HEADS, K])
         c[:, :] = pl.matmul(tile, b[:, :])
@@ -51,9 +52,7 @@ def declared(
 
 
 @pl.jit
-def too_high(
-    q: pl.Tensor[[HEADS, K], pl.BF16], b: pl.Tensor[[K, N], pl.BF16], c: pl.Out[pl.Tensor[[HEADS, N], pl.FP32]]
-):
+def too_high(q: Q, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
         tile = pl.slice(q, [64, K], [0, 0], valid_shape=[HEADS, K])
         c[:, :] = pl.matmul(tile, b[:, :])  # too high
@@ -61,9 +60,7 @@ def too_high(
 
 
 @pl.jit
-def full_rows(
-    q: pl.Tensor[[HEADS, K], pl.BF16], b: pl.Tensor[[K, N], pl.BF16], c: pl.Out[pl.Tensor[[HEADS, N], pl.FP32]]
-):
+def full_rows(q: Q, b: B, c: C):
     both = pl.create_tensor([16, K], dtype=pl.BF16)
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="pad"):
         both[0:HEADS, :] = q[:, :]
@@ -84,9 +81,7 @@ def test_rows_that_were_never_written_are_told_with_the_work_they_cause() -> Non
 
 
 @pl.jit
-def rows_that_ended(
-    q: pl.Tensor[[HEADS, K], pl.BF16], b: pl.Tensor[[K, N], pl.BF16], c: pl.Out[pl.Tensor[[HEADS, N], pl.FP32]]
-):
+def rows_that_ended(q: Q, b: B, c: C):
     rows = pl.create_tensor([16, K], dtype=pl.BF16)
     for row in pl.spmd(16, name_hint="row"):
         if row < HEADS:

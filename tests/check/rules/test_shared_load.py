@@ -15,14 +15,13 @@ SHAPES = (("BF16", 16, K), ("BF16", K, N), ("BF16", K, N), ("FP32", 16, N), ("FP
 ACTIVATION = 16 * K * 2
 
 
+X: Any = pl.Tensor[[16, K], pl.BF16]
+WK: Any = pl.Tensor[[K, N], pl.BF16]
+KV: Any = pl.Out[pl.Tensor[[16, N], pl.FP32]]
+
+
 @pl.jit
-def apart(
-    x: pl.Tensor[[16, K], pl.BF16],
-    wk: pl.Tensor[[K, N], pl.BF16],
-    wv: pl.Tensor[[K, N], pl.BF16],
-    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def apart(x: X, wk: WK, wv: WK, k: KV, v: KV):
     for n in pl.parallel(0, N, 256):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="k_proj"):
             k[:, n : n + 256] = pl.matmul(x[:, :], wk[:, n : n + 256], out_dtype=pl.FP32)
@@ -32,13 +31,7 @@ def apart(
 
 
 @pl.jit
-def neighbouring_loops(
-    x: pl.Tensor[[16, K], pl.BF16],
-    wk: pl.Tensor[[K, N], pl.BF16],
-    wv: pl.Tensor[[K, N], pl.BF16],
-    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def neighbouring_loops(x: X, wk: WK, wv: WK, k: KV, v: KV):
     for n in pl.parallel(0, N, 256):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="k_proj"):
             k[:, n : n + 256] = pl.matmul(x[:, :], wk[:, n : n + 256], out_dtype=pl.FP32)
@@ -49,13 +42,7 @@ def neighbouring_loops(
 
 
 @pl.jit
-def together(
-    x: pl.Tensor[[16, K], pl.BF16],
-    wk: pl.Tensor[[K, N], pl.BF16],
-    wv: pl.Tensor[[K, N], pl.BF16],
-    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def together(x: X, wk: WK, wv: WK, k: KV, v: KV):
     for b in pl.spmd(N // 256, name_hint="kv_proj"):
         n = b * 256
         x_tile = x[:, :]
@@ -65,13 +52,7 @@ def together(
 
 
 @pl.jit
-def waiting(
-    x: pl.Tensor[[16, K], pl.BF16],
-    wk: pl.Tensor[[K, N], pl.BF16],
-    wv: pl.Tensor[[K, N], pl.BF16],
-    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def waiting(x: X, wk: WK, wv: WK, k: KV, v: KV):
     """Both load x, but the second needs all of what the first made, through a third."""
     sums = pl.create_tensor([16, 1], dtype=pl.FP32)
     for n in pl.parallel(0, N, 256):
@@ -87,13 +68,7 @@ def waiting(
 
 
 @pl.jit
-def one_after_the_other(
-    x: pl.Tensor[[16, K], pl.BF16],
-    wk: pl.Tensor[[K, N], pl.BF16],
-    wv: pl.Tensor[[K, N], pl.BF16],
-    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def one_after_the_other(x: X, wk: WK, wv: WK, k: KV, v: KV):
     sums = pl.create_tensor([16, 1], dtype=pl.FP32)
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="sum"):
         sums[:, :] = pl.row_sum(pl.cast(x[:, :], target_type=pl.FP32))
@@ -103,13 +78,7 @@ def one_after_the_other(
 
 
 @pl.jit
-def every_turn(
-    x: pl.Tensor[[16, K], pl.BF16],
-    wk: pl.Tensor[[K, N], pl.BF16],
-    wv: pl.Tensor[[K, N], pl.BF16],
-    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def every_turn(x: X, wk: WK, wv: WK, k: KV, v: KV):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="scale"):
         for n in pl.range(0, 256, STEP):
             gamma = pl.cast(wv[0:16, 0:STEP], target_type=pl.FP32)  # every turn
@@ -118,13 +87,7 @@ def every_turn(
 
 
 @pl.jit
-def once(
-    x: pl.Tensor[[16, K], pl.BF16],
-    wk: pl.Tensor[[K, N], pl.BF16],
-    wv: pl.Tensor[[K, N], pl.BF16],
-    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def once(x: X, wk: WK, wv: WK, k: KV, v: KV):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="scale"):
         gamma = pl.cast(wv[0:16, 0:STEP], target_type=pl.FP32)
         for n in pl.range(0, 256, STEP):
@@ -133,13 +96,7 @@ def once(
 
 
 @pl.jit
-def narrow(
-    x: pl.Tensor[[16, K], pl.BF16],
-    wk: pl.Tensor[[K, N], pl.BF16],
-    wv: pl.Tensor[[K, N], pl.BF16],
-    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def narrow(x: X, wk: WK, wv: WK, k: KV, v: KV):
     for b in pl.spmd(N // STEP, name_hint="k_proj"):
         n = b * STEP
         tile = x[:, :]  # narrow

@@ -15,12 +15,13 @@ SHAPES = (("BF16", 16, STEPS * K), ("BF16", STEPS * K, N), ("FP32", 16, N))
 TILE = 16 * N * 4
 
 
+A: Any = pl.Tensor[[16, STEPS * K], pl.BF16]
+B: Any = pl.Tensor[[STEPS * K, N], pl.BF16]
+C: Any = pl.Out[pl.Tensor[[16, N], pl.FP32]]
+
+
 @pl.jit
-def overwritten(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def overwritten(a: A, b: B, c: C):
     for n in pl.range(0, N, 64):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="zero"):
             nothing = pl.full([16, 64], dtype=pl.FP32, value=0.0)  # overwritten
@@ -31,11 +32,7 @@ def overwritten(
 
 
 @pl.jit
-def half_overwritten(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def half_overwritten(a: A, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="zero"):
         c[:, :] = pl.full([16, N], dtype=pl.FP32, value=0.0)
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
@@ -44,11 +41,7 @@ def half_overwritten(
 
 
 @pl.jit
-def ones_overwritten(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def ones_overwritten(a: A, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="one"):
         c[:, :] = pl.full([16, N], dtype=pl.FP32, value=1.0)
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
@@ -57,11 +50,7 @@ def ones_overwritten(
 
 
 @pl.jit
-def summed_in_gm(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def summed_in_gm(a: A, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="zero"):
         c[:, :] = pl.full([16, N], dtype=pl.FP32, value=0.0)  # summed in GM
     for k in pl.range(0, STEPS * K, K):
@@ -71,11 +60,7 @@ def summed_in_gm(
 
 
 @pl.jit
-def split_k(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def split_k(a: A, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="seed"):
         c[:, :] = pl.full([16, N], dtype=pl.FP32, value=0.0)
     for block in pl.spmd(STEPS, name_hint="split"):
@@ -85,11 +70,7 @@ def split_k(
 
 
 @pl.jit
-def split_k_in_one_block(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def split_k_in_one_block(a: A, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="seed"):
         c[:, :] = pl.full([16, N], dtype=pl.FP32, value=0.0)
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="steps"):
@@ -100,11 +81,7 @@ def split_k_in_one_block(
 
 
 @pl.jit
-def one_add_each(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def one_add_each(a: A, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="seed"):
         c[:, :] = pl.full([16, N], dtype=pl.FP32, value=0.0)  # one add each
     for block in pl.spmd(2, name_hint="columns"):
@@ -114,11 +91,7 @@ def one_add_each(
 
 
 @pl.jit
-def zeros_wanted(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def zeros_wanted(a: A, b: B, c: C):
     padded = pl.create_tensor([16, K], dtype=pl.BF16)
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="pad"):
         padded[0:8, :] = a[0:8, 0:K]
@@ -129,11 +102,7 @@ def zeros_wanted(
 
 
 @pl.jit
-def seed_on_chip(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def seed_on_chip(a: A, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
         acc = pl.full([16, N], dtype=pl.FP32, value=0.0)  # seed on chip
         for k in pl.pipeline(0, STEPS * K, K, stage=2):
@@ -172,11 +141,7 @@ def test_the_seeds_of_split_k_projections_are_needed() -> None:
 
 
 @pl.jit
-def met_late(
-    a: pl.Tensor[[16, STEPS * K], pl.BF16],
-    b: pl.Tensor[[STEPS * K, N], pl.BF16],
-    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def met_late(a: A, b: B, c: C):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="zero"):
         c[:, :] = pl.full([16, N], dtype=pl.FP32, value=0.0)  # met late
     for _ in pl.range(600):  # all of them on one half, far longer than one looks at first

@@ -15,12 +15,12 @@ N, STEP = 512, 128
 SHAPES = (("FP32", 16, N), ("FP32", 16, N), ("FP32", 16, N))
 
 
+X: Any = pl.Tensor[[16, N], pl.FP32]
+Z: Any = pl.Out[pl.Tensor[[16, N], pl.FP32]]
+
+
 @pl.jit
-def in_order(
-    x: pl.Tensor[[16, N], pl.FP32],
-    y: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    z: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def in_order(x: X, y: Z, z: Z):
     for n in pl.range(0, N, STEP):  # in order
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="root"):
             y[:, n : n + STEP] = pl.exp(x[:, n : n + STEP])
@@ -28,11 +28,7 @@ def in_order(
 
 
 @pl.jit
-def written_before(
-    x: pl.Tensor[[16, N], pl.FP32],
-    y: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    z: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def written_before(x: X, y: Z, z: Z):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="zero"):
         y[:, :] = pl.full([16, N], dtype=pl.FP32, value=0.0)
     for n in pl.range(0, N, STEP):  # written before
@@ -42,11 +38,7 @@ def written_before(
 
 
 @pl.jit
-def side_by_side(
-    x: pl.Tensor[[16, N], pl.FP32],
-    y: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    z: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def side_by_side(x: X, y: Z, z: Z):
     for n in pl.parallel(0, N, STEP):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="root"):
             y[:, n : n + STEP] = pl.exp(x[:, n : n + STEP])
@@ -54,11 +46,7 @@ def side_by_side(
 
 
 @pl.jit
-def sliced(
-    x: pl.Tensor[[16, N], pl.FP32],
-    y: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    z: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def sliced(x: X, y: Z, z: Z):
     """Sequential, but each task is given its own columns: the runtime sees that they are apart."""
     for n in pl.range(0, N, STEP):
         part = pl.slice(y, [16, STEP], [0, n])
@@ -68,11 +56,7 @@ def sliced(
 
 
 @pl.jit
-def running_sum(
-    x: pl.Tensor[[16, N], pl.FP32],
-    y: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    z: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def running_sum(x: X, y: Z, z: Z):
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="zero"):
         y[:, 0:STEP] = pl.full([16, STEP], dtype=pl.FP32, value=0.0)
     for n in pl.range(0, N, STEP):
@@ -82,11 +66,7 @@ def running_sum(
 
 
 @pl.jit
-def overwritten_later(
-    x: pl.Tensor[[16, N], pl.FP32],
-    y: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    z: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def overwritten_later(x: X, y: Z, z: Z):
     """Each turn reads columns that the next one overwrites: its waits are for nothing, but its order matters."""
     for n in pl.range(0, N - STEP, STEP):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="shift"):
@@ -95,12 +75,11 @@ def overwritten_later(
     return y, z
 
 
+Y: Any = pl.InOut[pl.Tensor[[16, N], pl.FP32]]
+
+
 @pl.jit
-def given_whole(
-    x: pl.Tensor[[16, N], pl.FP32],
-    y: pl.InOut[pl.Tensor[[16, N], pl.FP32]],
-    z: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def given_whole(x: X, y: Y, z: Z):
     for n in pl.parallel(0, N, STEP):  # given whole
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="scale"):
             y[:, n : n + STEP] = pl.add(y[:, n : n + STEP], x[:, n : n + STEP])
@@ -108,11 +87,7 @@ def given_whole(
 
 
 @pl.jit
-def left_out(
-    x: pl.Tensor[[16, N], pl.FP32],
-    y: pl.InOut[pl.Tensor[[16, N], pl.FP32]],
-    z: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def left_out(x: X, y: Y, z: Z):
     for n in pl.parallel(0, N, STEP):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="scale", no_dep_args=[y]):
             y[:, n : n + STEP] = pl.add(y[:, n : n + STEP], x[:, n : n + STEP])
@@ -120,11 +95,7 @@ def left_out(
 
 
 @pl.jit
-def neighbours(
-    x: pl.Tensor[[16, N], pl.FP32],
-    y: pl.InOut[pl.Tensor[[16, N], pl.FP32]],
-    z: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def neighbours(x: X, y: Y, z: Z):
     """Declared parallel, but every turn reads what the turn before it wrote."""
     for n in pl.parallel(STEP, N, STEP):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="scale"):
@@ -133,11 +104,7 @@ def neighbours(
 
 
 @pl.jit
-def sequential_inside(
-    x: pl.Tensor[[16, N], pl.FP32],
-    y: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    z: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def sequential_inside(x: X, y: Z, z: Z):
     for r in pl.parallel(0, 16, 8):
         for n in pl.range(0, N, STEP):  # sequential inside
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="root"):
@@ -152,11 +119,7 @@ def test_a_sequential_loop_in_a_parallel_one_is_told_once() -> None:
 
 
 @pl.jit
-def sequential_outside(
-    x: pl.Tensor[[16, N], pl.FP32],
-    y: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-    z: pl.Out[pl.Tensor[[16, N], pl.FP32]],
-):
+def sequential_outside(x: X, y: Z, z: Z):
     for _ in pl.range(2):
         for n in pl.parallel(0, N, STEP):  # sequential outside
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="root"):
