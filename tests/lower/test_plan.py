@@ -1,10 +1,11 @@
-"""The memory plan: nobody overwrites what is still needed, and what is said to fit does."""
+"""The memory plan: nobody overwrites what is still needed, what is said to fit does, and ops need what specs say."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from random_programs import arguments, module, source
 from tiers import examples
 
+import npuscope.tile as pl
 from npuscope.base.errors import NpuscopeError
 from npuscope.check.run import unfit
 from npuscope.chip.devices import Device, load
@@ -19,6 +21,7 @@ from npuscope.lower.lowering import passed
 from npuscope.lower.memory_plan import MemoryPlan, plan_memory
 from npuscope.lower.model import Lowered
 from npuscope.lower.program import Program
+from npuscope.ops import reductions
 from npuscope.tile.run.execute import record
 from tests.lower.memory_model import Memory
 from tests.lower.random_bodies import bodies
@@ -84,3 +87,27 @@ def test_random_programs_read_what_was_written_for_them(tmp_path_factory: pytest
     for body in program.planned.values():
         if body.kernel not in refused:
             checked(body.lowered, body.plan)
+
+
+OF_ROWS = [spec.name for spec in reductions.ALL if spec.axis == "rows"]
+
+
+def vec_bytes(name: str) -> int:
+    """Vec that a kernel takes which loads a tile of 128 x 128, reduces it and stores the result."""
+    kind = pl.INT32 if "arg" in name else pl.FP32
+
+    @pl.jit
+    def kernel(x: pl.Tensor[[128, 128], pl.FP32], y: pl.Out[pl.Tensor[[128, 1], kind]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y = pl.store(getattr(pl, name)(pl.load(x, [0, 0], [128, 128])), [0, 0], y)
+        return y
+
+    result = np.zeros((128, 1), np.int32 if "arg" in name else np.float32)
+    recording = kernel.record(np.zeros((128, 128), np.float32), result, mode="shapes").recording
+    (found,) = Program(recording, CHIP).planned.values()
+    return next(space.used for space in found.plan if space.space == "Vec")
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_a_reduction_of_rows_needs_its_operand_a_scratch_and_its_result_side_by_side(name: str) -> None:
+    assert vec_bytes(name) == 2 * 128 * 128 * 4 + 128 * 4

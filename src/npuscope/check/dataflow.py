@@ -163,31 +163,25 @@ def places(program: Program) -> tuple[StepPlace, ...]:
 
 def as_one(findings: list[Finding]) -> Finding:
     """Findings of one cause, told at the costliest line; the other lines belong to it."""
-    told = max(findings, key=lambda f: (f.waste.bytes, f.waste.flops))
+    worst = max(findings, key=lambda f: (f.waste.bytes, f.waste.flops))
     waste = sum((one.waste for one in findings), Waste())
     lines = dict.fromkeys(
-        place for one in findings for place in ((one.file, one.line), *one.also) if place != (told.file, told.line)
+        place for one in findings for place in ((one.file, one.line), *one.also) if place != (worst.file, worst.line)
     )
-    return replace(told, waste=waste, count=sum(one.count for one in findings), also=tuple(lines))
+    return replace(worst, waste=waste, count=sum(one.count for one in findings), also=tuple(lines))
 
 
 def shown(tile: TileType) -> str:
     return f"[{', '.join(map(str, tile.shape))}] {tile.dtype}"
 
 
-def is_product(flow: Flow, step: Step, operand: int) -> bool:
-    """Whether an operand comes from the cube and nothing else uses it."""
-    makers = flow.makers(step, operand, SAME)
-    return bool(makers) and all(
-        maker.op.plane == "cube" and all(user is step for user in flow.uses(maker, SAME)) for maker in makers
-    )
-
-
 def acc_of(flow: Flow, step: Step) -> int | None:
-    """The operand that a step adds a product to; None where it does not."""
+    """The operand that a step adds a product to: one that comes from the cube and that nothing else uses."""
     if step.op.spec.is_a(Role.SUM) and len(step.operands) == 2:
         for acc, product in ((0, 1), (1, 0)):
-            if is_product(flow, step, product):
+            makers = flow.makers(step, product, SAME)
+            users = {user.number for maker in makers for user in flow.uses(maker, SAME)}
+            if makers and all(maker.op.plane == "cube" for maker in makers) and users <= {step.number}:
                 return acc
     return None
 

@@ -16,8 +16,8 @@ from functools import lru_cache
 from npuscope.check.rule import Finding, Rule
 from npuscope.lower.build import build
 from npuscope.lower.lowering import passed
-from npuscope.lower.memory_plan import MemoryPlan, SpacePlan, plan_memory
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat
+from npuscope.lower.memory_plan import SpacePlan, plan_memory
+from npuscope.lower.model import Instruction, Lowered, carries
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.source import statement_at
 from npuscope.ops.shaping import SLICE
@@ -64,11 +64,13 @@ def advice(program: Program, usage: Usage) -> str:
     axes = axes_of(recorded, program)
     here = ""
     for name, value in _names(usage.space, recorded, axes):
-        plans = {size: _planned(resized(recorded, axes, name, size), program) for size in range(STEP, value, STEP)}
-        fits = [size for size, plan in plans.items() if all(space.fits for space in plan)]
-        if fits:
+        full: dict[int, set[str]] = {}  # value of the constant -> the spaces that are too small
+        for size in range(STEP, value, STEP):
+            lowered = passed(resized(recorded, axes, name, size), program.device, program.lowering)
+            full[size] = {space.space for space in plan_memory(lowered, program.device) if not space.fits}
+        if fits := [size for size, spaces in full.items() if not spaces]:
             return f"{name} = {value} is too large: {_up_to(fits, value)}."
-        fits = [size for size, plan in plans.items() if _fits(plan, usage.space.space)]
+        fits = [size for size, spaces in full.items() if usage.space.space not in spaces]
         if fits and not here:
             here = f"{name} = {value} is too large for {usage.space.space}: {_up_to(fits, value)} there."
     return here
@@ -84,7 +86,7 @@ def _up_to(fits: list[int], value: int) -> str:
 
 def _names(space: SpacePlan, recorded: Lowered, axes: dict[int, AxisNames]) -> Iterator[tuple[str, int]]:
     """Constants of the tiles that fill a space most, the innermost axis of the largest first."""
-    seen: set[str] = set()
+    known: set[str] = set()
     by_name = {(value.site, value.name, value.shape): value.id for value in recorded.values}
     for slot in sorted(space.slots, key=lambda slot: -slot.bytes):
         for tenant in slot.tenants:
@@ -92,17 +94,9 @@ def _names(space: SpacePlan, recorded: Lowered, axes: dict[int, AxisNames]) -> I
             if number is None:
                 continue
             for name, size in zip(reversed(axes[number]), reversed(tenant.value.shape), strict=False):
-                if name is not None and name not in seen:
-                    seen.add(name)
+                if name is not None and name not in known:
+                    known.add(name)
                     yield name, size
-
-
-def _planned(lowered: Lowered, program: Program) -> MemoryPlan:
-    return plan_memory(passed(lowered, program.device, program.lowering), program.device)
-
-
-def _fits(plan: MemoryPlan, name: str) -> bool:
-    return all(space.fits for space in plan if space.space == name)
 
 
 def resized(recorded: Lowered, axes: dict[int, AxisNames], name: str, size: int) -> Lowered:
@@ -117,23 +111,16 @@ def resized(recorded: Lowered, axes: dict[int, AxisNames], name: str, size: int)
 
 
 def axes_of(recorded: Lowered, program: Program) -> dict[int, AxisNames]:
-    """The name of each axis of each value, None where the source does not tell."""
+    """The name of each axis of each value, None where the source does not say."""
     found: dict[int, AxisNames] = {}
     loads: Counter[int] = Counter()  # site -> loads met: the n-th load of a line is its n-th slice
     for one in recorded.instructions:
         if one.result is not None:
             found[one.result] = _axes(one, recorded, found, program, loads[one.site])
             loads[one.site] += one.plane == "load"
-    for carry in _carries(recorded.items):
-        found[carry[0]] = found.get(carry[1], (None,) * len(recorded.values[carry[0]].shape))
+    for carry in carries(recorded.items):
+        found[carry.value] = found.get(carry.next, (None,) * len(recorded.values[carry.value].shape))
     return {value.id: found.get(value.id, (None,) * len(value.shape)) for value in recorded.values}
-
-
-def _carries(items: Items) -> Iterator[tuple[int, int]]:
-    for item in items:
-        if isinstance(item, Repeat):
-            yield from ((carry.value, carry.next) for carry in item.carries)
-            yield from _carries(item.items)
 
 
 def _axes(one: Instruction, recorded: Lowered, found: dict[int, AxisNames], program: Program, nth: int) -> AxisNames:

@@ -1,6 +1,6 @@
 """What a rule and a finding are.
 
-A rule lies in each file of `rules/`, as RULE; lying there makes it run, documented and selectable. A finding is one
+A rule is declared in its family in `rules/`; lying there makes it run, documented and selectable. A finding is one
 thing to change: its place, what it wastes, the changed line, and what the run takes without it.
 """
 

@@ -137,12 +137,12 @@ def instructions(items: Items) -> Iterator[Instruction]:
             yield from instructions(item.items)
 
 
-def carried(items: Items) -> Iterator[int]:
-    """The values that turns of loops find, at any depth."""
+def carries(items: Items) -> Iterator[LoopCarry]:
+    """What loops carry, at any depth."""
     for item in items:
         if isinstance(item, Repeat):
-            yield from (carry.value for carry in item.carries)
-            yield from carried(item.items)
+            yield from item.carries
+            yield from carries(item.items)
 
 
 def rewritten(items: Items, each: Callable[[Instruction], Iterable[Instruction | Repeat]]) -> Items:

@@ -50,11 +50,11 @@ def on_chip(a: A, b: B, c: C):
     return c
 
 
-SUM: Any = pl.InOut[pl.Tensor[[16, N], pl.FP32]]
+SUM_IN: Any = pl.InOut[pl.Tensor[[16, N], pl.FP32]]
 
 
 @pl.jit
-def atomic(a: A, b: B, c: SUM):
+def atomic(a: A, b: B, c: SUM_IN):
     for k in pl.parallel(0, STEPS * K, K):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="part"):
             part = pl.matmul(a[:, k : k + K], b[k : k + K, :])
@@ -63,7 +63,7 @@ def atomic(a: A, b: B, c: SUM):
 
 
 @pl.jit
-def read_in_between(a: A, b: B, c: SUM):
+def read_in_between(a: A, b: B, c: SUM_IN):
     """A residual that every layer adds to and that the next one needs: no sum to keep on chip."""
     hidden = pl.create_tensor([16, N], dtype=pl.FP32)
     for _ in pl.range(STEPS):

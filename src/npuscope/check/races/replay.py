@@ -13,7 +13,6 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import to_builtins
 
 from npuscope.base.errors import NpuscopeError
@@ -140,23 +139,14 @@ def _rerun(finished: Finished) -> Rerun:
 def _compared(finished: Finished, wanted: Contents, got: Contents) -> tuple[ChangedOutput, ...]:
     found = []
     for number, before in wanted.items():
-        buffer = finished.recording.buffers[number]
-        differ = _differ(before, got[number])
-        if len(places := np.flatnonzero(differ)):
+        buffer, after = finished.recording.buffers[number], got[number]
+        both_nothing = (before != before) & (after != after)  # NaN in both
+        if len(places := np.flatnonzero((before != after) & ~both_nothing)):
             first = tuple(int(k) for k in np.unravel_index(places[0], buffer.shape))
-            largest = _largest(before[places], got[number][places])
-            found.append(ChangedOutput(buffer.name, len(places), before.size, largest, first))
+            largest = float(np.max(np.abs(before[places].astype(np.float64) - after[places].astype(np.float64))))
+            shown = None if np.isnan(largest) else largest
+            found.append(ChangedOutput(buffer.name, len(places), before.size, shown, first))
     return tuple(found)
-
-
-def _differ(one: npt.NDArray[np.generic], other: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
-    both_nothing = (one != one) & (other != other)  # NaN in both
-    return np.asarray((one != other) & ~both_nothing, np.bool_)
-
-
-def _largest(one: npt.NDArray[np.generic], other: npt.NDArray[np.generic]) -> float | None:
-    apart = np.abs(one.astype(np.float64) - other.astype(np.float64))
-    return None if np.any(np.isnan(apart)) else float(np.max(apart))
 
 
 Phases = tuple[frozenset[int], ...]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from npuscope.check.dataflow import flows_of
 from npuscope.check.memory_use import Problem, problems
 from npuscope.check.rule import Example, Finding, Rule
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, carried, instructions
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, carries, instructions
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.source import read
 from npuscope.ops.spec import Role
@@ -76,7 +76,7 @@ def _read_every_turn(items: Items) -> Iterator[int]:
     """Accumulators from before a loop that each of its turns would add to anew."""
     for item in items:
         if isinstance(item, Repeat) and item.kind != "l0":
-            made = {one.result for one in instructions(item.items)} | set(carried((item,)))
+            made = {one.result for one in instructions(item.items)} | {carry.value for carry in carries((item,))}
             if item.count > 1:
                 sums = (one.operands[0] for one in instructions(item.items) if one.plane == "cube")
                 yield from (old for old in sums if old is not None and old not in made)

@@ -1,4 +1,4 @@
-"""A normalisation without its root, in the kernel and in the golden that shares the fault."""
+"""Rules that read the source: how casts round, spellings of before June 2026, and a normalisation without its root."""
 
 from __future__ import annotations
 
@@ -9,6 +9,100 @@ import pytest
 from scripts import findings, line_of
 
 from npuscope.check.rules.source import faulty_lines
+
+CASTS = """
+@pl.jit
+def narrow(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="narrow"):
+        tile = {cast}
+        for i in pl.range(3):
+            out[0:1, :] = pl.cast(tile, target_type=pl.FP32)[0:1, :]
+    return out
+
+narrow(np.zeros((16, 64), np.float32), np.zeros((16, 64), np.float32))
+"""
+
+
+@pytest.mark.parametrize(
+    ("cast", "told"),
+    [
+        ("pl.cast(x[:, :], target_type=pl.BF16)", "FP32 to BF16"),
+        ("pl.cast(x[:, :], pl.INT32)", "FP32 to INT32"),
+        ('pl.cast(pl.cast(x[:, :], pl.INT32, mode="rint"), pl.FP16)', "INT32 to FP16"),
+        ('pl.cast(x[:, :], target_type=pl.BF16, mode="rint")', ""),
+        ('pl.cast(x[:, :], target_type=pl.BF16, mode="round")', ""),  # said, so meant
+        ("pl.cast(pl.full([16, 64], dtype=pl.FP32, value=0.0), target_type=pl.BF16)", ""),
+        ("pl.cast(pl.add(pl.cast(pl.arange(0, [1, 64], dtype=pl.INT32), pl.FP32), 1.0), pl.INT32)", ""),  # a counter
+    ],
+)
+def test_only_casts_that_lose_bits_in_the_default_mode(tmp_path: Path, cast: str, told: str) -> None:
+    text = CASTS.replace("{cast}", cast)
+    found = findings(tmp_path, text, "rounding-mode")
+    assert [f.line for f in found] == ([line_of(text, "tile = ")] if told else [])
+    assert all(told in f.message for f in found)
+
+
+def test_the_mode_to_give_is_shown(tmp_path: Path) -> None:
+    (found,) = findings(tmp_path, CASTS.replace("{cast}", "pl.cast(x[:, :], pl.BF16)"), "rounding-mode")
+    assert found.change == 'tile = pl.cast(x[:, :], pl.BF16, mode="rint")'
+
+
+def test_all_casts_of_a_file_are_one_finding(tmp_path: Path) -> None:
+    text = CASTS.replace("{cast}", "pl.cast(x[:, :], pl.BF16)")
+    text = text.replace("        for i", "        tile = pl.cast(pl.cast(tile, pl.FP32), pl.FP16)\n        for i")
+    (found,) = findings(tmp_path, text, "rounding-mode")
+    assert "casts on 2 lines (FP32 to BF16, FP32 to FP16)" in found.message
+    assert [line for _, line in found.also] == [found.line + 1]
+
+
+OLD = """
+@pl.jit
+def old(x: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+    # Scope 1: by hand
+    with pl.incore():  # first
+        out = pl.assemble(out, pl.slice(x, [16, 64], [0, 0]), [0, 0])
+    with pl.incore():
+        out = pl.assemble(out, pl.slice(x, [16, 64], [16, 0]), [16, 0])
+    # Scope 2: by the compiler
+    with pl.auto_incore():  # whole
+        for i in pl.parallel(2, 3, 1, chunk=1):
+            out = pl.assemble(out, pl.slice(x, [16, 64], [i * 16, 0]), [i * 16, 0])
+        for i in pl.parallel(3, 4, 1, chunk=2):
+            out = pl.assemble(out, pl.slice(x, [16, 64], [i * 16, 0]), [i * 16, 0])
+    return out
+
+
+def never_run(x):
+    with pl.incore():
+        pass
+
+old(np.zeros((64, 64), np.float32), np.zeros((64, 64), np.float32))
+"""
+
+
+def test_each_scope_is_told_once_and_functions_that_did_not_run_never(tmp_path: Path) -> None:
+    found = findings(tmp_path, OLD, "retired-spelling")
+    assert [(f.line, f.count) for f in found] == [
+        (line_of(OLD, "# first"), 2),
+        (line_of(OLD, "# whole"), 1),
+        (line_of(OLD, "chunk=1"), 1),
+        (line_of(OLD, "chunk=2"), 1),
+    ]
+    assert found[0].change == "with pl.at(level=pl.Level.CORE_GROUP):  # first"
+    assert [line for _, line in found[0].also] == [line_of(OLD, "# first") + 2]
+
+
+def test_todays_spelling_is_fine(tmp_path: Path) -> None:
+    new = OLD.replace("pl.incore()", "pl.at(level=pl.Level.CORE_GROUP)")
+    new = (
+        new.replace("    with pl.auto_incore():  # whole\n", "    if True:\n")
+        .replace(", chunk=2", "")
+        .replace(", chunk=1", "")
+    )
+    inner = "            out = pl.assemble(out, pl.slice(x, [16, 64], [i"
+    new = new.replace(inner, f"            with pl.at(level=pl.Level.CORE_GROUP):\n {inner}")
+    assert findings(tmp_path, new, "retired-spelling") == []
+
 
 ID = "variance-not-rsqrt"
 NORM = """

@@ -1,4 +1,4 @@
-"""Loops of matmuls without a second buffer: told where one would fit."""
+"""Reads beyond L2, and loops of matmuls that wait for their own loads."""
 
 from __future__ import annotations
 
@@ -9,6 +9,71 @@ from linted import found, line_of, program
 
 import npuscope.tile as pl
 from npuscope.check.rule import Waste
+
+L2_M, L2_K, L2_N, TILE = 32, 4096, 32768, 2048
+L2_SHAPES = (("BF16", L2_M, L2_K), ("BF16", L2_K, L2_N), ("FP32", L2_M, L2_N))
+WEIGHT = L2_K * L2_N * 2  # 268 MB; L2 has 201
+
+
+@pl.jit
+def rows_outside(
+    a: pl.Tensor[[L2_M, L2_K], pl.BF16],
+    b: pl.Tensor[[L2_K, L2_N], pl.BF16],
+    c: pl.Out[pl.Tensor[[L2_M, L2_N], pl.FP32]],
+):
+    for m in pl.parallel(0, L2_M, 16):
+        for n in pl.parallel(0, L2_N, TILE):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
+                acc = pl.matmul(a[m : m + 16, 0:64], b[0:64, n : n + TILE], out_dtype=pl.FP32)  # rows outside
+                for k in pl.pipeline(64, L2_K, 64, stage=2):
+                    acc = pl.matmul_acc(acc, a[m : m + 16, k : k + 64], b[k : k + 64, n : n + TILE])
+                c[m : m + 16, n : n + TILE] = acc
+    return c
+
+
+@pl.jit
+def rows_inside(
+    a: pl.Tensor[[L2_M, L2_K], pl.BF16],
+    b: pl.Tensor[[L2_K, L2_N], pl.BF16],
+    c: pl.Out[pl.Tensor[[L2_M, L2_N], pl.FP32]],
+):
+    for n in pl.parallel(0, L2_N, TILE):
+        for m in pl.parallel(0, L2_M, 16):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
+                acc = pl.matmul(a[m : m + 16, 0:64], b[0:64, n : n + TILE], out_dtype=pl.FP32)
+                for k in pl.pipeline(64, L2_K, 64, stage=2):
+                    acc = pl.matmul_acc(acc, a[m : m + 16, k : k + 64], b[k : k + 64, n : n + TILE])
+                c[m : m + 16, n : n + TILE] = acc
+    return c
+
+
+@pl.jit
+def blocks_rows_outside(
+    a: pl.Tensor[[L2_M, L2_K], pl.BF16],
+    b: pl.Tensor[[L2_K, L2_N], pl.BF16],
+    c: pl.Out[pl.Tensor[[L2_M, L2_N], pl.FP32]],
+):
+    for item in pl.spmd(L2_M // 16 * (L2_N // TILE), name_hint="product"):
+        m = item // (L2_N // TILE) * 16
+        n = item % (L2_N // TILE) * TILE
+        acc = pl.matmul(a[m : m + 16, 0:64], b[0:64, n : n + TILE], out_dtype=pl.FP32)  # blocks
+        for k in pl.pipeline(64, L2_K, 64, stage=2):
+            acc = pl.matmul_acc(acc, a[m : m + 16, k : k + 64], b[k : k + 64, n : n + TILE])
+        c[m : m + 16, n : n + TILE] = acc
+    return c
+
+
+def test_the_weight_is_read_again_after_all_of_it_has_passed() -> None:
+    for entry, mark in ((rows_outside, "# rows outside"), (blocks_rows_outside, "# blocks")):
+        (finding,) = found("l2-overflow", program(entry, *L2_SHAPES)).values()
+        assert finding.line == line_of(__file__, mark)
+        assert finding.waste == Waste(bytes=WEIGHT)
+        assert "reads 537 MB of b, which has 268 MB" in finding.message
+        assert finding.severity == "warning"
+
+
+def test_read_by_neighbours_it_stays_in_the_cache() -> None:
+    assert not found("l2-overflow", program(rows_inside, *L2_SHAPES))
 
 
 def product(steps: int, k: int, n: int, piped: bool = False) -> Any:

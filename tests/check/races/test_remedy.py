@@ -1,4 +1,4 @@
-"""How a race is told: its regions, why nothing orders the two, and which deps= would."""
+"""What is said of a race: its regions, why nothing orders the two, and which deps= would."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_one_task_that_waits_for_all_is_the_shortest_deps() -> None:
 
     (race,) = found(entry)
     assert (race.hazard, race.count) == ("war", 4)
-    assert race.fix.startswith("give overwrite deps=[join_tid] (test_told.py:")
+    assert race.fix.startswith("give overwrite deps=[join_tid] (test_remedy.py:")
 
 
 def test_ids_of_several_tasks_are_gathered() -> None:
@@ -85,7 +85,7 @@ def test_ids_of_several_tasks_are_gathered() -> None:
         return y
 
     (race,) = found(entry)
-    assert race.fix.startswith("gather the task ids (4 of read; test_told.py:")
+    assert race.fix.startswith("gather the task ids (4 of read; test_remedy.py:")
     assert "write overwrite as `with pl.spmd(…, deps=[tids]) as tid:`" in race.fix
 
 

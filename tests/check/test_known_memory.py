@@ -21,7 +21,7 @@ from npuscope.lower.program import Program
 from npuscope.tile.script.run import run_script
 from tests.lower.kernels import lowered, tensor, used
 
-MODELS = Path(__file__).resolve().parents[3] / "models" / "qwen3_14b"
+MODELS = Path(__file__).resolve().parents[2] / "models" / "qwen3_14b"
 KIB = 1024
 
 
