@@ -30,7 +30,7 @@ def test_the_planted_cost_is_found_and_the_run_reproduced(runs: dict[int, Trace]
     work = Work.of(runs[cost])
     found = served_jobs(work, readiness(work))
     assert found is not None
-    jobs, _ = found
+    jobs = found
     assert jobs.hand_out is not None
     # all but the first tasks, before which nobody knows when the scheduler began
     share = sum(took == cost * TICK for took in jobs.hand_out.tolist()) / len(jobs.hand_out)

@@ -94,9 +94,9 @@ class Busy(Tabular):
         return {"kernels": kernels, "units": Table(UNITS, self.units), "lanes": Table(LANES, self.lanes)}
 
     def title(self) -> str:
-        told = ", ".join(f"{unit} {percent(share)}" for unit, share in self.units.select("unit", "share").iter_rows())
+        units = ", ".join(f"{unit} {percent(share)}" for unit, share in self.units.select("unit", "share").iter_rows())
         window = f"busy {percent(self.running)} of {duration(self.window_ns)} with any work running"
-        return f"{window}; by unit: {told or 'no lanes'}"
+        return f"{window}; by unit: {units or 'no lanes'}"
 
     def as_dict(self) -> dict[str, object]:
         return {**super().as_dict(), "units": self.tables()["units"].keyed()}

@@ -1,20 +1,19 @@
 """What-if on a measured trace: change its task graph, replay it, and say how far to trust the answer.
 
 The interval has five sources, all stated: how well the replay reproduces the measured wall without a change; whether
-the scheduler hands out one task after another (`served`) or each task's waits are its own; whether tasks keep their
-cores or go to the first free one; whether waits shorten with the number of tasks; whether a faster scheduler also sees
-ends earlier and cores start sooner; and, without edges, whether lanes depended on one another at all.
+the scheduler hands out one task after another or each task's waits are its own; whether tasks keep their cores or go to
+the first free one; whether waits shorten with the number of tasks; whether a faster scheduler also sees ends earlier
+and cores start sooner; and, without edges, whether lanes depended on one another at all.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.base import progress
@@ -22,7 +21,7 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.explain.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges, served_jobs, wall_of
 from npuscope.explain.waits import Readiness, no_dependencies, readiness
 from npuscope.explain.work import LONGEST, NEVER, Work
-from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
+from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import SHARE, TEXT, TIME, duration, percent, sentence_start, worded
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
@@ -34,6 +33,30 @@ RUNS = Columns(
     "The wall time as it was, with the change, and between which bounds.",
     (Column("run", TEXT, "which"), Column("wall_ns", TIME, "its wall")),
 )
+MOST_KERNELS = 40  # replayed, those with the most core time
+EVERY_WAIT = "every wait for the scheduler"
+EVERY_PRODUCER = "every wait for a producer"
+Kind = Literal["kernel", "dependency", "dispatch", "bandwidth", "finding"]
+WAITS = {  # what people read of a scheduler's waits
+    "FIN": "until the scheduler notices an end",
+    "dispatch": "until a ready task is handed out",
+    "pickup": "until a handed-out task starts",
+    "submit": "until a task is submitted",
+}
+GAINS = Columns(
+    "whatif.gains",
+    "A change alone, the one that buys most first; gains do not add up.",
+    (
+        Column("kind", TEXT, "kernel, finding, or the kind of cause: dependency, dispatch, bandwidth"),
+        Column("what", worded(WAITS), "what is changed"),
+        Column("how", TEXT, "how it is changed, in words", only="too long for a row; findings' stand below the table"),
+        Column("half_ns", TIME, "the wall with half of it; null where half means nothing", scale="wall",
+               title="with half"),
+        Column("nothing_ns", TIME, "the wall without it", scale="wall", title="without it"),
+        Column("gain_ns", TIME, "what of the wall it takes away", title="saves", more_is="better"),
+        Column("gain", SHARE, "the same as a share of the wall", title="share"),
+    ),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,18 +99,17 @@ class WhatIf(Tabular):
         return self.new_ns / self.measured_ns - 1 if self.measured_ns else 0.0
 
     def tables(self) -> dict[str, Table]:
-        rows = [("as it was", self.measured_ns), ("with the change", self.new_ns)]
-        rows += [("at least", self.low_ns), ("at most", self.high_ns)]
-        return {"runs": Table(RUNS, pl.DataFrame(rows, schema={"run": pl.String, "wall_ns": pl.Int64}, orient="row"))}
+        walls = (self.measured_ns, self.new_ns, self.low_ns, self.high_ns)
+        return {"runs": RUNS.table(zip(("as it was", "with the change", "at least", "at most"), walls, strict=True))}
 
     def title(self) -> str:
         between = f"between {duration(self.low_ns)} and {duration(self.high_ns)}"
         most_likely = f"{duration(self.new_ns)} ({self.change:+.1%}), " if self.has_edges else ""
-        told = (
+        answer = (
             f"what if: {duration(self.measured_ns)} → {most_likely}{between}; "
             f"{self.tasks[0]:,} → {self.tasks[1]:,} tasks; replay error {percent(self.replay_error)}"
         )
-        return "\n".join([told, *self.notes])
+        return "\n".join([answer, *self.notes])
 
 
 def whatif(trace: Trace, change: Change) -> WhatIf:
@@ -97,20 +119,24 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
         raise NpuscopeError("nothing ran in this trace, so there is nothing to replay")
     _check(change, work)
     ready = readiness(work)
-    models, named, notes = models_of(work, ready, change)
+    models, notes = models_of(work, ready, change)
     before = [wall_of(model) for model in models]
     busy_until = int(np.max(work.end)) - work.window[0]  # a window may be cut beyond the last end
     worst = max(before, key=lambda wall: abs(wall - busy_until))
     if abs(worst - busy_until) > DOUBTFUL * busy_until:
         notes.append("The replay misses the run it came from by more than a tenth: trust the interval, not the number.")
     outcomes: list[tuple[int, int, int]] = []  # wall, error of that replay without a change, tasks
-    for model, units, base in zip(models, named, before, strict=True):
-        for one, how in _ways(model, change):
-            progress.report("replaying", len(outcomes), 6 * len(models))
-            changed = changed_jobs(work, model, one, units, **how)
-            wall = work.wall + _replayed(changed, change) - base
-            outcomes.append((wall, abs(base - busy_until), changed.tasks))
-    has_edges = _has_edges(work, ready)
+    try:
+        for model, base in zip(models, before, strict=True):
+            for one, how in _ways(model, change):
+                progress.report("replaying", len(outcomes), 6 * len(models))
+                changed = changed_jobs(work, model, one, **how)
+                outcomes.append((work.wall + wall_of(changed) - base, abs(base - busy_until), changed.tasks))
+    except Cycle as error:
+        merged = ", ".join(["+".join(names) for names in change.merge] + [f"{name}+{name}" for name in change.halve])
+        what = f"merging {merged} would make a task wait for itself"
+        raise NpuscopeError(what, remedy="One depends on the other through a third task.") from error
+    has_edges = work.on_cores and ready.has_dependencies
     if not has_edges and change.dispatch_cost != 1:
         outcomes.append((work.wall, 0, outcomes[0][2]))  # its waits may have been for something else
     return WhatIf(
@@ -123,93 +149,6 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
         has_edges=has_edges,
         notes=tuple(notes),
     )
-
-
-def _ways(model: Jobs, change: Change) -> list[tuple[Change, dict[str, bool]]]:
-    """How a change may act on waits, the likeliest first.
-
-    In a line of tasks it is chance who comes first, and with it the wall jumps by some per cent: so a change of the
-    scheduler's cost is also tried a little smaller and a little larger.
-    """
-    if model.hand_out is None:
-        return [(change, {}), (change, {"queueing": True})]
-    near = [replace(change, dispatch_cost=change.dispatch_cost * (1 + step)) for step in (0.0, -ROUGH, ROUGH)]
-    return [(one, how) for how in ({}, {"hand_out_only": True}) for one in near]
-
-
-def _has_edges(work: Work, ready: Readiness) -> bool:
-    return work.on_cores and ready.told
-
-
-def models_of(work: Work, ready: Readiness, change: Change) -> tuple[list[Jobs], list[dict[str, list[int]]], list[str]]:
-    """The readings of the run that an answer lies between, the likeliest first, and what they leave open."""
-    if _has_edges(work, ready):
-        free, pools = jobs_with_edges(work, ready, keep_core=False)
-        kept, _ = jobs_with_edges(work, ready, keep_core=True)
-        models, named = ([free], [pools]) if change.cores else ([kept, free], [{}, pools])
-        line = served_jobs(work, ready) if change.dispatch_cost != 1 else None
-        note = "Tasks keep their cores; the interval also covers tasks that go to the first free core of their unit."
-        if change.cores:
-            note = "Tasks go to the first free core of their unit."
-        if line is None:
-            return models, named, [note]
-        note = "The scheduler hands out one task after another; the interval also covers tasks that wait on their own."
-        first_come = replace(line[0], first_come=True)
-        return [line[0], first_come, *models], [line[1], line[1], *named], [note]
-    if change.cores or change.merge or change.halve:
-        what = "merging, halving and other numbers of cores need dependencies"
-        raise NpuscopeError(f"{what}, and this trace has {no_dependencies(work.trace)}")
-    notes = [
-        f"{sentence_start(no_dependencies(work.trace))}: one end of the interval keeps work in order with what had "
-        "ended before it on any lane, the other only with its own lane."
-    ]
-    if not work.on_cores and (ready.dispatch != NEVER).any():
-        notes.append("The host's launches keep their times, though a host that waits for the device would not.")
-    return [jobs_in_order(work, ready, across=across) for across in (True, False)], [{}, {}], notes
-
-
-def _replayed(jobs: Jobs, change: Change) -> int:
-    try:
-        return wall_of(jobs)
-    except Cycle as error:
-        merged = ", ".join(["+".join(names) for names in change.merge] + [f"{name}+{name}" for name in change.halve])
-        what = f"merging {merged} would make a task wait for itself"
-        raise NpuscopeError(what, remedy="One depends on the other through a third task.") from error
-
-
-def changed_jobs(
-    work: Work,
-    jobs: Jobs,
-    change: Change,
-    units: Mapping[str, list[int]],
-    *,
-    queueing: bool = False,
-    hand_out_only: bool = False,
-) -> Jobs:
-    """The jobs after a change; `queueing` shortens the scheduler's waits with the number of tasks, `hand_out_only`
-    leaves the waits after ends and before starts as they are."""
-    before = jobs.tasks
-    for pattern, factor in change.scale.items():
-        here = _named(work, jobs, pattern)
-        if float(jobs.dur.sum()) * max(factor, 1.0) >= LONGEST:
-            raise NpuscopeError(f"'{pattern}' times {factor} is longer than can be added up")
-        jobs = replace(jobs, dur=np.where(here, np.rint(jobs.dur * factor).astype(np.int64), jobs.dur))
-    for names in change.merge:
-        jobs = _merge(work, jobs, names)
-    for pattern in change.halve:
-        jobs = _contract(jobs, *_neighbours(jobs, _named(work, jobs, pattern)))
-    for pattern in change.remove:
-        jobs = _only(jobs, ~_named(work, jobs, pattern))
-    cores = dict(jobs.cores)
-    for unit, count in change.cores.items():
-        cores |= dict.fromkeys(units[unit], count)
-    factor = change.dispatch_cost * (jobs.tasks / before if queueing and before else 1.0)
-    waits = [] if hand_out_only else ["delay", "late"]
-    waits += [] if jobs.hand_out is None else ["hand_out"]
-    scaled = {name: np.rint(getattr(jobs, name) * factor).astype(np.int64) for name in waits}
-    launches = factor if work.on_cores else change.dispatch_cost  # an orchestrator's queue shortens, a host's does not
-    floor = np.rint(jobs.not_before * launches).astype(np.int64)
-    return replace(jobs, cores=cores, not_before=floor, **scaled)
 
 
 def _check(change: Change, work: Work) -> None:
@@ -225,6 +164,78 @@ def _check(change: Change, work: Work) -> None:
             raise NpuscopeError(f"no unit '{unit}' in this trace", remedy=f"It has {', '.join(units)}.")
         if not 0 < count <= 1_000_000:
             raise NpuscopeError(f"{count} cores of {unit} cannot run anything; ask for 1 to a million")
+
+
+def models_of(work: Work, ready: Readiness, change: Change) -> tuple[list[Jobs], list[str]]:
+    """The readings of the run that an answer lies between, the likeliest first, and what they leave open."""
+    if work.on_cores and ready.has_dependencies:
+        free = jobs_with_edges(work, ready, keep_core=False)
+        models = [free] if change.cores else [jobs_with_edges(work, ready, keep_core=True), free]
+        line = served_jobs(work, ready) if change.dispatch_cost != 1 else None
+        if line is not None:
+            note = (
+                "The scheduler hands out one task after another; the interval also covers tasks that wait on their own."
+            )
+            return [line, replace(line, first_come=True), *models], [note]
+        if change.cores:
+            return models, ["Tasks go to the first free core of their unit."]
+        note = "Tasks keep their cores; the interval also covers tasks that go to the first free core of their unit."
+        return models, [note]
+    if change.cores or change.merge or change.halve:
+        what = "merging, halving and other numbers of cores need dependencies"
+        raise NpuscopeError(f"{what}, and this trace has {no_dependencies(work.trace)}")
+    notes = [
+        f"{sentence_start(no_dependencies(work.trace))}: one end of the interval keeps work in order with what had "
+        "ended before it on any lane, the other only with its own lane."
+    ]
+    if not work.on_cores and (ready.dispatch != NEVER).any():
+        notes.append("The host's launches keep their times, though a host that waits for the device would not.")
+    return [jobs_in_order(work, ready, across=across) for across in (True, False)], notes
+
+
+def _ways(model: Jobs, change: Change) -> list[tuple[Change, dict[str, bool]]]:
+    """How a change may act on waits, the likeliest first.
+
+    In a line of tasks it is chance who comes first, and with it the wall jumps by some per cent: so a change of the
+    scheduler's cost is also tried a little smaller and a little larger.
+    """
+    if model.hand_out is None:
+        return [(change, {}), (change, {"queueing": True})]
+    near = [replace(change, dispatch_cost=change.dispatch_cost * (1 + step)) for step in (0.0, -ROUGH, ROUGH)]
+    return [(one, how) for how in ({}, {"hand_out_only": True}) for one in near]
+
+
+def changed_jobs(
+    work: Work, jobs: Jobs, change: Change, *, queueing: bool = False, hand_out_only: bool = False
+) -> Jobs:
+    """The jobs after a change; `queueing` shortens the scheduler's waits with the number of tasks, `hand_out_only`
+    leaves the waits after ends and before starts as they are."""
+    before = jobs.tasks
+    for pattern, factor in change.scale.items():
+        here = _named(work, jobs, pattern)
+        if float(jobs.dur.sum()) * max(factor, 1.0) >= LONGEST:
+            raise NpuscopeError(f"'{pattern}' times {factor} is longer than can be added up")
+        jobs = replace(jobs, dur=np.where(here, np.rint(jobs.dur * factor).astype(np.int64), jobs.dur))
+    for names in change.merge:
+        jobs = _merge(work, jobs, names)
+    for pattern in change.halve:
+        tasks = _tasks_in_order(jobs, _named(work, jobs, pattern))
+        pairs = len(tasks) // 2
+        if pairs == 0:
+            raise NpuscopeError("halving needs two tasks of the kernel, and there is one")
+        jobs = _contract(jobs, tasks[0 : 2 * pairs : 2], tasks[1 : 2 * pairs : 2])
+    for pattern in change.remove:
+        jobs = _only(jobs, ~_named(work, jobs, pattern))
+    cores = dict(jobs.cores)
+    for unit, count in change.cores.items():
+        cores |= dict.fromkeys(jobs.pools[unit], count)
+    factor = change.dispatch_cost * (jobs.tasks / before if queueing and before else 1.0)
+    waits = [] if hand_out_only else ["delay", "late"]
+    waits += [] if jobs.hand_out is None else ["hand_out"]
+    scaled = {name: np.rint(getattr(jobs, name) * factor).astype(np.int64) for name in waits}
+    launches = factor if work.on_cores else change.dispatch_cost  # an orchestrator's queue shortens, a host's does not
+    floor = np.rint(jobs.not_before * launches).astype(np.int64)
+    return replace(jobs, cores=cores, not_before=floor, **scaled)
 
 
 def _named(work: Work, jobs: Jobs, pattern: str) -> NDArray[np.bool_]:
@@ -263,14 +274,6 @@ def _tasks_in_order(jobs: Jobs, here: NDArray[np.bool_]) -> Ints:
     return tasks[np.sort(first)]
 
 
-def _neighbours(jobs: Jobs, here: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    tasks = _tasks_in_order(jobs, here)
-    pairs = len(tasks) // 2
-    if pairs == 0:
-        raise NpuscopeError("halving needs two tasks of the kernel, and there is one")
-    return tasks[0 : 2 * pairs : 2], tasks[1 : 2 * pairs : 2]
-
-
 def _contract(jobs: Jobs, into: Ints, gone: Ints) -> Jobs:
     """Make each task of `gone` part of its partner: nth block onto nth block, edges of both."""
     partner = np.arange(jobs.numbers)
@@ -289,38 +292,10 @@ def _contract(jobs: Jobs, into: Ints, gone: Ints) -> Jobs:
             dur[target] += dur[row]
             kept[row] = False
     src, dst = partner[jobs.src], partner[jobs.dst]
-    apart = src != dst
-    both = np.unique(np.stack([src[apart], dst[apart]]), axis=1)
+    distinct = src != dst
+    both = np.unique(np.stack([src[distinct], dst[distinct]]), axis=1)
     merged = replace(jobs, dur=dur, task=partner[jobs.task], src=both[0], dst=both[1])
     return _only(merged, kept)
-
-
-Kind = Literal["kernel", "dependency", "dispatch", "bandwidth", "finding"]
-WAITS = {  # what people read of a scheduler's waits
-    "FIN": "until the scheduler notices an end",
-    "dispatch": "until a ready task is handed out",
-    "pickup": "until a handed-out task starts",
-    "submit": "until a task is submitted",
-}
-GAINS = Columns(
-    "whatif.gains",
-    "A change alone, the one that buys most first; gains do not add up.",
-    (
-        Column("kind", TEXT, "kernel, finding, or the kind of cause: dependency, dispatch, bandwidth"),
-        Column("what", worded(WAITS), "what is changed"),
-        Column("how", TEXT, "how it is changed, in words", only="too long for a row; findings' stand below the table"),
-        Column(
-            "half_ns",
-            TIME,
-            "the wall with half of it; null where half means nothing",
-            scale="wall",
-            title="with half",
-        ),
-        Column("nothing_ns", TIME, "the wall without it", scale="wall", title="without it"),
-        Column("gain_ns", TIME, "what of the wall it takes away", title="saves", more_is="better"),
-        Column("gain", SHARE, "the same as a share of the wall", title="share"),
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -344,13 +319,11 @@ class Gains(Tabular):
     notes: tuple[str, ...] = ()
 
     def tables(self) -> dict[str, Table]:
-        rows = [(g.kind, g.what, g.how, g.half_ns, g.nothing_ns) for g in self.gains]
-        schema = {"kind": pl.String, "what": pl.String, "how": pl.String, "half_ns": pl.Int64, "nothing_ns": pl.Int64}
-        frame = pl.DataFrame(rows, schema=schema, orient="row")
-        gains = pl.Series("gain", [self.share(gain) for gain in self.gains], dtype=pl.Float64)
-        return {
-            "gains": Table(GAINS, frame.with_columns((self.wall_ns - pl.col("nothing_ns")).alias("gain_ns"), gains))
-        }
+        rows = (
+            (g.kind, g.what, g.how, g.half_ns, g.nothing_ns, self.wall_ns - g.nothing_ns, self.share(g))
+            for g in self.gains
+        )
+        return {"gains": GAINS.table(rows)}
 
     def share(self, gain: OneChange) -> float:
         """What of the wall time it takes away."""
@@ -361,13 +334,12 @@ class Gains(Tabular):
             return f"no single change would shorten the {duration(self.wall_ns)}"
         best = self.gains[0]
         what = f"the wait {WAITS[best.what]}" if best.what in WAITS else best.what
-        told = f"{duration(best.nothing_ns)} instead of {duration(self.wall_ns)} ({percent(self.share(best))} less)"
-        return f"most to gain from {what}: without it {told}"
+        walls = f"{duration(best.nothing_ns)} instead of {duration(self.wall_ns)} ({percent(self.share(best))} less)"
+        return f"most to gain from {what}: without it {walls}"
 
     def as_dict(self) -> dict[str, object]:
         cannot = [{"what": what, "why": why} for what, why in self.not_expressed]
-        rows = all_rows(self.tables())
-        return {"wall_ns": self.wall_ns, **rows, "not_expressed": cannot, "notes": list(self.notes)}
+        return {"wall_ns": self.wall_ns, **super().as_dict(), "not_expressed": cannot, "notes": list(self.notes)}
 
 
 def ranked(gains: Iterable[OneChange]) -> tuple[OneChange, ...]:
@@ -375,81 +347,57 @@ def ranked(gains: Iterable[OneChange]) -> tuple[OneChange, ...]:
     return tuple(sorted(gains, key=lambda gain: (gain.nothing_ns, gain.kind, gain.what)))
 
 
-MOST_KERNELS = 40  # replayed, those with the most core time
-EVERY_WAIT = "every wait for the scheduler"
-EVERY_PRODUCER = "every wait for a producer"
-
-
 def whatif_each(trace: Trace) -> tuple[WhatIf, Gains]:
-    """How well the replay does without a change, and what each change would buy, by the likeliest replay."""
+    """How well the replay does without a change, and what every kernel and every wait for the scheduler at half its
+    cost and at none would buy, by the likeliest replay."""
     unchanged = whatif(trace, Change())
     work = Work.of(trace)
     ready = readiness(work)
-    models, named, _ = models_of(work, ready, Change())
-    model, units = models[0], named[0]
+    model = models_of(work, ready, Change())[0][0]
     base = wall_of(model)
 
     def wall(jobs: Jobs) -> int:
         return max(work.wall + wall_of(jobs) - base, 0)
 
-    def changed(change: Change) -> int:
-        return wall(changed_jobs(work, model, change, units))
+    def gain(kind: Kind, what: str, how: str, half: Jobs, nothing: Jobs) -> OneChange:
+        return OneChange(kind, what, how, wall(half), wall(nothing))
+
+    def less(column: str, part: Ints | None = None) -> list[Jobs]:
+        """The jobs with half of a wait, or of a part of it, taken away, and with all of it."""
+        values: Ints = getattr(model, column)
+        taken = values if part is None else part
+        return [replace(model, **{column: values - np.rint(s * taken).astype(np.int64)}) for s in (0.5, 1.0)]
 
     gains = []
-    names = _by_core_time(work)
+    spent = np.bincount(work.kernel, work.end - work.start, minlength=len(work.kernels))
+    present = np.bincount(work.kernel, minlength=len(work.kernels)) > 0
+    names = [work.kernels[n] for n in np.argsort(-spent, kind="stable").tolist() if present[n]]
     for done, name in enumerate(names[:MOST_KERNELS]):
         progress.report("replaying kernels", done, min(len(names), MOST_KERNELS))
-        half, nothing = (changed(Change(scale={re.escape(name): factor})) for factor in (0.5, 0.0))
-        gains.append(OneChange("kernel", name, "its slices take no time; tasks are still handed out", half, nothing))
-    half, nothing = (changed(Change(dispatch_cost=factor)) for factor in (0.5, 0.0))
-    gains.append(OneChange("dispatch", EVERY_WAIT, "delays before starts and after ends", half, nothing))
-    for what, how, jobs in _waits(work, ready, model):
-        gains.append(OneChange("dispatch", what, how, wall(jobs[0]), wall(jobs[1])))
+        both = [changed_jobs(work, model, Change(scale={re.escape(name): factor})) for factor in (0.5, 0.0)]
+        gains.append(gain("kernel", name, "its slices take no time; tasks are still handed out", *both))
+    both = [changed_jobs(work, model, Change(dispatch_cost=factor)) for factor in (0.5, 0.0)]
+    gains.append(gain("dispatch", EVERY_WAIT, "delays before starts and after ends", *both))
+    if work.on_cores and (model.late > 0).any():
+        gains.append(gain("dispatch", "FIN", "from a task's end to the scheduler's seeing it", *less("late")))
+    if work.on_cores and (ready.submitted > work.window[0]).any():
+        how = "from the beginning to the orchestrator's having submitted the task"
+        gains.append(gain("dispatch", "submit", how, *less("not_before")))
+    stamped = ready.dispatch != NEVER
+    if work.on_cores and stamped.any():
+        pickup = np.where(stamped, work.start - np.maximum(ready.dispatch, work.start - model.delay), 0)
+        hand_out = np.maximum(np.where(stamped, model.delay - pickup, 0), 0)
+        how = "from ready, with a free core, to handed out"
+        gains.append(gain("dispatch", "dispatch", how, *less("delay", hand_out)))
+        gains.append(gain("dispatch", "pickup", "from handed out to started", *less("delay", np.maximum(pickup, 0))))
     if unchanged.has_edges:
-        none = replace(model, src=model.src[:0], dst=model.dst[:0])
-        gains.append(
-            OneChange("dependency", EVERY_PRODUCER, "a bound: tasks start in order on free cores", None, wall(none))
-        )
-    order = (
-        "Tasks keep their cores."
-        if unchanged.has_edges
-        else f"{sentence_start(no_dependencies(trace))}: work keeps its order with what had ended before."
-    )
+        none = wall(replace(model, src=model.src[:0], dst=model.dst[:0]))
+        how = "a bound: tasks start in order on free cores"
+        gains.append(OneChange("dependency", EVERY_PRODUCER, how, None, none))
+        order = "Tasks keep their cores."
+    else:
+        order = f"{sentence_start(no_dependencies(trace))}: work keeps its order with what had ended before."
     notes = [f"{order} Replay error {percent(unchanged.replay_error)}; options give bounds (docs/howto/whatif.md)."]
     if len(names) > MOST_KERNELS:
         notes.append(f"{len(names) - MOST_KERNELS:,} kernels with the least core time were not tried.")
     return unchanged, Gains(work.wall, ranked(gains), notes=tuple(notes))
-
-
-def _by_core_time(work: Work) -> list[str]:
-    spent = np.bincount(work.kernel, work.end - work.start, minlength=len(work.kernels))
-    present = np.bincount(work.kernel, minlength=len(work.kernels)) > 0
-    return [work.kernels[n] for n in np.argsort(-spent, kind="stable").tolist() if present[n]]
-
-
-def _waits(work: Work, ready: Readiness, model: Jobs) -> Iterator[tuple[str, str, tuple[Jobs, Jobs]]]:
-    """The waits apart, where the trace has the stamps: each with the jobs at half of it and without it."""
-    if not work.on_cores:
-        return
-    if (model.late > 0).any():
-        yield "FIN", "from a task's end to the scheduler's seeing it", (_less(model, "late", 0.5), _less(model, "late"))
-    if (ready.submitted > work.window[0]).any():
-        jobs = (_less(model, "not_before", 0.5), _less(model, "not_before"))
-        yield "submit", "from the beginning to the orchestrator's having submitted the task", jobs
-    stamped = ready.dispatch != NEVER
-    if stamped.any():
-        could = work.start - model.delay
-        pickup = np.where(stamped, work.start - np.maximum(ready.dispatch, could), 0)
-        for what, how, part in (
-            ("dispatch", "from ready, with a free core, to handed out", np.where(stamped, model.delay - pickup, 0)),
-            ("pickup", "from handed out to started", pickup),
-        ):
-            part = np.maximum(part, 0)
-            yield what, how, (_less(model, "delay", 0.5, part), _less(model, "delay", 1.0, part))
-
-
-def _less(model: Jobs, column: str, share: float = 1.0, part: Ints | None = None) -> Jobs:
-    """The jobs with a share of a wait, or of a part of it, taken away."""
-    values: Ints = getattr(model, column)
-    taken = np.rint(share * (values if part is None else part)).astype(np.int64)
-    return replace(model, **{column: values - taken})

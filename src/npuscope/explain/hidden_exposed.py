@@ -183,7 +183,7 @@ def _episodes(
 ) -> tuple[Intervals, tuple[str, ...]]:
     if len(run.start) == 0:
         return run, ()
-    if not ready.told:
+    if not ready.has_dependencies:
         note = (
             f"{sentence_start(no_dependencies(work.trace))}: they are in progress from its first start to its last end."
         )
@@ -199,26 +199,18 @@ def _episodes(
 
 
 def _units(work: Work, ours: NDArray[np.bool_], episodes: Intervals) -> pl.DataFrame:
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for unit in sorted(set(work.units[work.lane[ours]].tolist())):
         lanes = np.flatnonzero(work.units == unit)
         on_unit = np.isin(work.lane, lanes)
-        everywhere = Intervals(
-            np.repeat(lanes, len(episodes.start)),
-            np.tile(episodes.start, len(lanes)),
-            np.tile(episodes.end, len(lanes)),
+        group = np.repeat(lanes, len(episodes.start))
+        everywhere = Intervals(group, np.tile(episodes.start, len(lanes)), np.tile(episodes.end, len(lanes)))
+        run, any_run = (
+            shared(everywhere, union(Intervals(work.lane[some], work.start[some], work.end[some])))
+            for some in (ours & on_unit, on_unit)
         )
-        mine = ours & on_unit
-        run = _covered(everywhere, Intervals(work.lane[mine], work.start[mine], work.end[mine]))
-        any_run = _covered(everywhere, Intervals(work.lane[on_unit], work.start[on_unit], work.end[on_unit]))
-        whole = len(lanes) * episodes.length
-        rows.append((unit, len(lanes), run, any_run - run, whole - any_run))
-    numbers = dict.fromkeys(("lanes", "run_ns", "hidden_ns", "exposed_ns"), pl.Int64)
-    return pl.DataFrame(rows, schema={"unit": pl.String, **numbers}, orient="row")
-
-
-def _covered(asked: Intervals, work: Intervals) -> int:
-    return shared(asked, union(work))
+        rows.append((unit, len(lanes), run, any_run - run, len(lanes) * episodes.length - any_run))
+    return UNITS.table(rows).frame
 
 
 def _ping_pong(work: Work, ours: NDArray[np.bool_], episodes: Intervals) -> PingPong | None:

@@ -101,9 +101,9 @@ class Bubbles(Tabular):
 
     def blockers(self, each: int = 3) -> pl.DataFrame:
         """Who waited for whom: the longest of each reason."""
-        told = self.waits.filter(pl.col("kernel").is_not_null() & (pl.col("reason") != "edge"))
+        known = self.waits.filter(pl.col("kernel").is_not_null() & (pl.col("reason") != "edge"))
         length = pl.col("end") - pl.col("start")
-        table = told.group_by("reason", "kernel", "blocker").agg(idle_ns=length.sum(), pieces=pl.len())
+        table = known.group_by("reason", "kernel", "blocker").agg(idle_ns=length.sum(), pieces=pl.len())
         longest = table.sort("idle_ns", "kernel", "blocker", descending=[True, False, False])
         return longest.filter(pl.int_range(pl.len()).over("reason") < each)
 
@@ -114,8 +114,8 @@ class Bubbles(Tabular):
     def title(self) -> str:
         whole = self.lanes * self.window_ns
         share = percent(self.total_ns / whole if whole else 0.0)
-        told = f"bubbles: {duration(self.total_ns)} idle on {self.lanes} lanes, {share} of their time"
-        return "\n".join([told, *self.notes])
+        first = f"bubbles: {duration(self.total_ns)} idle on {self.lanes} lanes, {share} of their time"
+        return "\n".join([first, *self.notes])
 
 
 def bubbles_of(work: Work, ready: Readiness) -> Bubbles:
@@ -124,21 +124,26 @@ def bubbles_of(work: Work, ready: Readiness) -> Bubbles:
     row, first = _following(work, idle)
     never_ran = np.isin(idle.group, np.setdiff1d(work.core_lanes, work.lane))
     at_edge = ~never_ran & (first | (row == NONE))
+    inner = ~never_ran & ~at_edge
     pieces = Pieces()
     pieces.add("edge", *idle.where(at_edge), row[at_edge])
-    _never_ran(work, ready, idle.where(never_ran), pieces)
-    inner = ~never_ran & ~at_edge
-    _explain(work, ready, idle.where(inner), row[inner], pieces)
-    segments, notes = _segments(work, pieces, work.lanes["lane"]), tuple(_notes(work, ready))
-    waits = segments if work.on_cores else _device_waits(work, ready)
+    unused, gap, next_row = idle.where(never_ran), idle.where(inner), row[inner]
+    nothing = np.full(len(unused.group), NONE)
+    if work.on_cores and ready.has_dependencies:
+        _starved_or_dispatch(work, ready, unused, nothing, nothing, pieces)
+        data = np.clip(ready.data[next_row], gap.start, gap.end)
+        _before_data(work, ready, Intervals(gap.group, gap.start, data), next_row, pieces)
+        add_after_data(pieces, ready, gap.group, data, gap.end, next_row)
+    else:
+        pieces.add(coarse_reasons(work)[2], *unused, nothing)
+        add_without_edges(pieces, work, ready, *gap, next_row)
+    segments = waits = _segments(work, pieces, work.lanes["lane"])
+    if not work.on_cores:
+        of_device = Pieces()
+        add_nothing_runs(of_device, work, ready, gaps(union(one_group(work.start, work.end)), 1, work.window))
+        waits = _segments(work, of_device, pl.Series([None], dtype=pl.UInt32))
+    notes = tuple(_notes(work, ready))
     return Bubbles(segments, waits, len(work.core_lanes), work.wall, work.on_cores, notes)
-
-
-def _device_waits(work: Work, ready: Readiness) -> pl.DataFrame:
-    """When nothing ran on any lane."""
-    pieces = Pieces()
-    add_nothing_runs(pieces, work, ready, gaps(union(one_group(work.start, work.end)), 1, work.window))
-    return _segments(work, pieces, pl.Series([None], dtype=pl.UInt32))
 
 
 def _segments(work: Work, pieces: Pieces, lanes: pl.Series) -> pl.DataFrame:
@@ -158,36 +163,19 @@ def _segments(work: Work, pieces: Pieces, lanes: pl.Series) -> pl.DataFrame:
 
 def _following(work: Work, idle: Intervals) -> tuple[Ints, NDArray[np.bool_]]:
     """The row that ends each gap, NONE after a lane's last slice; and whether the gap comes before the first one."""
-    rows = len(work.lane)
-    order = np.lexsort((work.start, work.lane))  # by clipped starts
-    begins = np.searchsorted(work.lane[order], np.arange(work.lanes.height + 1))
+    rows, asked = len(work.lane), len(idle.group)
+    by_start = np.lexsort((work.start, work.lane))  # by clipped starts
+    begins = np.searchsorted(work.lane[by_start], np.arange(work.lanes.height + 1))
     # gaps and slices alternate on a lane: rank both together by (lane, time)
-    place = _rank_within(work.lane[order], work.start[order], idle.group, idle.end)
-    has_next = place < begins[idle.group + 1]
-    following = np.where(has_next, order[np.minimum(place, max(rows - 1, 0))] if rows else NONE, NONE)
-    return following, place == begins[idle.group]
-
-
-def _rank_within(lane: Ints, start: Ints, asked_lane: Ints, moment: Ints) -> Ints:
-    """How many slices, sorted by (lane, start), come before each (lane, moment)."""
-    both_lane = np.concatenate([asked_lane, lane])
-    both_time = np.concatenate([moment, start])
-    is_slice = np.concatenate([np.zeros(len(asked_lane), dtype=np.int64), np.ones(len(lane), dtype=np.int64)])
-    order = np.lexsort((is_slice, both_time, both_lane))
-    before = np.cumsum(is_slice[order]) - is_slice[order]
+    lane, time = np.append(idle.group, work.lane[by_start]), np.append(idle.end, work.start[by_start])
+    is_slice = np.append(np.zeros(asked, dtype=np.int64), np.ones(rows, dtype=np.int64))
+    order = np.lexsort((is_slice, time, lane))
     rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = before
-    return rank[: len(asked_lane)]
-
-
-def _explain(work: Work, ready: Readiness, idle: Intervals, row: Ints, pieces: Pieces) -> None:
-    """Gaps between two slices of a lane."""
-    if not (work.on_cores and ready.told):
-        add_without_edges(pieces, work, ready, *idle, row)
-        return
-    data = np.clip(ready.data[row], idle.start, idle.end)
-    _before_data(work, ready, Intervals(idle.group, idle.start, data), row, pieces)
-    add_after_data(pieces, ready, idle.group, data, idle.end, row)
+    rank[order] = np.cumsum(is_slice[order]) - is_slice[order]
+    place = rank[:asked]
+    has_next = place < begins[idle.group + 1]
+    following = np.where(has_next, by_start[np.minimum(place, max(rows - 1, 0))] if rows else NONE, NONE)
+    return following, place == begins[idle.group]
 
 
 def _before_data(work: Work, ready: Readiness, waits: Intervals, row: Ints, pieces: Pieces) -> None:
@@ -201,38 +189,23 @@ def _before_data(work: Work, ready: Readiness, waits: Intervals, row: Ints, piec
     _starved_or_dispatch(work, ready, nobody_ran, row[rest.of], ready.data_row[row[rest.of]], pieces)
 
 
-def _never_ran(work: Work, ready: Readiness, idle: Intervals, pieces: Pieces) -> None:
-    """Cores without a slice."""
-    nothing = np.full(len(idle.group), NONE)
-    if work.on_cores and ready.told:
-        _starved_or_dispatch(work, ready, idle, nothing, nothing, pieces)
-    else:
-        pieces.add(coarse_reasons(work)[2], *idle, nothing)
-
-
 def _starved_or_dispatch(
     work: Work, ready: Readiness, idle: Intervals, row: Ints, blocker: Ints, pieces: Pieces
 ) -> None:
-    """Lanes with nothing of their own to wait for: was other work of their unit ready?"""
-    unit = _unit_groups(work)
+    """Lanes with nothing of their own to wait for: was other work of their unit ready and not handed out?
+
+    A task with nothing to wait for, of which no record says when it was submitted, is left out: nobody knows since when
+    it was ready.
+    """
+    place = work.lanes.select(pl.struct("unit", "device", "rank").rank("dense").alias("place"))
+    unit = place["place"].cast(pl.Int64).to_numpy()  # equal for lanes of one unit of one device
     by_unit = Intervals(unit[idle.group], idle.start, idle.end)
-    other = union(_ready_not_handed_out(work, ready, unit))
+    known = (ready.dispatch != NEVER) & (ready.ready != NEVER)
+    begin = np.maximum(ready.ready[known], work.window[0])
+    end = np.minimum(ready.dispatch[known], work.window[1])
+    other = union(Intervals(unit[work.lane[known]], begin, end))
     for reason, part in (("dispatch", inside(by_unit, other)), ("starved", outside(by_unit, other))):
         pieces.add(reason, idle.group[part.of], part.start, part.end, row[part.of], blocker[part.of])
-
-
-def _unit_groups(work: Work) -> Ints:
-    """A number per lane, equal for lanes of one unit of one device."""
-    place = work.lanes.select(pl.struct("unit", "device", "rank").rank("dense").alias("place"))
-    return place["place"].cast(pl.Int64).to_numpy() - 1
-
-
-def _ready_not_handed_out(work: Work, ready: Readiness, unit: Ints) -> Intervals:
-    """When work of each unit was ready and waited to be handed out. A task with nothing to wait for, of which no
-    record says when it was submitted, is left out: nobody knows since when it was ready."""
-    told = (ready.dispatch != NEVER) & (ready.ready != NEVER)
-    begin = np.maximum(ready.ready[told], work.window[0])
-    return Intervals(unit[work.lane[told]], begin, np.minimum(ready.dispatch[told], work.window[1]))
 
 
 def _notes(work: Work, ready: Readiness) -> list[str]:
@@ -243,8 +216,8 @@ def _notes(work: Work, ready: Readiness) -> list[str]:
             "the idle time between slices is not split."
         ]
     if "stream" in work.units[work.core_lanes]:
-        told = int((ready.dispatch != NEVER).sum())
-        launched = f"{told:,} of {len(work.lane):,} slices have a launch" if told else "no slice has a launch"
+        count = int((ready.dispatch != NEVER).sum())
+        launched = f"{count:,} of {len(work.lane):,} slices have a launch" if count else "no slice has a launch"
         return [f"Lanes are streams, not cores ({launched}): why streams wait for one another is not recorded."]
     if not work.on_cores:
         return ["Lanes are neither cores nor streams: idle time has no reasons."]
@@ -254,7 +227,7 @@ def _notes(work: Work, ready: Readiness) -> list[str]:
             f"{ready.contradicted:,} slices began before a producer of theirs had ended: edges or times are wrong."
         )
     missing = int((ready.dispatch == NEVER).sum())
-    if not ready.told:
+    if not ready.has_dependencies:
         lacking = sentence_start(no_dependencies(work.trace))
         notes.append(f"{lacking}: waiting for a producer cannot be told from waiting for the scheduler.")
     if missing:

@@ -18,7 +18,7 @@ from npuscope.explain.idle_reasons import Bubbles
 from npuscope.explain.path import CriticalPath
 from npuscope.explain.waits import PARTS, REASON
 from npuscope.explain.work import NEVER, NONE, Work
-from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
+from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, duration, many, percent
 from npuscope.trace.core import arrays_of, overlaps
 from npuscope.trace.intervals import Ints, self_times
@@ -87,21 +87,21 @@ FACTS = Columns(
 
 @dataclass(frozen=True, repr=False)
 class Scheduling(Tabular):
-    """Means are over the task records that have the stamps; None where none has."""
+    """What FACTS says, and where core time went; means are None where no task record has the stamps."""
 
-    tasks: int  # records: one per block on a core
-    launches: int  # distinct tasks
-    cores: int  # of the device
+    tasks: int
+    launches: int
+    cores: int
     cores_seen: int
     window_ns: int
-    stamped: int  # tasks with dispatch and finish
+    stamped: int
     mean_run_ns: float | None
     mean_dispatch_to_start_ns: float | None
-    mean_queued_ns: float | None  # of dispatch -> start, behind a running task
+    mean_queued_ns: float | None
     mean_end_to_finish_ns: float | None
     mean_dispatch_to_finish_ns: float | None
-    overhead: float | None  # 1 - run / (dispatch -> finish)
-    in_flight: float | None  # Little's law: tasks per second × mean dispatch -> finish
+    overhead: float | None
+    in_flight: float | None
     ledger: pl.DataFrame
     threads: pl.DataFrame
     spmd: pl.DataFrame
@@ -123,25 +123,24 @@ class Scheduling(Tabular):
         return self.tasks / (self.window_ns / 1e9) if self.window_ns else 0.0
 
     def tables(self) -> dict[str, Table]:
-        ledger, threads = Table(LEDGER, self.ledger), Table(THREADS, self.threads)
-        return {"ledger": ledger, "threads": threads, "spmd": Table(SPMD, self.spmd)}
+        tables = {"ledger": (LEDGER, self.ledger), "threads": (THREADS, self.threads), "spmd": (SPMD, self.spmd)}
+        return {name: Table(*one) for name, one in tables.items()}
 
     def facts(self) -> Table:
         """The counts and means, in one row."""
         return Table(FACTS, pl.DataFrame({name: [getattr(self, name)] for name in FACTS.keys}))
 
     def title(self) -> str:
-        told = [
+        flight = "" if self.in_flight is None else f"; {self.in_flight:.1f} tasks in flight on {self.cores} cores"
+        first = (
             f"{many(self.tasks, 'task')}, one per {duration(self.ns_per_task)}, "
             f"mean run {duration(self.mean_run_ns)}, dispatch→finish "
-            f"{duration(self.mean_dispatch_to_finish_ns)}, overhead {percent(self.overhead)}"
-        ]
-        if self.in_flight is not None:
-            told.append(f"{self.in_flight:.1f} tasks in flight on {self.cores} cores")
-        return "\n".join(["; ".join(told), *self.notes])
+            f"{duration(self.mean_dispatch_to_finish_ns)}, overhead {percent(self.overhead)}{flight}"
+        )
+        return "\n".join([first, *self.notes])
 
     def as_dict(self) -> dict[str, object]:
-        return {**self.facts().rows()[0], "notes": list(self.notes), **all_rows(self.tables())}
+        return {**self.facts().rows()[0], "notes": list(self.notes), **super().as_dict()}
 
 
 def scheduling_of(work: Work, idle: Bubbles, path: CriticalPath, cores: int | None = None) -> Scheduling:
@@ -153,57 +152,45 @@ def scheduling_of(work: Work, idle: Bubbles, path: CriticalPath, cores: int | No
     end = start + work.slices["dur"].to_numpy()[on_core]
     if work.spans_dispatch:
         dispatch, finish = start, end
-    known = (dispatch != NEVER) & (finish != NEVER)
+    both = (dispatch != NEVER) & (finish != NEVER)
     # stamps that contradict themselves would spoil the means
     dispatched, finished = (dispatch != NEVER) & (dispatch <= start), (finish != NEVER) & (finish >= end)
     stamped = dispatched & finished
-    whole = int((finish - dispatch)[stamped].sum())
-    told = int(stamped.sum())
-    runs = int((end - start)[stamped].sum())
-    flight = whole / told * tasks / work.wall if told and work.wall else None
+    count, whole = int(stamped.sum()), int((finish - dispatch)[stamped].sum())
+    flight = whole / count * tasks / work.wall if count and work.wall else None
     if flight is not None and "window_ns" in work.trace.meta.notes:  # a cut leaves parts of tasks, whose time counts
         inside = np.minimum(finish, work.window[1]) - np.maximum(dispatch, work.window[0])
-        flight = float(inside[stamped].sum()) / work.wall * tasks / told
-    device_cores = _core_count(work, cores)
+        flight = float(inside[stamped].sum()) / work.wall * tasks / count
+    # how long each slice was handed out while its core still ran the one before
+    busy_until = np.where(work.previous == NONE, NEVER // 2, np.append(work.end, NEVER)[work.previous])
+    queued = np.maximum(np.minimum(busy_until, work.start) - np.maximum(work.dispatch, NEVER // 2), 0)
+
+    def mean(values: Ints, known: NDArray[np.bool_]) -> float | None:
+        """Of a part of a task's time, which a slice from dispatch to retired does not tell."""
+        return float(values[known].mean()) if known.any() and not work.spans_dispatch else None
+
+    noted = work.trace.meta.notes.get("num_cores")
+    believed = [noted] if isinstance(noted, int) and noted <= MOST_CORES else []
+    device_cores = max([len(work.core_lanes), *believed, cores or 0])
     return Scheduling(
         tasks=tasks,
         launches=work.tasks.filter(pl.Series(on_core)).n_unique(),
         cores=device_cores,
         cores_seen=len(work.core_lanes),
         window_ns=work.wall,
-        stamped=told,
-        mean_run_ns=float((end - start).mean()) if tasks and not work.spans_dispatch else None,
-        mean_dispatch_to_start_ns=_mean(start - dispatch, dispatched) if not work.spans_dispatch else None,
-        mean_queued_ns=_mean(_queued(work)[on_core], dispatched) if not work.spans_dispatch else None,
-        mean_end_to_finish_ns=_mean(finish - end, finished) if not work.spans_dispatch else None,
-        mean_dispatch_to_finish_ns=whole / told if told else None,
-        overhead=1 - runs / whole if whole and not work.spans_dispatch else None,
+        stamped=count,
+        mean_run_ns=mean(end - start, np.ones(tasks, dtype=bool)),
+        mean_dispatch_to_start_ns=mean(start - dispatch, dispatched),
+        mean_queued_ns=mean(queued[on_core], dispatched),
+        mean_end_to_finish_ns=mean(finish - end, finished),
+        mean_dispatch_to_finish_ns=whole / count if count else None,
+        overhead=1 - int((end - start)[stamped].sum()) / whole if whole and not work.spans_dispatch else None,
         in_flight=flight,
         ledger=_ledger(work, idle, path, device_cores),
         threads=_threads(work),
         spmd=_spmd(work),
-        notes=tuple(_notes(work, device_cores, told, tasks, int(known.sum()) - told)),
+        notes=tuple(_notes(work, device_cores, count, tasks, int(both.sum()) - count)),
     )
-
-
-def _queued(work: Work) -> Ints:
-    """How long each slice was handed out while its core still ran the one before."""
-    if len(work.lane) == 0:
-        return work.end
-    busy_until = np.where(work.previous == NONE, NEVER // 2, work.end[work.previous])
-    queued: Ints = np.minimum(busy_until, work.start) - np.maximum(work.dispatch, NEVER // 2)
-    return np.maximum(queued, 0)
-
-
-def _mean(values: Ints, known: NDArray[np.bool_]) -> float | None:
-    return float(values[known].mean()) if known.any() else None
-
-
-def _core_count(work: Work, told: int | None) -> int:
-    """The device's cores: as told, as the capture tells, at least those seen."""
-    noted = work.trace.meta.notes.get("num_cores")
-    capture = [noted] if isinstance(noted, int) and noted <= MOST_CORES else []
-    return max([len(work.core_lanes), *capture, *([told] if told is not None else [])])
 
 
 def _ledger(work: Work, idle: Bubbles, path: CriticalPath, cores: int) -> pl.DataFrame:
@@ -216,16 +203,8 @@ def _ledger(work: Work, idle: Bubbles, path: CriticalPath, cores: int) -> pl.Dat
     rows = [row for row in rows if row[1] or row[2]]
     if cores > lanes:
         rows.append(("cores not in the capture", (cores - lanes) * work.wall, 0))
-    schema = {"part": pl.String, "core_ns": pl.Int64, "path_ns": pl.Int64}
-    table = pl.DataFrame(rows, schema=schema, orient="row")
     core, wall = max(cores * work.wall, 1), max(work.wall, 1)
-    return table.select(
-        "part",
-        "core_ns",
-        (pl.col("core_ns") / core).alias("share"),
-        "path_ns",
-        (pl.col("path_ns") / wall).alias("path_share"),
-    )
+    return LEDGER.table((part, ns, ns / core, path_ns, path_ns / wall) for part, ns, path_ns in rows).frame
 
 
 def _threads(work: Work) -> pl.DataFrame:
@@ -235,10 +214,10 @@ def _threads(work: Work) -> pl.DataFrame:
     begin = pl.max_horizontal("start", pl.lit(work.window[0]))
     stop = pl.min_horizontal(pl.col("start") + pl.col("dur"), pl.lit(work.window[1]))
     slices = slices.with_columns(begin.alias("start"), (stop - begin).alias("dur"))
-    own = pl.Series("self_ns", self_times(*arrays_of(slices)), dtype=pl.Int64)
+    self_ns = pl.Series("self_ns", self_times(*arrays_of(slices)), dtype=pl.Int64)
     phase = pl.coalesce("phase", "kernel") if "phase" in slices.columns else pl.col("kernel")
     role = pl.col("role") if "role" in lanes.columns else pl.lit(None, dtype=pl.String).alias("role")
-    table = slices.select("lane", phase.alias("phase"), own)
+    table = slices.select("lane", phase.alias("phase"), self_ns)
     table = table.group_by("lane", "phase").agg(pl.len().alias("count"), pl.col("self_ns").sum())
     named = table.join(lanes.select("lane", pl.col("name").alias("thread"), role), on="lane")
     share = pl.col("self_ns") / max(work.wall, 1)

@@ -114,7 +114,7 @@ class CriticalPath(Tabular):
 
 def path_of(work: Work, ready: Readiness) -> CriticalPath:
     """The chain of runs and waits that ends last; a cover of the timeline where nobody says who waits for whom."""
-    if ready.told and work.on_cores and len(work.lane):
+    if ready.has_dependencies and work.on_cores and len(work.lane):
         return _chain(work, ready)
     return cover_of(work, ready)
 
@@ -153,8 +153,7 @@ def _chain(work: Work, ready: Readiness) -> CriticalPath:
     pieces.add("run", flat, begin, stop, path)
     pieces.add("edge", flat[:1], stop[:1], np.array([work.window[1]]), path[:1])
     waited_from = np.append(stop[1:], work.window[0])
-    told = ready.dispatch[path] != NEVER
-    edge = (np.arange(len(path)) == len(path) - 1) & ~told
+    edge = (np.arange(len(path)) == len(path) - 1) & (ready.dispatch[path] == NEVER)
     pieces.add("edge", flat[edge], waited_from[edge], begin[edge], path[edge])
     add_after_data(pieces, ready, flat[~edge], waited_from[~edge], begin[~edge], path[~edge])
     return _close(work, "chain", pieces.in_order(), link, ())

@@ -85,18 +85,15 @@ class Ranks(Tabular):
     def overview(self) -> str:
         """All ranks in a sentence."""
         table = self.table
-        bounds = Counter(table["bound"].to_list())
-        if len(bounds) == 1:
-            told = [f"{table.height} {self.what}, all limited by {_bound(next(iter(bounds)))}"]
-        else:
-            told = [
-                f"{table.height} {self.what}, limited by: "
-                + ", ".join(f"{_bound(name)} ({n})" for name, n in bounds.most_common())
-            ]
-        told.append(f"busy {self._mean_and_worst('running')}")
+        bounds = [
+            (bound.replace("unknown", "something unknown"), n) for bound, n in Counter(table["bound"]).most_common()
+        ]
+        each = ", ".join(f"{name} ({n})" for name, n in bounds)
+        limits = f", all limited by {bounds[0][0]}" if len(bounds) == 1 else f", limited by: {each}"
+        parts = [f"{table.height} {self.what}{limits}", f"busy {self._mean_and_worst('running')}"]
         if int(table["comm_ns"].sum()):
-            told.append(f"exposed communication {self._mean_and_worst('exposed')}")
-        return "; ".join(told) + "."
+            parts.append(f"exposed communication {self._mean_and_worst('exposed')}")
+        return "; ".join(parts) + "."
 
     @property
     def what(self) -> str:
@@ -139,10 +136,6 @@ class Ranks(Tabular):
             },
             "waits": self.waits.as_dict(),
         }
-
-
-def _bound(bound: str) -> str:
-    return "something unknown" if bound == "unknown" else bound
 
 
 def _row(part: RankTrace, e: Explanation, waits: CollectiveWaits) -> dict[str, object]:
@@ -210,9 +203,9 @@ class CollectiveWaits(Tabular):
             return f"no rank waits for another in {self.matched:,} collectives"
         slow = max(self.last, key=lambda rank: sum(self.table.filter(pl.col("waits_for") == rank)["wait_ns"]))
         caused = int(self.table.filter(pl.col("waits_for") == slow)["wait_ns"].sum())
-        told = f"{slow} makes the others wait {duration(caused)} in all: it comes last in {self.last[slow]:,} of "
-        told += f"{self.matched:,} collectives"
-        return told + (f"; {self.left_out:,} that ranks have unequally often are left out" if self.left_out else "")
+        waits = f"{slow} makes the others wait {duration(caused)} in all"
+        left_out = f"; {self.left_out:,} that ranks have unequally often are left out" if self.left_out else ""
+        return f"{waits}: it comes last in {self.last[slow]:,} of {self.matched:,} collectives{left_out}"
 
 
 def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:
@@ -228,12 +221,12 @@ def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:
     met = met.with_columns(wait_ns=pl.col("dur") - pl.col("least"))
     others = met.filter(pl.col("rank") != pl.col("waits_for"))
     table = others.group_by("rank", "waits_for").agg(pl.col("wait_ns").sum(), collectives=pl.len())
-    own = dict(met.group_by("rank").agg(pl.col("wait_ns").sum()).iter_rows())
+    waited = dict(met.group_by("rank").agg(pl.col("wait_ns").sum()).iter_rows())
     last = dict(met.filter(pl.col("rank") == pl.col("waits_for"))["rank"].value_counts().iter_rows())
     names = [name for name, _ in ranks]
     return CollectiveWaits(
         table.sort("wait_ns", "rank", "waits_for", descending=[True, False, False]),
-        {name: int(own.get(name, 0)) for name in names},
+        {name: int(waited.get(name, 0)) for name in names},
         {name: int(last.get(name, 0)) for name in names},
         met.select(meeting).n_unique() if met.height else 0,
         rows.height - met.height,
@@ -241,16 +234,16 @@ def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:
 
 
 def _collectives(rank: str, work: Work) -> pl.DataFrame:
-    """The collectives of a rank: step, name, the group of ranks where it is told, which of its kind, how long."""
+    """The collectives of a rank: step, name, the group of ranks where it is recorded, which of its kind, how long."""
     has_args = "args" in work.trace.slices.columns
     slices = work.with_columns("args") if has_args else work.slices
     comm = slices.filter(pl.col("kind") == "comm").sort("start", maintain_order=True)
-    told = json_field(comm["args"], "Process Group Ranks") if has_args else pl.Series([None] * comm.height)
+    group = json_field(comm["args"], "Process Group Ranks") if has_args else pl.Series([None] * comm.height)
     return comm.select(
         pl.lit(rank).alias("rank"),
         "step",
         pl.col("kernel").alias("name"),
-        told.cast(pl.String).alias("group"),
+        group.cast(pl.String).alias("group"),
         "dur",
         pl.int_range(pl.len()).alias("order"),
     ).with_columns(nth=pl.int_range(pl.len()).over(_ONE))

@@ -86,53 +86,60 @@ class Steps(Tabular):
     def title(self) -> str:
         if self.source == "none":
             return "steps: none marked, and no repetition found"
-        found = f"steps: {self.table.height} marked"
-        told = [found if self.source == "column" else f"{self.table.height} repeats found, steps or layers"]
-        if phases := self.phases:
-            told.append(", ".join(f"{count} {phase}" for phase, count in phases.items()))
-        if self.first_penalty is not None:
-            told.append(f"the first takes {self.first_penalty:.2f} times the median of the others")
-        if self.outliers:
-            told.append(f"outliers: {', '.join(map(str, self.outliers))}")
-        if self.layers:
-            told.append(f"{self.layers} repeats inside a step")
-        if self.unassigned:
-            told.append(f"{self.unassigned:,} slices belong to none")
-        return "; ".join(told)
+        marked, repeated = f"steps: {self.table.height} marked", f"{self.table.height} repeats found, steps or layers"
+        parts = [
+            marked if self.source == "column" else repeated,
+            ", ".join(f"{count} {phase}" for phase, count in self.phases.items()),
+            f"the first takes {self.first_penalty:.2f} times the median of the others"
+            if self.first_penalty is not None
+            else "",
+            f"outliers: {', '.join(map(str, self.outliers))}" if self.outliers else "",
+            f"{self.layers} repeats inside a step" if self.layers else "",
+            f"{self.unassigned:,} slices belong to none" if self.unassigned else "",
+        ]
+        return "; ".join(part for part in parts if part)
 
 
 def steps_of(work: Work) -> Steps:
     """The steps of the work, one row each."""
     rows, source = in_steps(work)
     known = rows.filter(pl.col("step").is_not_null())
-    table = _table(known).join(_told(work), on="step", how="left", maintain_order="left").select(STEPS.keys)
-    return Steps(table, source, _layers(known, table), rows.height - known.height)
+    # marks inside one another are marks of one step, the outer one its length
+    first = pl.col("phase", "tokens").drop_nulls().first()
+    marks = marked(work.trace.slices).group_by("step").agg(first, marked_ns=pl.col("dur").max())
+    table = _table(known).join(marks, on="step", how="left", maintain_order="left").select(STEPS.keys)
+    layers = None
+    if table.height:  # repeats inside the step of median span
+        middle = table.sort("span_ns")["step"][table.height // 2]
+        inside = known.filter((pl.col("step") == middle) & ~pl.col("duplicate")).sort("start")
+        cuts = repeats(_symbols(inside), inside["start"].to_numpy(), _ends(inside))
+        layers = None if cuts is None else len(cuts) - 1
+    return Steps(table, source, layers, rows.height - known.height)
 
 
 def in_steps(work: Work) -> tuple[pl.DataFrame, str]:
     """The device's rows of the window with the step each is in, null for none; and who says so, as `Steps.source`."""
     rows = _all_rows(work)
-    source = "column"
-    if rows["step"].null_count() == rows.height:
-        order = _order(work, rows)
-        start, end = rows["start"].to_numpy()[order], _ends(rows)[order]
-        cuts = repeats(_symbols(rows)[order], start, end)
-        if cuts is not None and _overlap(cuts, start, end):
-            cuts = None
-        source = "repetition" if cuts is not None else "none"
-        if cuts is not None:
-            rows = rows.with_columns(_numbered(cuts, order))
-    return rows, source
-
-
-def _told(work: Work) -> pl.DataFrame:
-    """What the marks of each step say; those inside one another are marks of one step, the outer one its length."""
-    first = pl.col("phase", "tokens").drop_nulls().first()
-    return marked(work.trace.slices).group_by("step").agg(first, marked_ns=pl.col("dur").max())
+    if rows["step"].null_count() < rows.height:
+        return rows, "column"
+    key = rows["start"]  # on cores, where a scheduler mixes what runs, by task where one counter numbers them
+    if work.on_cores and rows["task"].null_count() == 0 and not (rows["task"] >= 2**32).any():
+        key = rows["task"]
+    order = np.argsort(key.to_numpy(), kind="stable")
+    start, end = rows["start"].to_numpy()[order], _ends(rows)[order]
+    cuts = repeats(_symbols(rows)[order], start, end)
+    if cuts is None or _overlap(cuts, start, end):
+        return rows, "none"
+    # numbers from 0 for the rows between the first and the last cut; null outside
+    numbers = np.searchsorted(cuts, np.arange(len(order)), side="right") - 1
+    numbers[numbers == len(cuts) - 1] = -1
+    step = np.empty(len(order), dtype=np.int64)
+    step[order] = numbers
+    return rows.with_columns(pl.when(pl.Series(step >= 0)).then(pl.Series(step)).alias("step")), "repetition"
 
 
 def _all_rows(work: Work) -> pl.DataFrame:
-    """The device's rows of the window, second tellings too, since a step's span and plain sum cover them."""
+    """The device's rows of the window, those that list work again too, since a step's span and plain sum cover them."""
     everything = work.trace.slices
     if work.slices.height and everything["duplicate_of"].null_count() < everything.height:
         kinds = work.slices["kind"].unique().implode()
@@ -143,14 +150,6 @@ def _all_rows(work: Work) -> pl.DataFrame:
         rows, kernel = work.slices.lazy(), pl.col("kernel")
     duplicate = pl.col("duplicate_of").is_not_null().alias("duplicate")
     return rows.select("start", "dur", kernel, "step", "task", duplicate).collect()
-
-
-def _order(work: Work, rows: pl.DataFrame) -> Ints:
-    """By start; on cores, where a scheduler mixes what runs, by task where one counter numbers them."""
-    key = rows["start"]
-    if work.on_cores and rows["task"].null_count() == 0 and not (rows["task"] >= 2**32).any():
-        key = rows["task"]
-    return np.argsort(key.to_numpy(), kind="stable")
 
 
 def _ends(rows: pl.DataFrame) -> Ints:
@@ -165,15 +164,6 @@ def _symbols(rows: pl.DataFrame) -> Ints:
     codes = rows["kernel"].cast(pl.Enum(names)).to_physical().to_numpy()
     numbers: Ints = np.array([places[name] for name in bare], dtype=np.int64)[codes]
     return numbers
-
-
-def _numbered(cuts: Ints, order: Ints) -> pl.Series:
-    """Step numbers from 0 for the rows between the first and the last cut; null outside."""
-    numbers = np.searchsorted(cuts, np.arange(len(order)), side="right") - 1
-    numbers[numbers == len(cuts) - 1] = -1
-    by_row = np.empty(len(order), dtype=np.int64)
-    by_row[order] = numbers
-    return pl.select(pl.when(pl.Series(by_row >= 0)).then(pl.Series(by_row)).alias("step")).to_series()
 
 
 def repeats(symbols: Ints, start: Ints, end: Ints) -> Ints | None:
@@ -252,13 +242,3 @@ def _unions(rows: pl.DataFrame, table: pl.DataFrame) -> Ints:
     known = table["step"].to_numpy()
     place = places(rows["step"].to_numpy(), known)
     return union(Intervals(place, rows["start"].to_numpy(), _ends(rows))).lengths(len(known))
-
-
-def _layers(rows: pl.DataFrame, table: pl.DataFrame) -> int | None:
-    """Repeats inside the step of median span; a trace without steps has been searched already."""
-    if table.is_empty():
-        return None
-    middle = table.sort("span_ns")["step"][table.height // 2]
-    inside = rows.filter((pl.col("step") == middle) & ~pl.col("duplicate")).sort("start")
-    cuts = repeats(_symbols(inside), inside["start"].to_numpy(), _ends(inside))
-    return None if cuts is None else len(cuts) - 1

@@ -2,13 +2,18 @@
 
 A job is one block on one core. It starts when every task it waits for was seen to finish and a core of its unit is
 free, plus the delay measured for it; jobs are handed out in their measured order as far as the graph allows.
+
+Waits of single tasks do not tell what a faster scheduler buys: of tasks that become ready together the last waits for
+all hand-outs before its own, and what it waits shrinks once more where the line has gone before the next tasks come.
+So, where the capture has the stamps, the scheduler hands out one task after another: the times of single hand-outs are
+taken out of the stamps (`served_jobs`), and the line forms anew in the replay.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -38,6 +43,7 @@ class Jobs:
     src: Ints
     dst: Ints
     cores: Mapping[int, int]  # cores per pool
+    pools: Mapping[str, Sequence[int]] = field(default_factory=dict)  # of each unit, where its cores are shared
     hand_out: Ints | None = None  # the scheduler's time for each, where it hands out one after another (`served`)
     behind: Ints | None = None  # 1 for one that was handed out behind a task that still ran
     first_come: bool = False  # whoever was ready first is handed out first, else whoever was first in the capture
@@ -52,11 +58,8 @@ class Jobs:
         return max(largest(self.task), largest(self.src), largest(self.dst)) + 1
 
 
-def jobs_with_edges(work: Work, ready: Readiness, *, keep_core: bool) -> tuple[Jobs, dict[str, list[int]]]:
-    """Jobs of a trace with edges, and the pools of each unit by name where cores are shared.
-
-    A job either keeps the core it ran on, or takes the first free core of its unit.
-    """
+def jobs_with_edges(work: Work, ready: Readiness, *, keep_core: bool) -> Jobs:
+    """Jobs of a trace with edges: each keeps the core it ran on, or takes the first free core of its unit."""
     places = list(zip(work.units.tolist(), work.lanes["device"].to_list(), work.lanes["rank"].to_list(), strict=True))
     numbers = {place: number for number, place in enumerate(dict.fromkeys(places))}
     unit_of_lane = np.array([numbers[place] for place in places], dtype=np.int64)
@@ -66,22 +69,21 @@ def jobs_with_edges(work: Work, ready: Readiness, *, keep_core: bool) -> tuple[J
         named.setdefault(unit, []).append(number)
     free = np.where(work.previous == NONE, work.window[0], work.end[work.previous])
     could = np.maximum(ready.ready, np.maximum(free, work.window[0]))
-    late = np.where(work.finish != NEVER, work.finish - work.end, 0)
-    jobs = Jobs(
+    return Jobs(
         kernel=work.kernel,
         task=ready.task,
         unit=unit_of_lane[work.lane],
         pool=pool_of_lane[work.lane],
         dur=work.end - work.start,
         delay=work.start - could,
-        late=np.maximum(late, 0),
+        late=np.maximum(np.where(work.finish != NEVER, work.finish - work.end, 0), 0),
         not_before=np.maximum(ready.submitted, work.window[0]) - work.window[0],
         order=work.start,
         src=ready.src,
         dst=ready.dst,
         cores=dict(enumerate(np.bincount(pool_of_lane).tolist())),
+        pools={} if keep_core else named,
     )
-    return jobs, named
 
 
 def jobs_in_order(work: Work, ready: Readiness, *, across: bool) -> Jobs:
@@ -205,14 +207,14 @@ def wall_of(jobs: Jobs) -> int:
     return replay(jobs) if jobs.hand_out is None else _replay_served(jobs)
 
 
-def served_jobs(work: Work, ready: Readiness) -> tuple[Jobs, dict[str, list[int]]] | None:
+def served_jobs(work: Work, ready: Readiness) -> Jobs | None:
     """Jobs with the time of each hand-out, on the first free core of their unit; None where stamps are missing.
 
     The time of a hand-out is from when the task before was handed out, or this one could be, if that was later.
     """
     if (ready.dispatch == NEVER).any() or (ready.dispatch > work.start).any():
         return None
-    jobs, pools = jobs_with_edges(work, ready, keep_core=False)
+    jobs = jobs_with_edges(work, ready, keep_core=False)
     first = work.window[0]
     order = np.argsort(ready.dispatch, kind="stable")
     cores = {pool: [(0, 0)] * count for pool, count in jobs.cores.items()}  # when seen free, when free
@@ -235,7 +237,7 @@ def served_jobs(work: Work, ready: Readiness) -> tuple[Jobs, dict[str, list[int]
         heapq.heapreplace(free, (int(finish[row]), int(end[row])))
     places = np.empty(len(order), dtype=np.int64)
     places[order] = np.arange(len(order))
-    return replace(jobs, delay=pickup, order=places, hand_out=hand_out, behind=behind), pools
+    return replace(jobs, delay=pickup, order=places, hand_out=hand_out, behind=behind)
 
 
 def _replay_served(jobs: Jobs) -> int:

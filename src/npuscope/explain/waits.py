@@ -1,6 +1,8 @@
-"""The reasons for which work waits, and how the stamps of a slice cut the wait before it.
+"""When each piece of work could have started, for which reasons it waited, and how its stamps cut the wait before it.
 
-Used twice: for the idle gaps of every lane (`idle_reasons`) and for the waits on the critical path (`path`).
+Dependencies are the runtime's edges (tensormap, creator, explicit) and flows named so. Tasks that never run, such as
+allocations and barriers, pass on what their own producers say. Used for the idle gaps of every lane (`idle_reasons`)
+and for the waits on the critical path (`path`).
 """
 
 from __future__ import annotations
@@ -90,9 +92,9 @@ class Pieces:
 
 def add_after_data(pieces: Pieces, ready: Readiness, group: Ints, start: Ints, end: Ints, row: Ints) -> None:
     """The waits of slices whose producers have ended: FIN, then not submitted, then dispatch, then pickup."""
-    told = ready.dispatch[row] != NEVER
-    pieces.add("FIN+dispatch+pickup", group[~told], start[~told], end[~told], row[~told])
-    group, start, end, row = group[told], start[told], end[told], row[told]
+    stamped = ready.dispatch[row] != NEVER
+    pieces.add("FIN+dispatch+pickup", *(column[~stamped] for column in (group, start, end, row)))
+    group, start, end, row = (column[stamped] for column in (group, start, end, row))
     seen = np.clip(ready.seen[row], start, end)
     submitted = np.clip(ready.submitted[row], seen, end)
     handed = np.clip(ready.dispatch[row], submitted, end)
@@ -106,10 +108,10 @@ def add_without_edges(
     pieces: Pieces, work: Work, ready: Readiness, group: Ints, start: Ints, end: Ints, row: Ints
 ) -> None:
     """Waits of which only the moment of handing out may be known."""
-    before, after, untold = coarse_reasons(work)
-    told = ready.dispatch[row] != NEVER
-    pieces.add(untold, group[~told], start[~told], end[~told], row[~told])
-    group, start, end, row = group[told], start[told], end[told], row[told]
+    before, after, unknown = coarse_reasons(work)
+    stamped = ready.dispatch[row] != NEVER
+    pieces.add(unknown, *(column[~stamped] for column in (group, start, end, row)))
+    group, start, end, row = (column[stamped] for column in (group, start, end, row))
     handed = np.clip(ready.dispatch[row], start, end)
     pieces.add(before, group, start, handed, row)
     pieces.add(after, group, handed, end, row)
@@ -120,8 +122,8 @@ def add_nothing_runs(pieces: Pieces, work: Work, ready: Readiness, idle: Interva
     order = np.append(np.argsort(work.start, kind="stable"), NONE)
     row = order[np.searchsorted(work.start[order[:-1]], idle.end, side="left")]
     # before the first kernel of a window the host may not have launched it yet; the edge of a capture tells nothing
-    untold = (ready.dispatch[row] == NEVER) | work.on_cores if len(work.lane) else np.ones(len(row), dtype=bool)
-    at_edge = ((idle.start == work.window[0]) & untold) | (row == NONE)
+    unknown = (ready.dispatch[row] == NEVER) | work.on_cores if len(work.lane) else np.ones(len(row), dtype=bool)
+    at_edge = ((idle.start == work.window[0]) & unknown) | (row == NONE)
     pieces.add("edge", *idle.where(at_edge), np.full(int(at_edge.sum()), NONE))
     add_without_edges(pieces, work, ready, *idle.where(~at_edge), row[~at_edge])
 
@@ -144,7 +146,7 @@ LAUNCHES = ["ac2g", "async_cpu_to_gpu", "async_gpu", "HostToDevice"]
 
 @dataclass(frozen=True, repr=False)
 class Readiness:
-    """Stamps per slice of the work; NEVER or NONE where there is nothing to wait for or nothing is told."""
+    """Stamps per slice of the work; NEVER or NONE where there is nothing to wait for or nothing is recorded."""
 
     start: Ints  # of each slice
     task: Ints  # a number per task, which groups `runs`
@@ -166,8 +168,8 @@ class Readiness:
         return len(self.src)
 
     @property
-    def told(self) -> bool:
-        """Whether the capture tells who waits for whom."""
+    def has_dependencies(self) -> bool:
+        """Whether the capture says who waits for whom."""
         return self.whole or len(self.src) > 0
 
     @property
@@ -185,7 +187,8 @@ def readiness(work: Work) -> Readiness:
     """The stamps of every slice."""
     tasks, edges = work.slices["task"], dependencies(work.trace)
     known = pl.concat([tasks, edges["src"], edges["dst"]]).drop_nulls().unique().sort().to_numpy()
-    task = _numbers(tasks, known)
+    # slices without a task share the place after the last
+    task = np.where(tasks.is_null().to_numpy(), len(known), _places(tasks.fill_null(known[:1].sum()).to_numpy(), known))
     src, dst = (_places(edges[end].to_numpy(), known) for end in ("src", "dst"))
     order = np.lexsort((src, dst))
     src, dst = src[order], dst[order]
@@ -232,18 +235,13 @@ def no_dependencies(trace: Trace) -> str:
     if trace.edges.is_empty():
         return "no edges"
     names = trace.edges["name"] if "name" in trace.edges.columns else trace.edges["source"]
-    told: Counter[str] = Counter()
+    links: Counter[str] = Counter()
     for name, count in names.value_counts(sort=True).iter_rows():
-        told[_LINKS.get(name, f"called '{short(str(name), 40)}'")] += count
-    total, kinds = trace.edges.height, told.most_common(3)
-    are = kinds[0][0] if len(told) == 1 else ", ".join(f"{count:,} {kind}" for kind, count in kinds)
-    more = ", …" if len(told) > len(kinds) else ""
+        links[_LINKS.get(name, f"called '{short(str(name), 40)}'")] += count
+    total, kinds = trace.edges.height, links.most_common(3)
+    are = kinds[0][0] if len(links) == 1 else ", ".join(f"{count:,} {kind}" for kind, count in kinds)
+    more = ", …" if len(links) > len(kinds) else ""
     return f"no dependencies between tasks (its {total:,} {'edges are' if total > 1 else 'edge is one of'} {are}{more})"
-
-
-def _numbers(tasks: pl.Series, known: Ints) -> Ints:
-    """The place of each task among the known ones; slices without a task share the place after the last."""
-    return np.where(tasks.is_null().to_numpy(), len(known), _places(tasks.fill_null(known[:1].sum()).to_numpy(), known))
 
 
 def _places(values: Ints, known: Ints) -> Ints:
@@ -317,9 +315,11 @@ def _submissions(trace: Trace, known: Ints) -> Ints:
     if "role" not in trace.lanes.columns:
         return submitted
     lanes = trace.lanes.filter(pl.col("role") == "orchestrator")["lane"]
-    told = trace.slices.filter(pl.col("lane").is_in(lanes.implode()) & pl.col("task").is_in(pl.Series(known).implode()))
-    place = np.searchsorted(known, told["task"].to_numpy())
-    np.maximum.at(submitted, place, (told["start"] + told["dur"]).to_numpy())
+    records = trace.slices.filter(
+        pl.col("lane").is_in(lanes.implode()) & pl.col("task").is_in(pl.Series(known).implode())
+    )
+    place = np.searchsorted(known, records["task"].to_numpy())
+    np.maximum.at(submitted, place, (records["start"] + records["dur"]).to_numpy())
     return submitted
 
 

@@ -118,12 +118,9 @@ def _without_waits(run: RunFacts, waits: pl.DataFrame) -> Gain:
     if len(run.work.lane) > MOST_REPLAYED:
         return bounds
     change = Change(dispatch_cost=0.0)
-    models, named, _ = models_of(run.work, run.ready, change)
+    models, _ = models_of(run.work, run.ready, change)
     try:
-        saved = [
-            wall_of(model) - wall_of(changed_jobs(run.work, model, change, units))
-            for model, units in zip(models, named, strict=True)
-        ]
+        saved = [wall_of(model) - wall_of(changed_jobs(run.work, model, change)) for model in models]
     except Cycle:
         return bounds
     low, likely = (min(max(end, 0), bounds.high_ns) for end in (min(saved), max(saved)))

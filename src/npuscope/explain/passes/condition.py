@@ -175,10 +175,10 @@ def _slow_kernels(rows: pl.DataFrame, passes: pl.DataFrame) -> pl.DataFrame:
 
 def _usual() -> pl.Expr:
     """The median at the same position; of the kernel in like passes, or of collectives of the phase, where too few."""
-    dur, told = pl.col("dur"), pl.lit(None, dtype=pl.Float64)
+    dur, usual = pl.col("dur"), pl.lit(None, dtype=pl.Float64)
     for keys in (["kind", "kernel", "shapes", "part", "nth"], ["kind", "kernel", "shapes"]):
-        told = pl.coalesce(told, pl.when(pl.len().over(keys) >= FEWEST).then(dur.median().over(keys)))
-    return pl.coalesce(told, pl.when("is_comm").then(dur.median().over("phase", "is_comm")), dur)
+        usual = pl.coalesce(usual, pl.when(pl.len().over(keys) >= FEWEST).then(dur.median().over(keys)))
+    return pl.coalesce(usual, pl.when("is_comm").then(dur.median().over("phase", "is_comm")), dur)
 
 
 PHASES = ("prefill", "decode", "draft", "training", "unknown")

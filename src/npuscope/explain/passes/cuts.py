@@ -64,8 +64,8 @@ def _cuts(found: Stretches, marked: Landmarks, passes: Ints) -> Ints:
         choice.append(paused if sure[-1] else region.otherwise)
     votes: dict[int, Counter[int]] = {}
     sizes = found.sizes[passes + 1].tolist()
-    for size, place, told in zip(sizes, choice, sure, strict=True):
-        votes.setdefault(size, Counter())[int(sequence.symbol[place])] += len(regions) if told else 1
+    for size, place, certain in zip(sizes, choice, sure, strict=True):
+        votes.setdefault(size, Counter())[int(sequence.symbol[place])] += len(regions) if certain else 1
     for number, region in enumerate(regions):
         symbol = votes[sizes[number]].most_common(1)[0][0]
         if sequence.symbol[choice[number]] != symbol:

@@ -132,18 +132,18 @@ class Passes(Tabular):
     in_json = ("rule", "anchor", "attentions_per_layer", "outside", "outside_ns")
 
     def tables(self) -> dict[str, Table]:
-        told = self.table.with_columns(
+        table = self.table.with_columns(
             (pl.col("end_ns") - pl.col("start_ns")).alias("span_ns"),
             pl.struct(anchor="excluded_anchor", full=pl.lit(0.0), capture=pl.lit(0.0)).alias("excluded"),
             pl.Series("reasons", [list(reasons) for reasons in self.reasons], dtype=pl.List(pl.String)),
         )
-        return {"passes": Table(PASSES, told)}
+        return {"passes": Table(PASSES, table)}
 
     def title(self) -> str:
-        told = f"{self.table.height} forward passes, told apart by {self.rule}; layers by {self.anchor}"
+        title = f"{self.table.height} forward passes, told apart by {self.rule}; layers by {self.anchor}"
         if self.outside:
-            told += f"; {self.outside:,} rows ({duration(self.outside_ns)}) are in none"
-        return told
+            title += f"; {self.outside:,} rows ({duration(self.outside_ns)}) are in none"
+        return title
 
     @cached_property
     def order(self) -> pl.DataFrame:

@@ -38,8 +38,8 @@ class Statistics(Tabular):
 
     def title(self) -> str:
         odd = self.layers.filter("odd")["layer"].to_list()
-        told = f"{self.phase}: {self.layers.height} layers over {len(self.passes)} passes"
-        return told + (f"; odd layers {', '.join(map(str, odd))}" if odd else "; no odd layer")
+        layers = f"{self.phase}: {self.layers.height} layers over {len(self.passes)} passes"
+        return layers + (f"; odd layers {', '.join(map(str, odd))}" if odd else "; no odd layer")
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class RankPasses:
     rank: int | None
     device: int | None  # where one capture holds several
     path: str
-    about: Mapping[str, object]  # rule, anchor and what else is told of all passes together
+    about: Mapping[str, object]  # rule, anchor and what else is said of all passes together
     every: pl.DataFrame  # all passes, as PASSES tells
     collectives: tuple[NDArray[np.int64], ...]
     shown: tuple[int, ...]  # numbers of the passes to show
@@ -177,8 +177,12 @@ class Skew(Tabular):
         widest = max(self.table["wait_ns"].fill_null(0).to_list()) / 1000
         if widest < 1:
             return f"ranks over {self.passes} common passes: no rank waits for another"
-        told = f"ranks over {self.passes} common passes: the others wait for rank {slow}, up to {widest:,.1f} µs a pass"
-        return told + (f"; {self.left_out} passes whose collectives differ in number left out" if self.left_out else "")
+        waits = (
+            f"ranks over {self.passes} common passes: the others wait for rank {slow}, up to {widest:,.1f} µs a pass"
+        )
+        return waits + (
+            f"; {self.left_out} passes whose collectives differ in number left out" if self.left_out else ""
+        )
 
 
 def skew(ranks: Iterable[RankPasses]) -> Skew:
