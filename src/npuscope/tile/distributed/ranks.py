@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from npuscope.tile.distributed.windows import Window
 from npuscope.tile.fault import TileError, fault
+from npuscope.tile.graph.boxes import Box, overlaps
 from npuscope.tile.language.functions import EntryFunction, TileFunction, decorator
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import Site
@@ -39,8 +40,10 @@ class Rank:
         self.device, self.name = device, entry.name
         self.windows: dict[int, Window] = {}  # by the buffer of the run that stands for it
         self.after: list[Rank] = []
-        self.touches = [
-            _HostMemory.of(p.direction, v) for p, v in entry.arguments(args, kwargs) if isinstance(v, Tensor)
+        self.touches = [  # memory of the host, and whether it is written
+            (Box(v.buffer.id, v.offset, v.shape, v.strides), p.direction is not None)
+            for p, v in entry.arguments(args, kwargs)
+            if isinstance(v, Tensor)
         ]
         self.waiting: Waiting | None = None
         given = [_outside(value) for value in args]
@@ -53,6 +56,10 @@ class Rank:
         """A buffer of its run stands for a window."""
         assert isinstance(window, Window)
         self.windows[buffer] = window
+
+    def clashes(self, other: Rank) -> bool:
+        pairs = [(a, b) for a, one in self.touches for b, two in other.touches if one or two]
+        return any(overlaps(a, b) for a, b in pairs)
 
     @property
     def can_go_on(self) -> bool:
@@ -69,25 +76,6 @@ class Rank:
         self.thread.pause()
         self.waiting = None
         state.switch(run)
-
-
-@dataclass(frozen=True)
-class _HostMemory:
-    """Memory of the host that a call was given."""
-
-    buffer: int
-    first: int
-    last: int
-    writes: bool
-
-    @staticmethod
-    def of(direction: str | None, tensor: Tensor) -> _HostMemory:
-        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True))
-        return _HostMemory(tensor.buffer.id, tensor.offset, tensor.offset + reach, direction is not None)
-
-    def clashes(self, other: _HostMemory) -> bool:
-        apart = self.buffer != other.buffer or self.last < other.first or other.last < self.first
-        return not apart and (self.writes or other.writes)
 
 
 @dataclass
@@ -107,11 +95,7 @@ class HostRun:
             if isinstance(value, Window):
                 value.buffer.devices.add(number)
         rank = Rank(number, entry, args, kwargs)
-        rank.after = [
-            other
-            for other in self.ranks
-            if other.device == number or any(a.clashes(b) for a in rank.touches for b in other.touches)
-        ]
+        rank.after = [other for other in self.ranks if other.device == number or rank.clashes(other)]
         self.ranks.append(rank)
         written = [v for p, v in entry.arguments(args, kwargs) if p.direction is not None]
         return written[0] if len(written) == 1 else tuple(written)
@@ -137,7 +121,9 @@ class HostRun:
 
 def _deadlock(live: list[Rank]) -> TileError:
     stuck = [(rank, rank.waiting) for rank in live if rank.waiting is not None]
-    says = "; ".join(f"rank {rank.device} waits for {w.says()} ({_short(w.site)})" for rank, w in stuck)
+    says = "; ".join(
+        f"rank {rank.device} waits for {w.says()} ({w.site.function}, line {w.site.line})" for rank, w in stuck
+    )
     first = stuck[0][1].site
     return TileError(
         f"deadlock: no rank can go on: {says}",
@@ -145,10 +131,6 @@ def _deadlock(live: list[Rank]) -> TileError:
         line=first.line,
         remedy="Somebody must notify what these ranks wait for.",
     )
-
-
-def _short(site: Site) -> str:
-    return f"{site.function}, line {site.line}"
 
 
 def _outside(value: object) -> object:

@@ -1,6 +1,6 @@
 """Windows: buffers that every rank has one of, at the same place, so that peers can write into each other's.
 
-`alloc_window_buffer` names a buffer, `window` says what it holds. Which rank's copy is meant follows from the device of
+`alloc_window_buffer` names a buffer, `window` says what it holds. Which rank's copy that is follows from the device of
 the call it is handed to. Ranks are the devices that use the buffer, in order. Signals, puts, loads and stores reach a
 peer's copy. The runtime of a rank sees its own window as the argument of such an op, and so does the record; the exact
 region touched is the peer's, so the op has no access of its own rank's memory, but says the peer.
@@ -31,6 +31,9 @@ from npuscope.tile.values import lanes
 from npuscope.tile.values.checks import describe, dtype_of, shape_of
 from npuscope.tile.values.lanes import Lane
 from npuscope.tile.values.tensors import LiveBuffer, Shape, Tensor, Tile, contiguous, strided
+
+Whole = int | Lane
+Offsets = Sequence[Whole]
 
 
 class WindowBuffer:
@@ -131,8 +134,7 @@ def window(buf: object, shape: Sequence[int | Lane], *, dtype: object) -> Window
     return made
 
 
-Whole = int | Lane
-_HOLDS: dict[WaitCmp, Callable[[int, int], bool]] = {WaitCmp.Eq: operator.eq, WaitCmp.Ge: operator.ge}
+_COMPARE: dict[WaitCmp, Callable[[int, int], bool]] = {WaitCmp.Eq: operator.eq, WaitCmp.Ge: operator.ge}
 _SIGN = {WaitCmp.Eq: "==", WaitCmp.Ge: ">="}
 
 
@@ -167,9 +169,7 @@ def _peer(run: TileRun, target: Tensor, window: Window, peer: Whole) -> tuple[in
 
 
 @implements(NOTIFY)
-def notify(
-    target: object, peer: Whole, offsets: Sequence[Whole], value: Whole, *, op: NotifyOp = NotifyOp.AtomicAdd
-) -> None:
+def notify(target: object, peer: Whole, offsets: Offsets, value: Whole, *, op: NotifyOp = NotifyOp.AtomicAdd) -> None:
     """Adds to a peer's counter, or sets it."""
     run = current()
     mine, window = _window(run, target, "system.notify")
@@ -187,7 +187,7 @@ def notify(
 
 
 @implements(WAIT)
-def wait(signal: object, offsets: Sequence[Whole], expected: Whole, *, cmp: WaitCmp = WaitCmp.Ge) -> None:
+def wait(signal: object, offsets: Offsets, expected: Whole, *, cmp: WaitCmp = WaitCmp.Ge) -> None:
     """Goes on when a counter of this rank is what it should be."""
     run = current()
     mine, _ = _window(run, signal, "system.wait")
@@ -202,7 +202,7 @@ def wait(signal: object, offsets: Sequence[Whole], expected: Whole, *, cmp: Wait
         return
     at, wanted, where = int(start), int(expected), [int(o) for o in offsets]
     _rank(run).wait(
-        lambda: _HOLDS[cmp](int(data[at]), wanted),
+        lambda: _COMPARE[cmp](int(data[at]), wanted),
         lambda: f"{mine.buffer.name}{where} {_SIGN[cmp]} {wanted}, which is {int(data[at])}",
     )
 
@@ -229,16 +229,16 @@ def barrier(signal: object) -> Tensor:
 def remote_load(
     target: object,
     peer: Whole,
-    offsets: Sequence[Whole],
-    shape: Sequence[Whole],
-    valid_shape: Sequence[Whole] | None = None,
+    offsets: Offsets,
+    shape: Offsets,
+    valid_shape: Offsets | None = None,
 ) -> Tile:
     """A box of a peer's window as a tile."""
     return _load(target, peer, offsets, shape, valid_shape, ())
 
 
 def _load(
-    target: object, peer: Whole, offsets: Sequence[Whole], shape: Sequence[Whole], valid_shape: Sequence[Whole] | None,
+    target: object, peer: Whole, offsets: Offsets, shape: Offsets, valid_shape: Offsets | None,
     attributes: tuple[tuple[str, object], ...],
 ) -> Tile:  # fmt: skip
     run = current()
@@ -261,7 +261,7 @@ def _load(
 
 @implements(REMOTE_STORE)
 def remote_store(
-    src: object, target: object, peer: Whole, offsets: Sequence[Whole], *, atomic: AtomicType = AtomicType.None_
+    src: object, target: object, peer: Whole, offsets: Offsets, *, atomic: AtomicType = AtomicType.None_
 ) -> None:
     """A tile into a peer's window."""
     run = current()
@@ -270,15 +270,9 @@ def remote_store(
 
 
 def _store(
-    run: TileRun,
-    window: Window,
-    tile: Tile,
-    target: Tensor,
-    peer: Whole,
-    offsets: Sequence[Whole],
-    atomic: AtomicType,
+    run: TileRun, window: Window, tile: Tile, target: Tensor, peer: Whole, offsets: Offsets, atomic: AtomicType,
     op: OpSpec,
-) -> None:
+) -> None:  # fmt: skip
     rank, theirs = _peer(run, target, window, peer)
     if theirs is target:
         store_box(run, tile, target, offsets, atomic, op=op)
@@ -307,17 +301,6 @@ def _fitted(box: Shape, target: Tensor, op: str) -> Shape:
     return box[lead:]
 
 
-def _region(
-    dst: Tensor,
-    src: Tensor,
-    dst_offsets: Sequence[Whole] | None,
-    src_offsets: Sequence[Whole] | None,
-    shape: Sequence[Whole] | None,
-) -> tuple[Sequence[Whole], Sequence[Whole], Shape]:
-    box = src.shape if shape is None else shape_of(shape)
-    return dst_offsets or [0] * len(dst.shape), src_offsets or [0] * len(src.shape), box
-
-
 def _staged(box: Shape, rows: int, columns: int, pipeline: bool) -> tuple[tuple[str, object], ...]:
     """What of a box is on chip at once, and how often: nothing where all of it is."""
     whole = (int(np.prod(box[:-1])), int(box[-1]))
@@ -330,9 +313,9 @@ def put(
     dst: object,
     peer: Whole,
     src: object,
-    dst_offsets: Sequence[Whole] | None = None,
-    src_offsets: Sequence[Whole] | None = None,
-    shape: Sequence[Whole] | None = None,
+    dst_offsets: Offsets | None = None,
+    src_offsets: Offsets | None = None,
+    shape: Offsets | None = None,
     *,
     atomic: AtomicType = AtomicType.None_,
     chunk_rows: int = 0,
@@ -343,7 +326,8 @@ def put(
     run = current()
     mine, window = _window(run, dst, "tensor.put")
     source = _in_gm(run, src, "put")
-    into, out_of, box = _region(mine, source, dst_offsets, src_offsets, shape)
+    into, out_of = dst_offsets or [0] * len(mine.shape), src_offsets or [0] * len(source.shape)
+    box = source.shape if shape is None else shape_of(shape)
     check_bounds("tensor.put", source.shape, out_of, box, source.buffer.name)
     staged = _staged(box, chunk_rows, chunk_cols, pipeline)
     tile = load_box(run, source, position(source, out_of), box, None, op=PUT, attributes=staged)
@@ -363,9 +347,9 @@ def get(
     dst: object,
     peer: Whole,
     src: object,
-    dst_offsets: Sequence[Whole] | None = None,
-    src_offsets: Sequence[Whole] | None = None,
-    shape: Sequence[Whole] | None = None,
+    dst_offsets: Offsets | None = None,
+    src_offsets: Offsets | None = None,
+    shape: Offsets | None = None,
     *,
     chunk_rows: int = 0,
     chunk_cols: int = 0,
@@ -375,6 +359,7 @@ def get(
     run = current()
     theirs, _ = _window(run, src, "tensor.get")
     mine = _in_gm(run, dst, "get")
-    into, out_of, box = _region(mine, theirs, dst_offsets, src_offsets, shape)
+    into, out_of = dst_offsets or [0] * len(mine.shape), src_offsets or [0] * len(theirs.shape)
+    box = theirs.shape if shape is None else shape_of(shape)
     staged = _staged(box, chunk_rows, chunk_cols, pipeline)
     store_box(run, _load(theirs, peer, out_of, box, None, staged), mine, into, op=GET)
