@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuscope.forward.llm.config import ModelConfig, pass_settings, read_config
-from npuscope.forward.llm.forward_pass import Placed, forward_pass
+from npuscope.forward.llm.forward_pass import forward_pass
+from npuscope.forward.llm.kernels import ModelKernel
 
 CONFIGS = Path(__file__).resolve().parents[2] / "data" / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.json"))
@@ -21,16 +22,16 @@ def model(name: str) -> ModelConfig:
     return read_config(CONFIGS / f"{name}.json")
 
 
-def kernels(name: str, phase: str = "decode", **options: object) -> list[Placed]:
+def kernels(name: str, phase: str = "decode", **options: object) -> list[ModelKernel]:
     described = model(name)
     return forward_pass(described, pass_settings(described, phase, **options))  # type: ignore[arg-type]
 
 
-def types(placed: list[Placed]) -> Counter[str]:
+def types(placed: list[ModelKernel]) -> Counter[str]:
     return Counter(kernel.call.type for kernel in placed)
 
 
-def collectives(placed: list[Placed]) -> int:
+def collectives(placed: list[ModelKernel]) -> int:
     return sum(kernel.call.type.startswith("hcom") for kernel in placed)
 
 
@@ -215,8 +216,8 @@ def test_every_family_has_every_layer_in_order(name: str, phase: str, quant: str
         assert [k.position for k in own] == list(range(len(own)))
 
 
-def _by_layer(placed: list[Placed]) -> dict[tuple[str, int | None], list[Placed]]:
-    found: dict[tuple[str, int | None], list[Placed]] = {}
+def _by_layer(placed: list[ModelKernel]) -> dict[tuple[str, int | None], list[ModelKernel]]:
+    found: dict[tuple[str, int | None], list[ModelKernel]] = {}
     for kernel in placed:
         found.setdefault((kernel.part, kernel.layer), []).append(kernel)
     return found

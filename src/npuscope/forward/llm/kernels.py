@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, prod
+from typing import Literal
 
 from npuscope.forward.calls import Call, CallTensor
 from npuscope.forward.llm.config import BLOCK, Experts, Indexer, Latent, ModelConfig, PassSettings
 
+Part = Literal["head", "layer", "tail"]
 # gate_up and down of 768 rows ran as MatMulV2, of 3,072 rows as MatMulV3 (measured_kernels_by_shape.csv); where
 # between them the kernel changes is not known
 V3_ROWS = 1024
@@ -21,75 +23,90 @@ V3_ROWS = 1024
 
 @dataclass(frozen=True)
 class ModelKernel:
-    """A kernel call and what it is for; `weights` counts the parameters that it reads on this rank."""
+    """A kernel call and what it is for; `weights` counts the parameters that it reads on this rank.
+
+    `layer` is None in head and tail of the pass, `position` counts inside the layer, head or tail.
+    """
 
     role: str
     call: Call
     weights: int = 0
+    part: Part = "layer"
+    layer: int | None = None
+    position: int = 0
+
+
+Tensors = tuple[CallTensor | None, ...]
+
+
+def kernel(
+    role: str, kind: str, inputs: Tensors, outputs: Tensors = (), weights: int = 0, **given: float
+) -> ModelKernel:
+    """`given` is what shapes cannot tell."""
+    return ModelKernel(role, Call(kind, inputs, outputs, given), weights)
 
 
 def tensor(*shape: int, dtype: str = "BF16", format: str = "ND") -> CallTensor:
     return CallTensor(shape, dtype, format)
 
 
-def matmul(
-    role: str, m: int, k: int, n: int, run: PassSettings, *, large: bool = False, bias: bool = False
-) -> ModelKernel:
-    """A projection with its weight stored as NZ; INT8 with W8A8. `large`: the kernel for many rows may take it."""
-    out = tensor(m, n)
-    weights, summand = (k + 1) * n if bias else k * n, (tensor(n),) if bias else ()
+def projection(
+    role: str, m: int, k: int, n: int, run: PassSettings, *, ffn: bool = False, bias: bool = False
+) -> list[ModelKernel]:
+    """A matmul with its weight stored as NZ; INT8 with W8A8, quantised before it.
+
+    `ffn`: the rows have scales of their own, and the kernel for many rows may take it.
+    """
+    out, weights, summand = tensor(m, n), (k + 1) * n if bias else k * n, (tensor(n),) if bias else ()
     if run.quant == "w8a8":
         weight = tensor(ceil(n / 32), ceil(k / 16), 16, 32, dtype="INT8", format="FRACTAL_NZ")
         inputs = (tensor(m, k, dtype="INT8"), weight, tensor(n, dtype="FLOAT"), *summand)
-        return ModelKernel(role, Call("QuantBatchMatmulV3", inputs, (out,)), weights)
+        return [*quantise(f"{role} quant", m, k, run, ffn), kernel(role, "QuantBatchMatmulV3", inputs, (out,), weights)]
     weight = tensor(ceil(k / 16), ceil(n / 16), 16, 16, format="FRACTAL_NZ")
-    kind = "MatMulV3" if large and m >= V3_ROWS else "MatMulV2"
-    return ModelKernel(role, Call(kind, (tensor(m, k), weight, *summand), (out,)), weights)
+    kind = "MatMulV3" if ffn and m >= V3_ROWS else "MatMulV2"
+    return [kernel(role, kind, (tensor(m, k), weight, *summand), (out,), weights)]
 
 
 def plain_matmul(role: str, m: int, k: int, n: int) -> ModelKernel:
     """BF16 whatever the quantisation, its weight stored row by row: LM head, router, indexer."""
-    return ModelKernel(role, Call("MatMulV2", (tensor(m, k), tensor(n, k)), (tensor(m, n),)), k * n)
+    return kernel(role, "MatMulV2", (tensor(m, k), tensor(n, k)), (tensor(m, n),), k * n)
 
 
-def quantise(role: str, m: int, k: int, run: PassSettings, *, dynamic: bool = False) -> list[ModelKernel]:
-    """Before a quantised matmul: with scales of the checkpoint, or of each row. Nothing without quantisation."""
+def quantise(role: str, m: int, k: int, run: PassSettings, dynamic: bool = True) -> list[ModelKernel]:
+    """With scales of each row, or of the checkpoint. Nothing without quantisation."""
     if run.quant != "w8a8":
         return []
-    out = tensor(m, k, dtype="INT8")
+    x, out = tensor(m, k), tensor(m, k, dtype="INT8")
     if dynamic:
-        return [ModelKernel(role, Call("DynamicQuant", (tensor(m, k),), (out, tensor(m, dtype="FLOAT"))))]
-    return [ModelKernel(role, Call("AscendQuantV2", (tensor(m, k), tensor(k), tensor(k)), (out,)))]
+        return [kernel(role, "DynamicQuant", (x,), (out, tensor(m, dtype="FLOAT")))]
+    return [kernel(role, "AscendQuantV2", (x, tensor(k), tensor(k)), (out,))]
 
 
 def add_norm(role: str, m: int, width: int) -> ModelKernel:
     """Residual and norm in one."""
     x = tensor(m, width)
-    outputs = (x, tensor(m, 1, dtype="FLOAT"), x)
-    return ModelKernel(role, Call("AddRmsNormBias", (x, x, tensor(width), None), outputs), width)
+    return kernel(role, "AddRmsNormBias", (x, x, tensor(width), None), (x, tensor(m, 1, dtype="FLOAT"), x), width)
 
 
 def norm(role: str, *shape: int) -> ModelKernel:
     x, rstd = tensor(*shape), tensor(*shape[:-1], 1, dtype="FLOAT")
-    return ModelKernel(role, Call("RmsNorm", (x, tensor(shape[-1])), (x, rstd)), shape[-1])
+    return kernel(role, "RmsNorm", (x, tensor(shape[-1])), (x, rstd), shape[-1])
 
 
 def swiglu(m: int, width: int) -> ModelKernel:
     """`width` is gate and up together."""
-    return ModelKernel("swiglu", Call("SwiGlu", (tensor(m, width),), (tensor(m, width // 2),)))
+    return kernel("swiglu", "SwiGlu", (tensor(m, width),), (tensor(m, width // 2),))
 
 
 def collective(role: str, kind: str, ranks: int, *shape: int) -> list[ModelKernel]:
     """`shape` is the BF16 buffer that each rank gives. One rank alone needs none."""
-    if ranks == 1:
-        return []
     given = {"bytes": 2.0 * prod(shape), "ranks": float(ranks)}
-    return [ModelKernel(role, Call(f"hcom_{kind}_", (tensor(*shape),), (), given))]
+    return [kernel(role, f"hcom_{kind}_", (tensor(*shape),), (), 0, **given)] if ranks > 1 else []
 
 
-def over_sequence(run: PassSettings, model_has_latent: bool) -> bool:
+def over_sequence(model: ModelConfig, run: PassSettings) -> bool:
     """True where norms run on a rank's share of the tokens: prefill, and any phase of latent attention."""
-    return run.tp > 1 and (run.phase == "prefill" or model_has_latent)
+    return run.tp > 1 and (run.phase == "prefill" or model.latent is not None)
 
 
 MASK = (2048, 2048)  # the compressed causal mask
@@ -99,57 +116,44 @@ TABLE = 512  # pages per sequence that a block table has room for, as captured
 
 def grouped_query(model: ModelConfig, run: PassSettings, layer: int) -> list[ModelKernel]:
     """From the normed hidden state to the attention's sum over ranks."""
-    m, width = run.tokens, model.head_dim
+    m, width, hidden, prefill = run.tokens, model.head_dim, model.hidden, run.phase == "prefill"
     heads, kv = model.heads // run.tp, max(1, model.kv_heads // run.tp)
-    qkv = (heads + 2 * kv) * width
-    kernels = []
-    if run.phase == "prefill":
-        kernels += collective("qkv gather", "allGather", run.tp, run.slice_rows, model.hidden)
-    kernels += quantise("qkv quant", m, model.hidden, run)
-    kernels.append(matmul("qkv", m, model.hidden, qkv, run, bias=model.qkv_bias))
-    kernels += _split_and_rotate(model, m, heads, kv, layer)
-    if run.phase == "prefill":
-        kernels.append(ModelKernel("copy", Call("TensorMove", (tensor(m, kv * width),), (tensor(m, kv * width),))))
-    pool = tensor(run.pages, BLOCK, kv, width)
-    rows = tensor(m, kv, width)
-    cache = Call("ReshapeAndCacheNdKernel", (rows, rows, pool, pool, tensor(m, dtype="INT32")))
-    kernels.append(ModelKernel("cache", cache))
-    kernels.append(ModelKernel("attention", _scores(run, heads, kv, width)))
-    kernels += quantise("o quant", m, heads * width, run)
-    kernels.append(matmul("o", m, heads * width, model.hidden, run))
-    if run.phase == "prefill":
-        kernels += collective("o reduce", "reduceScatter", run.tp, run.padded_rows, model.hidden)
-    else:
-        kernels += collective("o reduce", "allReduce", run.tp, m, model.hidden)
-    return kernels
+    rows, pool, flat = tensor(m, kv, width), tensor(run.pages, BLOCK, kv, width), tensor(m, kv * width)
+    q, pages, lengths = (
+        tensor(m, heads, width),
+        tensor(run.pages, BLOCK, kv * width),
+        tensor(run.batch, dtype="INT64"),
+    )
+    scored = (q, pages, pages, None, tensor(*MASK, dtype="INT8"), lengths, lengths, *[None] * 7)
+    table = tensor(run.batch, TABLE, dtype="INT32")
+    summed = ("reduceScatter", run.padded_rows) if prefill else ("allReduce", m)
+    return [
+        *(collective("qkv gather", "allGather", run.tp, run.slice_rows, hidden) if prefill else ()),
+        *projection("qkv", m, hidden, (heads + 2 * kv) * width, run, bias=model.qkv_bias),
+        *_split_and_rotate(model, m, heads, kv, layer),
+        *([kernel("copy", "TensorMove", (flat,), (flat,))] if prefill else ()),
+        kernel("cache", "ReshapeAndCacheNdKernel", (rows, rows, pool, pool, tensor(m, dtype="INT32"))),
+        kernel("attention", "FusedInferAttentionScore", (*scored, table), (q,), context=float(run.context)),
+        *projection("o", m, heads * width, hidden, run),
+        *collective("o reduce", summed[0], run.tp, summed[1], hidden),
+    ]
 
 
 def _split_and_rotate(model: ModelConfig, m: int, heads: int, kv: int, layer: int) -> list[ModelKernel]:
     """One fused kernel; in layer 0, where the fusion does not match, and without QK norm, its parts."""
     width = model.head_dim
-    qkv = tensor(m, (heads + 2 * kv) * width)
-    q, k = tensor(m, heads, width), tensor(m, kv, width)
-    table = tensor(LONGEST, width)
+    qkv, table, two = tensor(m, (heads + 2 * kv) * width), tensor(LONGEST, width), tensor(2, dtype="INT64")
+    flat = {name: tensor(m, n * width) for name, n in (("q", heads), ("k", kv), ("v", kv))}
     if model.qk_norm and layer > 0:
         inputs = (qkv, table, tensor(m, dtype="INT64"))
-        flat = (tensor(m, heads * width), tensor(m, kv * width), tensor(m, kv * width))
-        return [ModelKernel("split, norm, rope", Call("split_qkv_rmsnorm_rope_kernel", inputs, flat), 2 * width)]
-    two = tensor(2, dtype="INT64")
-    parts = [
-        ModelKernel(f"slice {name}", Call("Slice", (qkv, two, two), (tensor(m, n * width),)))
-        for name, n in (("q", heads), ("k", kv), ("v", kv))
+        return [kernel("split, norm, rope", "split_qkv_rmsnorm_rope_kernel", inputs, tuple(flat.values()), 2 * width)]
+    q, k = tensor(m, heads, width), tensor(m, kv, width)
+    norms = [norm("q norm", m, heads, width), norm("k norm", m, kv, width)] if model.qk_norm else []
+    return [
+        *(kernel(f"slice {name}", "Slice", (qkv, two, two), (out,)) for name, out in flat.items()),
+        *norms,
+        kernel("rope", "_triton_rope", (q, k, table), (q, k)),
     ]
-    if model.qk_norm:
-        parts += [norm("q norm", m, heads, width), norm("k norm", m, kv, width)]
-    return [*parts, ModelKernel("rope", Call("_triton_rope", (q, k, table), (q, k)))]
-
-
-def _scores(run: PassSettings, heads: int, kv: int, width: int) -> Call:
-    q, pool = tensor(run.tokens, heads, width), tensor(run.pages, BLOCK, kv * width)
-    lengths = tensor(run.batch, dtype="INT64")
-    inputs = [q, pool, pool, None, tensor(*MASK, dtype="INT8"), lengths, lengths, *[None] * 7]
-    inputs.append(tensor(run.batch, TABLE, dtype="INT32"))
-    return Call("FusedInferAttentionScore", tuple(inputs), (q,), {"context": float(run.context)})
 
 
 def latent_attention(model: ModelConfig, run: PassSettings) -> list[ModelKernel]:
@@ -160,52 +164,50 @@ def latent_attention(model: ModelConfig, run: PassSettings) -> list[ModelKernel]
     if model.indexer is not None:
         kernels = _picked(model, run, latent, model.indexer, heads)
     else:
-        kernels = _compressed(model, run, latent, heads)
-        kernels += _absorbed(run, latent, heads) if run.phase == "decode" else _expanded(run, latent, heads)
-    rows, width = run.padded_rows, heads * latent.value
-    kernels += quantise("o quant", rows, width, run)
-    kernels.append(matmul("o", rows, width, model.hidden, run))
-    return kernels + collective("o reduce", "reduceScatter", run.tp, rows, model.hidden)
+        scored = _absorbed(run, latent, heads) if run.phase == "decode" else _expanded(run, latent, heads)
+        kernels = _compressed(model, run, latent, heads) + scored
+    kernels += projection("o", run.padded_rows, heads * latent.value, model.hidden, run)
+    return kernels + collective("o reduce", "reduceScatter", run.tp, run.padded_rows, model.hidden)
 
 
 def _compressed(model: ModelConfig, run: PassSettings, latent: Latent, heads: int) -> list[ModelKernel]:
     """Down-projections, norms, the query's up-projection, rope and cache write."""
-    own, m = run.slice_rows, run.tokens
-    entry = latent.kv_lora + latent.rope
-    kernels = quantise("qkv_a quant", own, model.hidden, run)
-    kernels.append(matmul("qkv_a", own, model.hidden, latent.q_lora + entry, run))
-    kernels += collective("q_a gather", "allGather", run.tp, own, latent.q_lora)
-    kernels += collective("kv_a gather", "allGather", run.tp, own, entry)
+    share, m, lora = run.slice_rows, run.tokens, latent.kv_lora
+    entry = lora + latent.rope
+    kernels = projection("qkv_a", share, model.hidden, latent.q_lora + entry, run)
+    kernels += collective("q_a gather", "allGather", run.tp, share, latent.q_lora)
+    kernels += collective("kv_a gather", "allGather", run.tp, share, entry)
     kernels.append(norm("q_a norm", m, latent.q_lora))
     if run.quant == "w8a8":
         x = tensor(m, latent.q_lora)
-        kernels.append(ModelKernel("q_a bias", Call("Add", (x, tensor(latent.q_lora)), (x,))))
-    kernels += quantise("q_b quant", m, latent.q_lora, run)
-    kernels.append(matmul("q_b", m, latent.q_lora, heads * (latent.nope + latent.rope), run))
+        kernels.append(kernel("q_a bias", "Add", (x, tensor(latent.q_lora)), (x,)))
+    kernels += projection("q_b", m, latent.q_lora, heads * (latent.nope + latent.rope), run)
     if run.phase == "decode":
-        a, b = tensor(heads, m, latent.nope), tensor(heads, latent.nope, latent.kv_lora)
-        absorb = Call("BatchMatMulV2", (a, b), (tensor(heads, m, latent.kv_lora),))
-        kernels.append(ModelKernel("k absorb", absorb, heads * latent.nope * latent.kv_lora))
+        inputs, out = (tensor(heads, m, latent.nope), tensor(heads, latent.nope, lora)), tensor(heads, m, lora)
+        kernels.append(kernel("k absorb", "BatchMatMulV2", inputs, (out,), heads * latent.nope * lora))
     q, table = tensor(m, heads, 1, latent.rope), tensor(m, 1, 1, latent.rope)
-    kernels.append(ModelKernel("rope", Call("InterleaveRope", (q, table, table), (q,))))
-    pools = tensor(run.pages, BLOCK, 1, latent.rope), tensor(run.pages, BLOCK, 1, latent.kv_lora)
-    inputs = (tensor(m, 1, 1, entry), tensor(latent.kv_lora), table, table, tensor(m, dtype="INT64"), *pools)
-    return [*kernels, ModelKernel("cache", Call("KvRmsNormRopeCache", inputs), latent.kv_lora)]
+    pools = tensor(run.pages, BLOCK, 1, latent.rope), tensor(run.pages, BLOCK, 1, lora)
+    written = (tensor(m, 1, 1, entry), tensor(lora), table, table, tensor(m, dtype="INT64"), *pools)
+    rope = kernel("rope", "InterleaveRope", (q, table, table), (q,))
+    return [*kernels, rope, kernel("cache", "KvRmsNormRopeCache", written, weights=lora)]
 
 
 def _absorbed(run: PassSettings, latent: Latent, heads: int) -> list[ModelKernel]:
     """Decode: scores against the compressed cache itself, then the value's up-projection."""
     m, lora = run.tokens, latent.kv_lora
-    x, three = tensor(m, heads, lora), tensor(3, dtype="INT64")
+    three, rotated = tensor(3, dtype="INT64"), tensor(m, heads, 1, latent.rope)
     up = tensor(heads, lora // 16, max(1, latent.value // 16), 16, 16, format="FRACTAL_NZ")
-    q = tensor(m * heads * (latent.nope + latent.rope))
-    rotated = tensor(m, heads, 1, latent.rope)
+    flat = tensor(m * heads * (latent.nope + latent.rope))
+    q, lengths = tensor(m, heads, 1, lora), tensor(run.batch, dtype="INT64")
+    cache, rope_cache = (tensor(run.pages, 1, BLOCK, n) for n in (lora, latent.rope))
+    scored = (q, cache, cache, *[None] * 3, lengths, *[None] * 7, tensor(m, TABLE, dtype="INT32"), *[None] * 9)
+    rope = rotated, rope_cache
     return [
-        ModelKernel("q transpose", Call("Transpose", (tensor(heads, m, lora), three), (x,))),
-        ModelKernel("v weight layout", Call("TransData", (up,), (tensor(heads, lora, latent.value),))),
-        ModelKernel("q view", Call("AsStrided", (q, three, three, tensor(1, dtype="INT64")), (rotated,))),
-        ModelKernel("attention", _latent_scores(run, latent, heads)),
-        _value_up("v absorb", "TransposeBatchMatMul", run, latent, heads),
+        kernel("q transpose", "Transpose", (tensor(heads, m, lora), three), (tensor(m, heads, lora),)),
+        kernel("v weight layout", "TransData", (up,), (tensor(heads, lora, latent.value),)),
+        kernel("q view", "AsStrided", (flat, three, three, tensor(1, dtype="INT64")), (rotated,)),
+        kernel("attention", "FusedInferAttentionScore", (*scored, *rope), (q,), context=float(run.context)),
+        _value_up("TransposeBatchMatMul", run, latent, heads),
     ]
 
 
@@ -213,74 +215,67 @@ def _expanded(run: PassSettings, latent: Latent, heads: int) -> list[ModelKernel
     """Prefill: keys and values are made from the compressed cache for every head."""
     m, seen = run.tokens, run.tokens + run.batch * run.context
     width, made = latent.nope + latent.rope, heads * (latent.nope + latent.value)
-    up = Call("MatMulV2", (tensor(seen, latent.kv_lora), tensor(made, latent.kv_lora)), (tensor(seen, made),))
     q, k, v = tensor(m, heads, width), tensor(seen, heads, width), tensor(seen, heads, latent.value)
-    lengths = tensor(run.batch, dtype="INT64")
+    lengths, out = tensor(run.batch, dtype="INT64"), tensor(m, heads, latent.value)
     inputs = (q, k, v, None, tensor(*MASK, dtype="INT8"), lengths, lengths)
-    given = {"context": float(run.context)}
-    scores = Call("FusedInferAttentionScore", inputs, (tensor(m, heads, latent.value),), given)
-    return [ModelKernel("kv_b", up, made * latent.kv_lora), ModelKernel("attention", scores)]
+    return [
+        plain_matmul("kv_b", seen, latent.kv_lora, made),
+        kernel("attention", "FusedInferAttentionScore", inputs, (out,), context=float(run.context)),
+    ]
 
 
 def _picked(model: ModelConfig, run: PassSettings, latent: Latent, indexer: Indexer, heads: int) -> list[ModelKernel]:
     """DSA: one fused kernel before attention, an indexer, and attention over the keys it picked."""
-    m, own, entry = run.tokens, run.slice_rows, latent.kv_lora + latent.rope
+    m, lora, entry = run.tokens, latent.kv_lora, latent.kv_lora + latent.rope
     dtype = "INT8" if run.quant == "w8a8" else "BF16"
-    q_width = heads * (latent.nope + latent.rope)
+    q_width, context = heads * (latent.nope + latent.rope), float(run.context)
     shapes: list[tuple[int, ...]] = [(model.hidden, latent.q_lora), (latent.q_lora, q_width)]
-    shapes += [(heads, latent.nope, latent.kv_lora), (model.hidden, entry)]
+    shapes += [(heads, latent.nope, lora), (model.hidden, entry)]
     weights = tuple(tensor(*shape, dtype=dtype if len(shape) == 2 else "BF16") for shape in shapes)
-    total = model.hidden * (latent.q_lora + entry) + latent.q_lora * q_width + heads * latent.nope * latent.kv_lora
-    outputs = (tensor(m, heads, latent.kv_lora), tensor(m, heads, latent.rope))
-    # `prolog`: the slots are those of MlaProlog, since this is our own call
-    before = Call("mla_preprocess_0_mix_aic", (tensor(m, model.hidden), *weights), outputs, {"prolog": 1.0})
-    scored = indexer.heads * indexer.head_dim
-    given = {"context": float(run.context)}
+    total = sum(map(prod, shapes)) + latent.q_lora + lora
+    outputs = (tensor(m, heads, lora), tensor(m, heads, latent.rope))
     q, picked = tensor(m, indexer.heads, indexer.head_dim), tensor(m, 1, indexer.top, dtype="INT32")
-    pool = tensor(run.pages, BLOCK, 1, indexer.head_dim)
-    lengths = tensor(run.batch, dtype="INT32")
-    index = Call("LightningIndexer", (q, pool, tensor(m, indexer.heads), lengths, lengths), (picked,), given)
-    cache, rope_cache = (tensor(run.pages, BLOCK, 1, n) for n in (latent.kv_lora, latent.rope))
+    pool, lengths = tensor(run.pages, BLOCK, 1, indexer.head_dim), tensor(run.batch, dtype="INT32")
+    cache, rope_cache = (tensor(run.pages, BLOCK, 1, n) for n in (lora, latent.rope))
     table = tensor(run.batch, TABLE, dtype="INT32")
-    sparse = (*outputs[:1], cache, cache, picked, table, lengths, lengths, outputs[1], rope_cache)
-    kernels = collective("hidden gather", "allGather", run.tp, own, model.hidden)
-    kernels.append(ModelKernel("mla preprocess", before, total + latent.q_lora + latent.kv_lora))
-    kernels.append(matmul("indexer q", m, latent.q_lora, scored, run))
-    kernels.append(plain_matmul("indexer k", m, model.hidden, indexer.head_dim))
-    kernels.append(plain_matmul("indexer weights", m, model.hidden, indexer.heads))
-    kernels.append(ModelKernel("indexer", index))
-    kernels.append(ModelKernel("attention", Call("SparseFlashAttention", sparse, outputs[:1], given)))
-    return [*kernels, _value_up("v absorb", "batch_matmul_transpose", run, latent, heads)]
+    sparse = (outputs[0], cache, cache, picked, table, lengths, lengths, outputs[1], rope_cache)
+    scores = (q, pool, tensor(m, indexer.heads), lengths, lengths)
+    before = (tensor(m, model.hidden), *weights)
+    return [
+        *collective("hidden gather", "allGather", run.tp, run.slice_rows, model.hidden),
+        # `prolog`: the slots are those of MlaProlog, since this is our own call
+        kernel("mla preprocess", "mla_preprocess_0_mix_aic", before, outputs, total, prolog=1.0),
+        projection("indexer q", m, latent.q_lora, indexer.heads * indexer.head_dim, run)[-1],
+        plain_matmul("indexer k", m, model.hidden, indexer.head_dim),
+        plain_matmul("indexer weights", m, model.hidden, indexer.heads),
+        kernel("indexer", "LightningIndexer", scores, (picked,), context=context),
+        kernel("attention", "SparseFlashAttention", sparse, outputs[:1], context=context),
+        _value_up("batch_matmul_transpose", run, latent, heads),
+    ]
 
 
-def _value_up(role: str, kind: str, run: PassSettings, latent: Latent, heads: int) -> ModelKernel:
-    a, b = tensor(heads, run.tokens, latent.kv_lora), tensor(heads, latent.kv_lora, latent.value)
-    call = Call(kind, (a, b), (tensor(heads, run.tokens, latent.value),))
-    return ModelKernel(role, call, heads * latent.kv_lora * latent.value)
+def _value_up(kind: str, run: PassSettings, latent: Latent, heads: int) -> ModelKernel:
+    inputs = tensor(heads, run.tokens, latent.kv_lora), tensor(heads, latent.kv_lora, latent.value)
+    out = tensor(heads, run.tokens, latent.value)
+    return kernel("v absorb", kind, inputs, (out,), heads * latent.kv_lora * latent.value)
 
 
-def _latent_scores(run: PassSettings, latent: Latent, heads: int) -> Call:
-    m = run.tokens
-    q, rope = tensor(m, heads, 1, latent.kv_lora), tensor(m, heads, 1, latent.rope)
-    cache, rope_cache = (tensor(run.pages, 1, BLOCK, n) for n in (latent.kv_lora, latent.rope))
-    lengths = tensor(run.batch, dtype="INT64")
-    inputs = (q, cache, cache, *[None] * 3, lengths, *[None] * 7, tensor(m, TABLE, dtype="INT32"), *[None] * 9)
-    given = {"context": float(run.context)}
-    return Call("FusedInferAttentionScore", (*inputs, rope, rope_cache), (q,), given)
+def _gated(role: str, m: int, hidden: int, width: int, run: PassSettings) -> list[ModelKernel]:
+    """gate and up in one, SwiGLU, down."""
+    return [
+        *projection(f"{role}gate_up", m, hidden, 2 * width, run, ffn=True),
+        swiglu(m, 2 * width),
+        *projection(f"{role}down", m, width, hidden, run, ffn=True),
+    ]
 
 
 def dense(model: ModelConfig, run: PassSettings) -> list[ModelKernel]:
-    """gate and up in one, SwiGLU, down, and the sum over ranks."""
-    spread = over_sequence(run, model.latent is not None)
+    """With the sum over ranks."""
+    spread = over_sequence(model, run)
     m = run.padded_rows if spread else run.tokens
-    share = model.intermediate // run.tp
-    kernels = collective("gate_up gather", "allGather", run.tp, run.slice_rows, model.hidden) if spread else []
-    kernels += quantise("gate_up quant", m, model.hidden, run, dynamic=True)
-    kernels.append(matmul("gate_up", m, model.hidden, 2 * share, run, large=True))
-    kernels.append(swiglu(m, 2 * share))
-    kernels += quantise("down quant", m, share, run, dynamic=True)
-    kernels.append(matmul("down", m, share, model.hidden, run, large=True))
-    return kernels + collective("down reduce", "reduceScatter" if spread else "allReduce", run.tp, m, model.hidden)
+    gather = collective("gate_up gather", "allGather", run.tp, run.slice_rows, model.hidden) if spread else []
+    summed = collective("down reduce", "reduceScatter" if spread else "allReduce", run.tp, m, model.hidden)
+    return [*gather, *_gated("", m, model.hidden, model.intermediate // run.tp, run), *summed]
 
 
 def mixture(model: ModelConfig, run: PassSettings) -> list[ModelKernel]:
@@ -289,31 +284,29 @@ def mixture(model: ModelConfig, run: PassSettings) -> list[ModelKernel]:
     assert experts is not None  # the caller chose by it
     spread = run.ep > 1
     m = run.slice_rows if spread else run.tokens
-    scores = tensor(m, experts.count)
+    x, scores, bias = tensor(m, model.hidden), tensor(m, experts.count), experts.count if experts.router_bias else 0
     chosen = tensor(m, experts.per_token), tensor(m, experts.per_token, dtype="INT32")
-    bias = experts.count if experts.router_bias else 0
     inputs = (scores, tensor(experts.count)) if bias else (scores,)
     kernels = [
         plain_matmul("router", m, model.hidden, experts.count),
-        ModelKernel("top-k", Call("MoeGatingTopK", inputs, chosen), bias),
+        kernel("top-k", "MoeGatingTopK", inputs, chosen, bias),
     ]
-    if experts.shared:
-        kernels += _shared(model, run, experts, m)
+    if experts.shared:  # every token visits them: whole on every rank that has its own tokens, else split like others
+        width = experts.shared * experts.intermediate // (1 if spread else run.tp)
+        kernels += _gated("shared ", m, model.hidden, width, run)
     fused = experts.fused and (spread or run.tp * run.dp == 1)
     kernels += [_fused(model, run, experts, m)] if fused else _grouped(model, run, experts, m)
-    x = tensor(m, model.hidden)
     if experts.scale != 1:
-        kernels.append(ModelKernel("scale", Call("Muls", (x,), (x,))))
+        kernels.append(kernel("scale", "Muls", (x,), (x,)))
     if experts.shared:
-        kernels.append(ModelKernel("add shared", Call("Add", (x, x), (x,))))
-    if not spread and over_sequence(run, model.latent is not None):
+        kernels.append(kernel("add shared", "Add", (x, x), (x,)))
+    if not spread and over_sequence(model, run):
         return kernels + collective("down reduce", "reduceScatter", run.tp, run.padded_rows, model.hidden)
     if not spread:
         return kernels + collective("down reduce", "allReduce", run.tp, m, model.hidden)
     # latent attention and prefill gather in the next layer; else every rank needs all rows again
-    if over_sequence(run, model.latent is not None):
-        return kernels
-    return kernels + collective("experts gather", "allGather", run.tp, m, model.hidden)
+    gather = [] if over_sequence(model, run) else collective("experts gather", "allGather", run.tp, m, model.hidden)
+    return kernels + gather
 
 
 def tokens_per_expert(run: PassSettings, experts: Experts) -> float:
@@ -322,62 +315,44 @@ def tokens_per_expert(run: PassSettings, experts: Experts) -> float:
     return run.tokens * groups * experts.per_token / experts.count
 
 
-def _shared(model: ModelConfig, run: PassSettings, experts: Experts, m: int) -> list[ModelKernel]:
-    """The experts that every token visits: whole on every rank that has its own tokens, else split like the others."""
-    width = experts.shared * experts.intermediate // (1 if run.ep > 1 else run.tp)
-    return [
-        *quantise("shared gate_up quant", m, model.hidden, run, dynamic=True),
-        matmul("shared gate_up", m, model.hidden, 2 * width, run, large=True),
-        swiglu(m, 2 * width),
-        *quantise("shared down quant", m, width, run, dynamic=True),
-        matmul("shared down", m, width, model.hidden, run, large=True),
-    ]
-
-
-def _weights(
-    model: ModelConfig, run: PassSettings, experts: Experts, share: int
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    own = experts.count // run.ep
-    return (own, model.hidden, 2 * share), (own, share, model.hidden)
+def _weights(model: ModelConfig, run: PassSettings, experts: Experts, share: int) -> list[CallTensor]:
+    """Up and down of the experts that one rank has."""
+    count, dtype = experts.count // run.ep, "INT8" if run.quant == "w8a8" else "BF16"
+    return [tensor(count, model.hidden, 2 * share, dtype=dtype), tensor(count, share, model.hidden, dtype=dtype)]
 
 
 def _fused(model: ModelConfig, run: PassSettings, experts: Experts, m: int) -> ModelKernel:
     """One kernel for exchange, both matmuls and the way back."""
-    dtype = "INT8" if run.quant == "w8a8" else "BF16"
     up, down = _weights(model, run, experts, experts.intermediate)
-    x = tensor(m, model.hidden)
-    inputs = (x, tensor(*up, dtype=dtype), tensor(*down, dtype=dtype), tensor(m, experts.per_token, dtype="INT32"))
+    x, chosen = tensor(m, model.hidden), tensor(m, experts.per_token, dtype="INT32")
     given = {"tokens_per_expert": tokens_per_expert(run, experts), "ranks": float(run.ep)}
-    weights = 3 * up[0] * model.hidden * experts.intermediate
-    return ModelKernel("experts", Call("DispatchFFNCombine", inputs, (x,), given), weights)
+    weights = prod(up.shape) + prod(down.shape)
+    return kernel("experts", "DispatchFFNCombine", (x, up, down, chosen), (x,), weights, **given)
 
 
 def _grouped(model: ModelConfig, run: PassSettings, experts: Experts, m: int) -> list[ModelKernel]:
     """Exchange, grouped matmuls, exchange back; routing inside the rank where experts are not spread."""
     share = experts.intermediate if run.ep > 1 else experts.intermediate // run.tp
     up, down = _weights(model, run, experts, share)
-    rows = max(1, round(tokens_per_expert(run, experts) * up[0]))
-    x, routed = tensor(m, model.hidden), tensor(rows, model.hidden)
-    chosen = tensor(m, experts.per_token, dtype="INT32")
-    dtype = "INT8" if run.quant == "w8a8" else "BF16"
-    each = {"tokens_per_expert": tokens_per_expert(run, experts)}
-    message = {"bytes": 2.0 * m * experts.per_token * model.hidden, "ranks": float(run.ep)}
+    each = tokens_per_expert(run, experts)
+    rows = max(1, round(each * up.shape[0]))
+    x, routed, chosen = tensor(m, model.hidden), tensor(rows, model.hidden), tensor(m, experts.per_token, dtype="INT32")
+    given = {"bytes": 2.0 * m * experts.per_token * model.hidden, "ranks": float(run.ep)} if run.ep > 1 else {}
     first, last = ("MoeDistributeDispatchV2", "MoeDistributeCombineV2") if run.ep > 1 else (
         "MoeInitRoutingV2", "MoeFinalizeRoutingV2",
     )  # fmt: skip
-    given = message if run.ep > 1 else {}
 
-    def product(role: str, shape: tuple[int, ...]) -> ModelKernel:
-        a = tensor(rows, shape[1], dtype=dtype)
-        call = Call("GroupedMatmul", (a, tensor(*shape, dtype=dtype)), (tensor(rows, shape[2]),), each)
-        return ModelKernel(role, call, shape[0] * shape[1] * shape[2])
+    def product(role: str, weight: CallTensor) -> ModelKernel:
+        _, k, n = weight.shape
+        inputs = (tensor(rows, k, dtype=weight.dtype or "BF16"), weight)
+        return kernel(role, "GroupedMatmul", inputs, (tensor(rows, n),), prod(weight.shape), tokens_per_expert=each)
 
     return [
-        ModelKernel("dispatch", Call(first, (x, chosen), (routed,), given)),
-        *quantise("experts quant", rows, model.hidden, run, dynamic=True),
+        kernel("dispatch", first, (x, chosen), (routed,), 0, **given),
+        *quantise("experts quant", rows, model.hidden, run),
         product("experts gate_up", up),
         swiglu(rows, 2 * share),
-        *quantise("experts quant", rows, share, run, dynamic=True),
+        *quantise("experts quant", rows, share, run),
         product("experts down", down),
-        ModelKernel("combine", Call(last, (routed, chosen), (x,), given)),
+        kernel("combine", last, (routed, chosen), (x,), 0, **given),
     ]

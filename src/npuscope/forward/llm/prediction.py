@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,8 @@ from npuscope.chip.kernels import kind_of, rule_of
 from npuscope.forward.calls import Call, CallTensor
 from npuscope.forward.estimate import CallTime, estimate
 from npuscope.forward.llm.config import ModelConfig, PassSettings
-from npuscope.forward.llm.forward_pass import Placed, RankMemory, basis, forward_pass, rank_memory
+from npuscope.forward.llm.forward_pass import RankMemory, basis, forward_pass, rank_memory
+from npuscope.forward.llm.kernels import ModelKernel
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, FLAG, MEAN_TIME, SHARE, TEXT, TIME, duration, many, percent
 from npuscope.trace.core import Meta, Trace
@@ -62,7 +63,7 @@ class PassPrediction(Tabular):
     model: ModelConfig
     run: PassSettings
     device: Device
-    kernels: tuple[Placed, ...]
+    kernels: tuple[ModelKernel, ...]
     estimates: tuple[CallTime, ...]  # of each kernel
 
     @property
@@ -71,7 +72,7 @@ class PassPrediction(Tabular):
         return sum(e.ns or 0 for e in self.estimates)
 
     def tables(self) -> dict[str, Table]:
-        return {"roles": Table(ROLES, self.roles()), "unknown": Table(UNKNOWN, self._without_price())}
+        return {"roles": Table(ROLES, self.roles()), "unknown": Table(UNKNOWN, self._unpriced())}
 
     def roles(self) -> pl.DataFrame:
         """A row per role and kernel type, the costliest first."""
@@ -128,14 +129,10 @@ class PassPrediction(Tabular):
         """What the pass needs on one rank."""
         return rank_memory(self.model, self.run, self.kernels, self.device)
 
-    def _without_price(self) -> pl.DataFrame:
+    def _unpriced(self) -> pl.DataFrame:
         """Kernels without a price, with the reason."""
-        found = Counter(
-            (k.role, k.call.type, e.why) for k, e in zip(self.kernels, self.estimates, strict=True) if e.ns is None
-        )
-        rows = [(role, kernel, calls, why) for (role, kernel, why), calls in found.items()]
-        schema = {"role": pl.String, "kernel": pl.String, "calls": pl.Int64, "why": pl.String}
-        return pl.DataFrame(rows, schema=schema, orient="row")
+        groups = self.calls().filter(pl.col("ns").is_null()).group_by("role", "kernel", "why", maintain_order=True)
+        return groups.agg(calls=pl.len().cast(pl.Int64)).select(UNKNOWN.keys)
 
     @property
     def unknown(self) -> int:
@@ -199,15 +196,8 @@ class PassPrediction(Tabular):
 def predict(model: ModelConfig, run: PassSettings, device: Device) -> PassPrediction:
     """Every kernel of the pass, priced; calls that are alike are priced once."""
     kernels = forward_pass(model, run)
-    return PassPrediction(model, run, device, tuple(kernels), tuple(_estimates([k.call for k in kernels], device)))
-
-
-def _estimates(calls: Sequence[Call], device: Device) -> list[CallTime]:
-    known: dict[Call, CallTime] = {}
-    for call in calls:
-        if call not in known:
-            known[call] = estimate(call, device)
-    return [known[call] for call in calls]
+    times = {call: estimate(call, device) for call in dict.fromkeys(kernel.call for kernel in kernels)}
+    return PassPrediction(model, run, device, tuple(kernels), tuple(times[kernel.call] for kernel in kernels))
 
 
 # the cores a kernel runs on, by how its work is found; the others run on vector cores
