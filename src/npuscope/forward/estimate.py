@@ -91,16 +91,24 @@ def _calibrated(call: Call, work: CallWork, limit: float, device: Device) -> Law
 
 def _gemm(call: Call, work: CallWork, device: Device) -> LawTime | None:
     costs = device.family.get("gemm")
-    batch, *mkn = _product(call)
-    if costs is None or batch > 1 or work.dtype not in ("bf16", "fp16", "int8"):
+    a, b = (tensor for tensor in call.inputs[:2] if tensor is not None)
+    batch, *mkn = sizes(a, b, next((t for t in call.outputs if t is not None), None))
+    peak, cores = device.peak("cube", work.dtype or ""), int(device.cores.cube.value)
+    if costs is None or batch > 1 or work.dtype not in ("bf16", "fp16", "int8") or peak is None:
         return None
-    seconds = gemm_time(mkn[0], mkn[1], mkn[2], work.dtype or "", call.type == "MatMulV3", device, GemmCosts.of(costs))
-    if seconds is None:
-        return None
+    int8 = work.dtype == "int8"
+    seconds = gemm_seconds(
+        tilings(mkn[0], mkn[1], mkn[2], int8, cores),
+        GemmCosts.of(costs),
+        int8=int8,
+        v3=call.type == "MatMulV3",
+        bandwidth=device.bandwidth,
+        macs_per_second=peak / 2 / cores,
+    )
     kind = "int8" if work.dtype == "int8" else "bf16"
     bounds = zip(mkn, ("m", "k", "n"), strict=True)
     inside = all(costs[f"{kind}_{d}_least"].value <= size <= costs[f"{kind}_{d}_most"].value for size, d in bounds)
-    return LawTime(seconds, "INTERPOLATED", inside, "fit over tiles, memory and L2")
+    return LawTime(float(seconds), "INTERPOLATED", inside, "fit over tiles, memory and L2")
 
 
 def _line(call: Call, work: CallWork, limit: float, device: Device, costs: Costs) -> LawTime:
@@ -161,12 +169,6 @@ def _fused_experts(
     return works[0], TimeLimit(
         sum(times), limits[0].bound, "experts' weights and rows, and the links, with even routing"
     )
-
-
-def _product(call: Call) -> tuple[int, int, int, int]:
-    a, b = (tensor for tensor in call.inputs[:2] if tensor is not None)
-    out = next((t for t in call.outputs if t is not None), None)
-    return sizes(a, b, out)
 
 
 def token_rows(call: Call) -> int:
@@ -232,11 +234,9 @@ def _small(work: CallWork, device: Device, kernel_type: str, kind: str) -> LawTi
     if wire.ns is None or wire_there.ns is None:
         return None
     overhead = point["time"].value - wire_there.ns / 1e9
-    same = kind == "all_reduce" and (work.message_bytes, work.ranks) == (there.message_bytes, there.ranks)
-    seconds = overhead + wire.ns / 1e9
-    if same:
-        return LawTime(seconds, "MEASURED", True, "measured point")
-    return LawTime(seconds, "INTERPOLATED", False, SMALL)
+    if kind == "all_reduce" and (work.message_bytes, work.ranks) == (there.message_bytes, there.ranks):
+        return LawTime(overhead + wire.ns / 1e9, "MEASURED", True, "measured point")
+    return LawTime(overhead + wire.ns / 1e9, "INTERPOLATED", False, SMALL)
 
 
 Floats = NDArray[np.float64]
@@ -307,23 +307,6 @@ def gemm_seconds(
     cube = waves * t.tile_macs / macs_per_second
     fastest: np.float64 | Floats = np.min(np.maximum(first + again, cube), axis=-1)
     return fastest + np.squeeze(np.where(int8, costs.fixed_int8, costs.fixed))
-
-
-def gemm_time(m: int, k: int, n: int, dtype: str, v3: bool, device: Device, costs: GemmCosts) -> float | None:
-    """Seconds on a device; None where its cube has no rate for the data type."""
-    peak, cores = device.peak("cube", dtype), int(device.cores.cube.value)
-    if peak is None:
-        return None
-    int8 = dtype == "int8"
-    found = gemm_seconds(
-        tilings(m, k, n, int8, cores),
-        costs,
-        int8=int8,
-        v3=v3,
-        bandwidth=device.bandwidth,
-        macs_per_second=peak / 2 / cores,
-    )
-    return float(found)
 
 
 def _up(value: int, step: int) -> int:

@@ -100,24 +100,17 @@ class Inside:
     def pipes(self) -> pl.DataFrame:
         """Every pipe that did something."""
         rows = []
-        counts = np.bincount(self.lane.pipe, minlength=len(NAMES))
-        waited = (
-            self.instructions.filter(pl.col("waited_ns") > 0).group_by("pipe", "for").agg(pl.col("waited_ns").sum())
-        )
-        for n, name in enumerate(NAMES):
-            if counts[n]:
-                mine = waited.filter(pl.col("pipe") == name).sort("for")
-                waits = dict(zip(mine["for"].to_list(), mine["waited_ns"].to_list(), strict=True))
-                busy = float(self.timing.busy[n])
-                share = busy / self.timing.duration if self.timing.duration else 0.0
-                rows.append((name, int(counts[n]), busy, share, sum(waits.values()), waits))
-        schema = {"pipe": pl.String, "instructions": pl.Int64, "busy_ns": pl.Float64, "share": pl.Float64}
-        frame = pl.DataFrame([row[:4] for row in rows], schema=schema, orient="row")
-        told = [", ".join(f"{n} {ns / 1000:.3g}" for n, ns in sorted(r[5].items(), key=lambda w: -w[1])) for r in rows]
-        return frame.with_columns(
-            pl.Series("waited_ns", [row[4] for row in rows], dtype=pl.Float64),
-            pl.Series("waited_for", told, dtype=pl.String),
-        )
+        waited = self.instructions.filter(pl.col("waited_ns") > 0).group_by("pipe", "for")
+        sums = waited.agg(pl.col("waited_ns").sum()).sort("for").rows()
+        for n, count in enumerate(np.bincount(self.lane.pipe, minlength=len(NAMES)).tolist()):
+            if count:
+                waits = {what: ns for pipe, what, ns in sums if pipe == NAMES[n]}
+                share = float(self.timing.busy[n]) / self.timing.duration if self.timing.duration else 0.0
+                longest = sorted(waits.items(), key=lambda wait: -wait[1])
+                text = ", ".join(f"{what} {ns / 1000:.3g}" for what, ns in longest)
+                rows.append((NAMES[n], count, float(self.timing.busy[n]), share, float(sum(waits.values())), text))
+        types = (pl.String, pl.Int64, pl.Float64, pl.Float64, pl.Float64, pl.String)
+        return pl.DataFrame(rows, schema=dict(zip(PIPE_TABLE.keys, types, strict=True)), orient="row")
 
     def over_time(self, bins: int) -> dict[str, Floats]:
         """Of every pipe that did something the share it was busy in each of so many equal stretches of the block."""
@@ -179,7 +172,7 @@ def inside(simulated: Simulated, kernel: str) -> Inside:
 
 # in place of a pipe: the scalar unit handed instructions out, or a barrier was passed; a result was on its way
 ISSUED, ARRIVING = len(PIPES), len(PIPES) + 1
-PLACES = (*(f"{unit} {pipe}" for unit, pipe in zip(UNITS, PIPES, strict=True)), "issue", "arrival")
+PLACES = (*NAMES, "issue", "arrival")
 
 
 @dataclass(frozen=True)
@@ -219,7 +212,9 @@ def chain_of(stream: InstructionStream, timing: Timing, lane: BlockTrace) -> Cha
         pieces.append((start, until, site, int(lane.pipe[now]), now))
         until, before = start, int(lane.because[now])
         if lane.reason[now] == ISSUING:
-            base = 0.0 if before < 0 else _left(lane, arrived, before, until)
+            # the scalar unit went on at the end of the one before, or when its result was there (at a barrier)
+            left = arrived[before] if arrived[before] <= until else lane.end[before]
+            base = 0.0 if before < 0 else float(left)
             pieces += _issued(stream, timing, lane, now, before, base, until)
             until = base
         now = before
@@ -228,11 +223,6 @@ def chain_of(stream: InstructionStream, timing: Timing, lane: BlockTrace) -> Cha
     times = np.array([piece[:2] for piece in pieces], np.float64).reshape(-1, 2)
     whose = np.array([piece[2:] for piece in pieces], np.int64).reshape(-1, 3)
     return Chain(times[:, 0], times[:, 1], *whose.T)
-
-
-def _left(lane: BlockTrace, arrived: Floats, before: int, until: float) -> float:
-    """When the scalar unit went on after an instruction: at its end, or when its result was there (at a barrier)."""
-    return float(arrived[before]) if arrived[before] <= until else float(lane.end[before])
 
 
 def _issued(
