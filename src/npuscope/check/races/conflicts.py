@@ -115,7 +115,7 @@ def ones(bits: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Order:
+class TaskOrder:
     """`before[t]`: the tasks that are done when t starts, and t itself; `read[n]`: those done at host read n."""
 
     before: tuple[int, ...]
@@ -126,12 +126,12 @@ class Order:
 
 
 @once
-def order_of(program: Program) -> Order:
+def order_of(program: Program) -> TaskOrder:
     """The order that the runtime keeps, whatever the cores' timing."""
     return closure(program.recording, program.graph, program.graph.pairs)
 
 
-def closure(recording: Recording, graph: Graph, pairs: Iterable[tuple[int, int]]) -> Order:
+def closure(recording: Recording, graph: Graph, pairs: Iterable[tuple[int, int]]) -> TaskOrder:
     """The same with these edges only."""
     count = len(recording.tasks)
     waits: dict[int, list[int]] = defaultdict(list)
@@ -154,7 +154,7 @@ def closure(recording: Recording, graph: Graph, pairs: Iterable[tuple[int, int]]
             for src in waits[task]:
                 done |= before[src]
             before.append(done)
-    return Order(tuple(before), tuple(read))
+    return TaskOrder(tuple(before), tuple(read))
 
 
 def _waited(recording: Recording, graph: Graph) -> list[list[int]]:

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import to_builtins
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.check.races.conflicts import Order, closure, conflicts_of, ones, order_of
+from npuscope.check.races.conflicts import TaskOrder, closure, conflicts_of, ones, order_of
 from npuscope.check.races.detect import ChangedOutput, Race
 from npuscope.chip.devices import Device
 from npuscope.lower.program import Program
@@ -175,7 +175,7 @@ def random_order(program: Program, seed: int) -> Phases:
     return tuple(frozenset(ones(tasks)) for tasks in phases)
 
 
-def with_adds(program: Program) -> Order:
+def with_adds(program: Program) -> TaskOrder:
     """The order of the graph and of atomic adds into one element."""
     adds = [(one, task) for task, mask in enumerate(conflicts_of(program).adds) for one in ones(mask) if one != task]
     return closure(program.recording, program.graph, [*program.graph.pairs, *adds])
