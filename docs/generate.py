@@ -47,12 +47,12 @@ def generate(folder: Path) -> None:
 
 def commands_page() -> str:
     """`npuscope COMMAND --help` of every command, in the order and the groups of `npuscope --help`."""
-    from npuscope.cli import GROUPS, name_of
+    from npuscope.cli import GROUPS
 
     parts = ["# Commands\n\nWhat `npuscope COMMAND --help` prints.\n"]
-    for title, modules in GROUPS.items():
+    for title, names in GROUPS.items():
         parts.append(f"## {title}\n")
-        parts += [f"### {name_of(one)}\n\n```text\n{_help(name_of(one))}\n```\n" for one in modules]
+        parts += [f"### {name}\n\n```text\n{_help(name)}\n```\n" for name in names]
     return "\n".join(parts)
 
 

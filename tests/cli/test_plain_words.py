@@ -8,7 +8,7 @@ from pathlib import Path
 import command
 import pytest
 
-from npuscope.cli import GROUPS, name_of, summary_of
+from npuscope.cli import GROUPS, summary_of
 from npuscope.explain.waits import IN_WORDS, PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -161,10 +161,10 @@ def test_help_shows_every_command_by_question_with_its_whole_summary() -> None:
     lines = command.npuscope("--help", COLUMNS="80", TERMINAL_WIDTH="80").stdout.splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert "..." not in "".join(lines[5:])
-    for title, modules in GROUPS.items():
+    for title, names in GROUPS.items():
         assert f"{title}:" in lines
-        for module in modules:
-            assert any(line.split() == [name_of(module), *summary_of(module).split()] for line in lines), module
+        for name in names:
+            assert any(line.split() == [name, *summary_of(name).split()] for line in lines), name
     assert "Examples:" in lines
 
 

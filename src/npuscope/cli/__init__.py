@@ -1,7 +1,7 @@
 """The command line: one small file per command, with its arguments and what it calls; `report/` has what is shown.
 
 `npuscope --help` has the commands by the question they answer: a command's summary is the first line of its module's
-docstring, and a new command goes into GROUPS. Commands import what they need when they run, so that this stays instant.
+docstring, and a new command goes into GROUPS. A command's module is imported only when it is asked for.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from types import ModuleType
+from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,48 +18,15 @@ from typer.core import TyperGroup
 
 from npuscope import __version__
 from npuscope.base.errors import NpuscopeError
-from npuscope.cli import (
-    align,
-    calibrate,
-    check,
-    compare,
-    convert,
-    demo,
-    device,
-    doctor,
-    formats,
-    forward,
-    gate,
-    graph,
-    guide,
-    history,
-    info,
-    judge,
-    lab,
-    mcp,
-    memory,
-    models,
-    ops,
-    predict,
-    rank,
-    report,
-    roofline,
-    run,
-    simulate,
-    sweep,
-    tpot,
-    tune,
-    view,
-    whatif,
-)
 from npuscope.table.text import paint_for
 
-GROUPS: dict[str, tuple[ModuleType, ...]] = {
-    "Explain a trace": (report, lab, view, compare, gate, history, forward, roofline, align),
+GROUPS = {
+    "Explain a trace": ("report", "lab", "view", "compare", "gate", "history", "forward", "roofline", "align"),
     "Try a change without the chip": (
-        judge, whatif, run, check, memory, graph, simulate, rank, sweep, tune, tpot, predict, calibrate
+        "judge", "whatif", "run", "check", "memory", "graph", "simulate", "rank", "sweep", "tune", "tpot", "predict",
+        "calibrate",
     ),
-    "Captures and tools": (demo, info, doctor, convert, formats, models, device, ops, guide, mcp),
+    "Captures and tools": ("demo", "info", "doctor", "convert", "formats", "models", "device", "ops", "guide", "mcp"),
 }  # fmt: skip
 EXAMPLES = (
     ("npuscope demo --keep demo_out", "captures to try"),
@@ -69,44 +37,48 @@ EXAMPLES = (
 )
 
 
-def name_of(module: ModuleType) -> str:
-    """The command of a module."""
-    return module.__name__.rpartition(".")[2]
+def summary_of(name: str) -> str:
+    """One line that says what a command does, without importing it."""
+    with (Path(__file__).with_name(f"{name}.py")).open(encoding="utf-8") as file:
+        return file.readline().strip().strip('"')
 
 
-def summary_of(module: ModuleType) -> str:
-    """One line that says what a command does."""
-    return (module.__doc__ or "").partition("\n")[0]
+class Commands(TyperGroup):
+    """Imports a command when it is asked for; shows all of them in groups, with summaries that are never cut off."""
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for names in GROUPS.values() for name in names]
 
-class Grouped(TyperGroup):
-    """Shows the commands in groups; a summary is never cut off."""
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = import_module(f"npuscope.cli.{cmd_name}")
+        commands = getattr(module, "app", None)  # where it has several
+        if commands is None:
+            commands = typer.Typer(**PLAIN)
+            commands.command(help=module.__doc__, cls=getattr(module, "Command", None))(module.command)
+        found = typer.main.get_command(commands)
+        found.name = cmd_name
+        return found
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         # the names of all groups are as wide as the widest, so that summaries stand below one another
         width = max(map(len, self.list_commands(ctx)))
-        for title, modules in GROUPS.items():
+        for title, names in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name_of(one).ljust(width), summary_of(one)) for one in modules])
+                formatter.write_dl([(name.ljust(width), summary_of(name)) for name in names])
         with formatter.section("Examples"):
             formatter.write_dl(EXAMPLES, col_max=60)
 
 
+PLAIN: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}
 app = typer.Typer(
     name="npuscope",
     help="A performance lab for LLM kernels on NPUs: explain any trace, try a change without the chip.",
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    cls=Grouped,
+    cls=Commands,
+    **PLAIN,
 )
-for module in (module for modules in GROUPS.values() for module in modules if module not in (device, models)):
-    kind = getattr(module, "Command", None)  # a parser of its own
-    app.command(name=name_of(module), help=module.__doc__, short_help=summary_of(module), cls=kind)(module.command)
-
-for module in (device, models):  # with commands of their own
-    app.add_typer(module.app, name=name_of(module), short_help=summary_of(module))
 
 
 def _print_version(wanted: bool) -> None:

@@ -32,6 +32,11 @@ from npuscope.cli.output import (
     progress_bar,
     show,
 )
+from npuscope.explain.passes.export import one_pass
+from npuscope.forward.align import align
+from npuscope.forward.align.sides import CsvColumns, read_side
+from npuscope.lab.runs import parts_page
+from npuscope.report.predicted import align as report
 
 
 def command(
@@ -51,12 +56,6 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.explain.passes.export import one_pass
-    from npuscope.forward.align import align
-    from npuscope.forward.align.sides import CsvColumns, read_side
-    from npuscope.lab.runs import parts_page
-    from npuscope.report.predicted import align as report
-
     check_outputs([predicted, measured], html, md)
     pairs = pairs_of(map or [], "--map")
     ours_name, theirs_name = names_of([predicted, measured])

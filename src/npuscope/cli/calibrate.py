@@ -17,11 +17,17 @@ and the wall are off before and after, and what the captures cannot tell.
 
 from __future__ import annotations
 
+import os
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from npuscope.answer.prediction import Prediction
+from npuscope.answer.request import Request
+from npuscope.base.errors import CannotWrite
+from npuscope.chip.devices import inheriting_file, is_known
 from npuscope.cli.output import (
     DeviceName,
     JsonFlag,
@@ -36,6 +42,11 @@ from npuscope.cli.output import (
     write_texts,
 )
 from npuscope.cli.ranking import AFTER, Command
+from npuscope.report import device as report
+from npuscope.time.measured.calibrate import calibrate
+from npuscope.time.measured.observed import observed_in
+from npuscope.time.run import chip_to_time
+from npuscope.trace import read
 
 __all__ = ["Command", "command"]
 
@@ -51,19 +62,6 @@ def command(
     ring_slots: RingSlots = None,
     json: JsonFlag = False,
 ) -> None:
-    import os
-    from pathlib import Path
-
-    from npuscope.answer.prediction import Prediction
-    from npuscope.answer.request import Request
-    from npuscope.base.errors import CannotWrite
-    from npuscope.chip.devices import inheriting_file, is_known
-    from npuscope.report import device as report
-    from npuscope.time.measured.calibrate import calibrate
-    from npuscope.time.measured.observed import observed_in
-    from npuscope.time.run import chip_to_time
-    from npuscope.trace import read
-
     known = is_known(device)
     check_outputs([file, *captures, *([] if known else [device])], out)
     name = Path(out).stem

@@ -25,10 +25,11 @@ Examples:
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from npuscope.base.errors import NpuscopeError
 from npuscope.cli.output import (
     HtmlFile,
     JsonFlag,
@@ -45,10 +46,13 @@ from npuscope.cli.output import (
     read_steps,
     show,
 )
-
-if TYPE_CHECKING:
-    from npuscope.explain.comparison import Comparison
-    from npuscope.explain.many.runs import SeveralRuns
+from npuscope.explain import explain_ranks
+from npuscope.explain.comparison import Comparison, compare_explained, trend_of
+from npuscope.explain.many.runs import SeveralRuns, compare_runs, read_runs
+from npuscope.lab.document import page
+from npuscope.lab.runs import compare_document, parts_page
+from npuscope.report import comparison as reports
+from npuscope.report.comparison import several
 
 VERSUS = "vs"
 
@@ -68,13 +72,6 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.base.errors import NpuscopeError
-    from npuscope.explain import explain_ranks
-    from npuscope.explain.comparison import compare_explained, trend_of
-    from npuscope.lab.document import page
-    from npuscope.lab.runs import compare_document
-    from npuscope.report import comparison as reports
-
     pairs = pairs_of(match or [], "--match")
     if VERSUS in paths or steps:
         if step:
@@ -108,8 +105,6 @@ def command(
 
 def _sides(paths: list[str]) -> tuple[list[str], list[str]]:
     """What stands before `vs` and after it; two captures need none."""
-    from npuscope.base.errors import NpuscopeError
-
     if paths.count(VERSUS) == 0 and len(paths) == 2:
         return [paths[0]], [paths[1]]
     if paths.count(VERSUS) != 1:
@@ -131,10 +126,6 @@ def _compare_several(
     wide: bool,
     json: bool,
 ) -> None:
-    from npuscope.explain.many.runs import compare_runs, read_runs
-    from npuscope.lab.runs import parts_page
-    from npuscope.report.comparison import several
-
     with progress_bar():
         a, b = (read_runs(side, steps, rank) for side in sides)
         found = compare_runs(a, b, kernels, pairs, steps)
@@ -148,9 +139,6 @@ def _compare_several(
 
 def _middle(found: SeveralRuns, kernels: str | None, pairs: dict[str, str], rank: int | None) -> Comparison:
     """The runs in the middle of both sides, compared in detail."""
-    from npuscope.explain import explain_ranks
-    from npuscope.explain.comparison import compare_explained
-
     ranks = [explain_ranks(read_steps(run.name, None, rank=rank)) for run in found.middle]
     a, b = (one.explained[one.slowest] for one in ranks)
     return compare_explained(a, b, kernels, pairs)

@@ -18,6 +18,9 @@ from typing import Annotated
 import typer
 
 from npuscope.cli.output import CapturePath, JsonFlag, check_outputs, print_json, progress_bar, sources
+from npuscope.table.formats import many, printable
+from npuscope.trace import read
+from npuscope.trace.formats import check_target
 
 
 def command(
@@ -29,10 +32,6 @@ def command(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.table.formats import many, printable
-    from npuscope.trace import read
-    from npuscope.trace.formats import check_target
-
     target = check_target(out, format)  # a wrong name is an error before the work, not after
     check_outputs([path], out)
     with progress_bar():

@@ -9,26 +9,25 @@ Example:
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from npuscope.cli.output import print_report, print_text, write_texts
+from npuscope.explain import explain
+from npuscope.forward.llm.prediction import write_config
+from npuscope.lab.document import page
+from npuscope.lab.runs import report_document
+from npuscope.report.captures import report
+from npuscope.trace import read
+from npuscope.trace.example import HAND_OUT, write_decode_run, write_decode_steps
 
 
 def command(
     keep: Annotated[str | None, typer.Option("--keep", help="Folder to leave the captures and the page in.")] = None,
 ) -> None:
-    import tempfile
-    from pathlib import Path
-
-    from npuscope.cli.output import print_report, print_text, write_texts
-    from npuscope.explain import explain
-    from npuscope.forward.llm.prediction import write_config
-    from npuscope.lab.document import page
-    from npuscope.lab.runs import report_document
-    from npuscope.report.captures import report
-    from npuscope.trace import read
-    from npuscope.trace.example import HAND_OUT, write_decode_run, write_decode_steps
-
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch if keep is None else keep)
         folder.mkdir(parents=True, exist_ok=True)  # an OSError here names the folder

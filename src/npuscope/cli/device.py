@@ -20,19 +20,19 @@ from typing import Annotated
 
 import typer
 
+from npuscope.base.errors import NpuscopeError
+from npuscope.chip.devices import differences, list_constants, load, names
 from npuscope.cli.output import JsonFlag, show
+from npuscope.report.device import chip_table, constants_of, device, device_diff
+from npuscope.table.parts import Rows
 
-app = typer.Typer(no_args_is_help=True, help=__doc__, rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, help=__doc__, rich_markup_mode=None, add_completion=False)
 Name = Annotated[str, typer.Argument(help="A chip by name, or a TOML file of your own.")]
 
 
 @app.command("list")
 def list_(json: JsonFlag = False) -> None:
     """The names of all chips, and what can be done for each."""
-    from npuscope.chip.devices import load, names
-    from npuscope.report.device import chip_table
-    from npuscope.table.parts import Rows
-
     table = chip_table([load(name) for name in names()])
     show(lambda: [Rows(table, table.frame.height)], table.rows, json=json)
 
@@ -44,10 +44,6 @@ def show_(
     json: JsonFlag = False,
 ) -> None:
     """All constants of a chip."""
-    from npuscope.base.errors import NpuscopeError
-    from npuscope.chip.devices import list_constants, load
-    from npuscope.report.device import constants_of, device
-
     chip = load(name)
     rows = list_constants(chip, prefix)
     if not rows:
@@ -60,10 +56,7 @@ def show_(
 @app.command()
 def diff(a: Name, b: Name, json: JsonFlag = False) -> None:
     """The constants in which two chips differ."""
-    from npuscope.chip.devices import differences, load
-    from npuscope.report import device
-
     chips = load(a), load(b)
     found = differences(*chips)
     data = {"a": chips[0].name, "b": chips[1].name, "differences": found}
-    show(partial(device.diff, *chips, found), data, json=json)
+    show(partial(device_diff, *chips, found), data, json=json)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from npuscope.trace.formats import Format, plugin_readers, readers, writers
+
 
 def command() -> None:
-    from npuscope.trace.formats import Format, plugin_readers, readers, writers
-
     package = {plugin.value.name: plugin.package for plugin in plugin_readers()}
     print("Reads, whatever the file is called; also packed with gzip or zstd:")
     for reader in sorted(readers(Format), key=lambda reader: reader.fallback):

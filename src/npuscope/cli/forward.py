@@ -20,11 +20,18 @@ Passes that are incomplete or disturbed are exported only if --select names them
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from npuscope.base.errors import NpuscopeError
 from npuscope.cli.output import HtmlFile, JsonFlag, MdFile, WideFlag, check_outputs, progress_bar, show
+from npuscope.explain.passes.export import metadata_of
+from npuscope.explain.passes.ranks import ForwardOptions, forward, is_table
+from npuscope.lab.runs import parts_page
+from npuscope.report.forward import forward as report
+from npuscope.table.formats import printable
 
 
 def command(
@@ -52,15 +59,6 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from pathlib import Path
-
-    from npuscope.base.errors import NpuscopeError
-    from npuscope.explain.passes.export import metadata_of
-    from npuscope.explain.passes.ranks import ForwardOptions, forward, is_table
-    from npuscope.lab.runs import parts_page
-    from npuscope.report.forward import forward as report
-    from npuscope.table.formats import printable
-
     if bool(path) == bool(profiler_root):
         raise NpuscopeError("name a capture or a profiler root, once")
     place = path or profiler_root or ""

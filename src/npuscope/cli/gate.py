@@ -19,14 +19,18 @@ Three and more captures of the same run measure the noise; with fewer the budget
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from npuscope.base.errors import NpuscopeError
 from npuscope.cli.output import JsonFlag, MdFile, check_outputs, progress_bar, show
-
-if TYPE_CHECKING:
-    from npuscope.explain.many.gate import Gate
+from npuscope.explain.many import gate, history_of, read_budget, read_history, read_runs
+from npuscope.explain.many.gate import Gate, hold_against
+from npuscope.explain.many.runs import run_paths
+from npuscope.report.comparison import gate as report
+from npuscope.table.parts import as_markdown
+from npuscope.trace import read
 
 
 def command(
@@ -46,10 +50,6 @@ def command(
     md: MdFile = None,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.base.errors import NpuscopeError
-    from npuscope.report.comparison import gate as report
-    from npuscope.table.parts import as_markdown
-
     paths, baseline = paths or [], baseline or []
     if (budget is None) == (history is None):
         raise NpuscopeError("a gate needs a budget or a history", remedy="Give one of --budget and --history.")
@@ -67,11 +67,6 @@ def command(
 
 
 def _by_budget(paths: list[str], budget: str, baseline: list[str]) -> Gate:
-    from npuscope.base.errors import NpuscopeError
-    from npuscope.explain.many import gate, read_budget
-    from npuscope.explain.many.runs import run_paths
-    from npuscope.trace import read
-
     if not paths:
         raise NpuscopeError("no capture to hold against the budget", remedy="Name one.")
     limits = read_budget(budget)
@@ -81,10 +76,6 @@ def _by_budget(paths: list[str], budget: str, baseline: list[str]) -> Gate:
 
 def _by_history(paths: list[str], history: str, allow: float) -> Gate:
     """The captures against all of the history, or its newest commit against those before."""
-    from npuscope.base.errors import NpuscopeError
-    from npuscope.explain.many import history_of, read_history, read_runs
-    from npuscope.explain.many.gate import hold_against
-
     commits, exact = read_history(history)
     if paths:
         return hold_against(history_of(commits, exact), read_runs(paths), allow)

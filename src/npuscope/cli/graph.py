@@ -18,6 +18,8 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from functools import partial
+from json import dumps
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,6 +37,20 @@ from npuscope.cli.output import (
     show,
     write_texts,
 )
+from npuscope.explain.work import area_rules
+from npuscope.lab.program_runs import graph_page
+from npuscope.report.program import graph as report
+from npuscope.tile.graph.outputs import (
+    check_timeless,
+    choose_program,
+    count_graphs,
+    deps_document,
+    name_map,
+    timeless_trace,
+)
+from npuscope.tile.graph.outputs import dot as dot_text
+from npuscope.tile.graph.task_graph import task_graph
+from npuscope.tile.script.run import run_script
 
 
 class By(StrEnum):
@@ -60,23 +76,6 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from json import dumps
-    from pathlib import Path
-
-    from npuscope.explain.work import area_rules
-    from npuscope.report.program import graph as report
-    from npuscope.tile.graph.outputs import (
-        check_timeless,
-        choose_program,
-        count_graphs,
-        deps_document,
-        name_map,
-        timeless_trace,
-    )
-    from npuscope.tile.graph.outputs import dot as dot_text
-    from npuscope.tile.graph.task_graph import task_graph
-    from npuscope.tile.script.run import run_script
-
     names = None if deps is None else str(Path(deps).with_name("name_map.json"))
     check_outputs([file], deps, names, dot, trace, html)
     check_timeless(trace)
@@ -101,8 +100,6 @@ def command(
             timeless_trace(recording, graph).write(trace)
 
     def html_page() -> str:
-        from npuscope.lab.program_runs import graph_page
-
         drawn = [
             (recording, graph, count_graphs([recording], [graph], rules))
             for recording, graph in zip(recordings, graphs, strict=True)

@@ -12,10 +12,9 @@ Examples:
 
 from __future__ import annotations
 
+from npuscope.agents.guide import guide
 from npuscope.cli.output import DeviceName
 
 
 def command(device: DeviceName = "ascend910b1") -> None:
-    from npuscope.agents.guide import guide
-
     print(guide(device))

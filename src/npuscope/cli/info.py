@@ -19,6 +19,12 @@ from typing import Annotated
 import typer
 
 from npuscope.cli.output import CapturePath, JsonFlag, check_outputs, progress_bar, show, sources
+from npuscope.explain.doctor import symptoms_of
+from npuscope.explain.summary import summarise
+from npuscope.report.captures import info
+from npuscope.table.formats import printable
+from npuscope.trace import read
+from npuscope.trace.formats import check_target
 
 
 def command(
@@ -26,13 +32,6 @@ def command(
     json: JsonFlag = False,
     out: Annotated[str | None, typer.Option("-o", "--out", help="Also write the trace here.")] = None,
 ) -> None:
-    from npuscope.explain.doctor import symptoms_of
-    from npuscope.explain.summary import summarise
-    from npuscope.report.captures import info
-    from npuscope.table.formats import printable
-    from npuscope.trace import read
-    from npuscope.trace.formats import check_target
-
     target = None if out is None else check_target(out)
     check_outputs([path], out)
     with progress_bar():

@@ -18,10 +18,13 @@ Exit code 1 where something does not fit.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from npuscope.answer.prediction import fits as fits_of
+from npuscope.answer.request import Request
+from npuscope.base.errors import NpuscopeError
 from npuscope.cli.output import (
     DeviceName,
     HtmlFile,
@@ -36,9 +39,11 @@ from npuscope.cli.output import (
     show,
     write_reports,
 )
-
-if TYPE_CHECKING:
-    from npuscope.tile.record.model import Mode
+from npuscope.lab.program_runs import memory_page
+from npuscope.lower.chip import chip_to_lower_for
+from npuscope.report.program import lowering_text, memory, memory_tables
+from npuscope.table.columns import all_rows
+from npuscope.tile.record.model import Mode
 
 
 def command(
@@ -56,14 +61,6 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.answer.prediction import fits as fits_of
-    from npuscope.answer.request import Request
-    from npuscope.base.errors import NpuscopeError
-    from npuscope.lab.program_runs import memory_page
-    from npuscope.lower.chip import chip_to_lower_for
-    from npuscope.report.program import lowering_text, memory, memory_tables
-    from npuscope.table.columns import all_rows
-
     if dump is not None and kernel is None:
         raise NpuscopeError("--dump writes the steps of one kernel", remedy="Name it with --kernel.")
     if dump == "-" and json:

@@ -11,21 +11,29 @@ Examples:
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from npuscope.base.errors import CannotWrite
 from npuscope.cli.output import JsonFlag, print_json
+from npuscope.models import FOLDER, PREFIX, file_of, models, needs
 
-app = typer.Typer(help=__doc__, invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(
+    help=__doc__,
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
 
 
 @app.callback()
 def listing(context: typer.Context, json: JsonFlag = False) -> None:
     if context.invoked_subcommand is not None:
         return
-    from npuscope.models import models
-
     found = models()
     if json:
         print_json([{"name": model.name, "file": str(model.file), "about": model.about} for model in found])
@@ -41,12 +49,6 @@ def copy(
     name: Annotated[str, typer.Argument(help="A model, as `npuscope models` lists it.")],
     folder: Annotated[str, typer.Argument(help="The folder to put it into; made where it is missing.")],
 ) -> None:
-    import shutil
-    from pathlib import Path
-
-    from npuscope.base.errors import CannotWrite
-    from npuscope.models import FOLDER, PREFIX, file_of, needs
-
     file = Path(file_of(name if name.startswith(PREFIX) else PREFIX + name))
     target = Path(folder)
     places = needs(file)

@@ -18,6 +18,9 @@ from typing import Annotated
 import typer
 
 from npuscope.cli.output import DeviceName, JsonFlag, print_json
+from npuscope.ops import table
+from npuscope.report.reference import op_table, op_text, ops_text
+from npuscope.time.run import chip_to_time
 
 
 def command(
@@ -25,10 +28,6 @@ def command(
     device: DeviceName = "ascend910b1",
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.ops import table
-    from npuscope.report.reference import op_table, op_text, ops_text
-    from npuscope.time.run import chip_to_time
-
     chip = chip_to_time(device)
     if name is None:
         print_json(op_table(table.BY_NAME.values(), chip).rows()) if json else print(ops_text(chip))

@@ -21,7 +21,12 @@ from typing import Annotated
 
 import typer
 
+from npuscope.chip.devices import load
 from npuscope.cli.output import JsonFlag, MdFile, WideFlag, check_outputs, show
+from npuscope.forward.llm.config import pass_settings, read_config
+from npuscope.forward.llm.prediction import predict, predicted_trace
+from npuscope.report.predicted import predict as report
+from npuscope.trace.formats import check_target
 
 
 def command(
@@ -42,12 +47,6 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.chip.devices import load
-    from npuscope.forward.llm.config import pass_settings, read_config
-    from npuscope.forward.llm.prediction import predict
-    from npuscope.report.predicted import predict as report
-    from npuscope.trace.formats import check_target
-
     check_outputs([config], out, md)
     if out is not None:
         check_target(out)
@@ -55,7 +54,5 @@ def command(
     run = pass_settings(model, phase, batch=batch, tokens=tokens, context=context, tp=tp, dp=dp, ep=ep, quant=quant)
     prediction = predict(model, run, load(device))
     if out is not None:
-        from npuscope.forward.llm.prediction import predicted_trace
-
         predicted_trace(prediction).write(out)
     show(partial(report, prediction), prediction.as_dict, json=json, wide=wide, md=md, written=[out])

@@ -41,6 +41,11 @@ from npuscope.cli.output import (
     read_steps,
     show,
 )
+from npuscope.explain import explain_ranks
+from npuscope.lab.document import page
+from npuscope.lab.runs import ranks_document, report_document
+from npuscope.report.captures import ranks as report_ranks
+from npuscope.report.captures import report
 
 
 def command(
@@ -58,12 +63,6 @@ def command(
         int | None, typer.Option(min=1, max=1_000_000, help="Cores of the device, where the capture does not tell.")
     ] = None,
 ) -> None:
-    from npuscope.explain import explain_ranks
-    from npuscope.lab.document import page
-    from npuscope.lab.runs import ranks_document, report_document
-    from npuscope.report.captures import ranks as report_ranks
-    from npuscope.report.captures import report
-
     check_outputs([path], html, md)
     name = names_of([path])[0]
     with progress_bar():

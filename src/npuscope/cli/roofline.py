@@ -35,6 +35,9 @@ from npuscope.cli.output import (
     read_steps,
     show,
 )
+from npuscope.forward.roofline import roofline
+from npuscope.lab.runs import parts_page
+from npuscope.report.forward import roofline as report
 
 
 def command(
@@ -50,10 +53,6 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.forward.roofline import roofline
-    from npuscope.lab.runs import parts_page
-    from npuscope.report.forward import roofline as report
-
     check_outputs([path], html, md)
     (name,) = names_of([path])
     with progress_bar():

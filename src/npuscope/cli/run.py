@@ -21,6 +21,11 @@ from functools import partial
 import typer
 
 from npuscope.cli.output import AreasFile, JsonFlag, ProgramArguments, ProgramFile, progress_bar, show
+from npuscope.explain.work import area_rules
+from npuscope.report.program import run as report
+from npuscope.tile.graph.outputs import count_graphs
+from npuscope.tile.graph.task_graph import task_graph
+from npuscope.tile.script.run import run_script
 
 
 def command(
@@ -29,12 +34,6 @@ def command(
     areas: AreasFile = None,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.explain.work import area_rules
-    from npuscope.report.program import run as report
-    from npuscope.tile.graph.outputs import count_graphs
-    from npuscope.tile.graph.task_graph import task_graph
-    from npuscope.tile.script.run import run_script
-
     rules = area_rules(areas)
     with progress_bar():
         run = run_script(file, arguments or [], "values", echo=not json)

@@ -15,12 +15,17 @@ MODEL is a tile program that makes one decode step and takes --batch and --conte
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
 import typer
 
 from npuscope.cli.output import AreasFile, DeviceName, JsonFlag, ProgramArguments, WideFlag, progress_bar, show
+from npuscope.explain.work import area_rules
+from npuscope.forward.llm.tpot import Decoding, areas_beside, program_file, tpot
+from npuscope.report.predicted import tpot as report
+from npuscope.time.run import chip_to_time
 
 
 def command(
@@ -34,13 +39,6 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from dataclasses import replace
-
-    from npuscope.explain.work import area_rules
-    from npuscope.forward.llm.tpot import Decoding, areas_beside, program_file, tpot
-    from npuscope.report.predicted import tpot as report
-    from npuscope.time.run import chip_to_time
-
     decoding, file = Decoding(batch, context, tokens), program_file(model)
     rules = area_rules(areas or areas_beside(file))
     with progress_bar():

@@ -84,7 +84,7 @@ def device(chip: Device, rows: Sequence[ConstantRow]) -> Iterator[Part]:
     yield Say(sources)
 
 
-def diff(a: Device, b: Device, found: Sequence[ConstantDifference]) -> Iterator[Part]:
+def device_diff(a: Device, b: Device, found: Sequence[ConstantDifference]) -> Iterator[Part]:
     """What `npuscope device diff` prints."""
     yield Heading(f"{a.name} and {b.name} differ in {many(len(found), 'constant')}")
     if not found:
