@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 from recordings import buffer, recording, task, turns, whole
@@ -27,16 +26,14 @@ def made() -> Recording:
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A script module whose run can be set; `asked` is what the command asked of it."""
+    """The run that the command gets; `asked` is what it asked for."""
     told = SimpleNamespace(recordings=(made(),), passed=None, failure="", output="", asked=None)
 
     def run_script(path: str, argv: list[str], mode: str) -> SimpleNamespace:
         told.asked = (path, argv, mode)
         return told
 
-    stand_in = ModuleType("npuscope.tile.script.run")
-    monkeypatch.setattr(stand_in, "run_script", run_script, raising=False)
-    monkeypatch.setitem(sys.modules, "npuscope.tile.script.run", stand_in)
+    monkeypatch.setattr("npuscope.cli.graph.run_script", run_script)
     return told
 
 
