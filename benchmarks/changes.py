@@ -30,7 +30,7 @@ from published_changes.runs import ROOT, Bench, predictions_of, read_results, re
 from published_changes.score import Prediction, row_lines, score_lines, scores, side_by_side, worst
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.base.own_folder import own, user_caches
+from npuscope.base.files import own, user_caches
 
 
 def main() -> None:

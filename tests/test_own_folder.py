@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import npuscope
-from npuscope.base.own_folder import first_own, own, user_caches
+from npuscope.base.files import first_own, own, user_caches
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

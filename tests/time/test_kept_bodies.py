@@ -18,10 +18,11 @@ from msgspec.structs import fields, replace
 from random_programs import arguments, module, source
 from tiers import examples
 
-from npuscope.base.kept_files import OFF, KeptFiles
+from npuscope.base import files
+from npuscope.base.files import FOLDERS
 from npuscope.chip.devices import Constant, Device, OpCost, ReduceCost, load
 from npuscope.lower import kept_bodies
-from npuscope.lower.kept_bodies import FILES, Lowerer
+from npuscope.lower.kept_bodies import KIND, Lowerer
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program
 from npuscope.ops import table
@@ -42,13 +43,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder that bodies are kept in."""
     place = tmp_path / "kept"
     place.mkdir()
-    monkeypatch.setattr(FILES, "folder", place)
+    monkeypatch.setitem(FOLDERS, KIND, place)
     return place
 
 
 def prepared(recording: Recording, folder: Path | None, device: Device = CHIP) -> Prepared:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FILES, "folder", folder)
+        patch.setitem(FOLDERS, KIND, folder)
         return prepare(Program(recording, device))
 
 
@@ -241,14 +242,22 @@ def test_files_that_are_kept_have_a_bound_and_can_be_switched_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    first = KeptFiles("things", most=10_000)
-    for n in range(20):
-        first.write(f"{n:02}", bytes(1000))
-    assert first.read("19") == first.read("01") == bytes(1000)
-    first.write("0020", bytes(1000))  # one of those that find too much, and drop the oldest
-    assert first.read("01") is None
-    assert first.read("0020") == bytes(1000)
-    assert first.folder is not None
-    assert sum(file.stat().st_size for file in first.folder.iterdir()) <= 5_000
-    monkeypatch.setenv(OFF, "1")
-    assert KeptFiles("things", most=10_000).read("0020") is None
+    monkeypatch.setattr(files, "FOLDERS", {})
+    monkeypatch.setattr(files, "MOST", 10_000)
+    made: list[str] = []
+
+    def kept(key: str) -> bytes:
+        return files.cached("things", key, lambda: made.append(key) or bytes(1000))  # type: ignore[func-returns-value]
+
+    keys = [f"{n:02}" for n in range(1, 20)]
+    for key in (*keys, *keys):
+        assert kept(key) == bytes(1000)
+    assert made == keys, "each is made once"
+    kept("0020")  # one of those that find too much, and drop the oldest
+    assert sum(file.stat().st_size for file in (tmp_path / "npuscope" / "things").iterdir()) <= 5_000
+    assert [kept("0020"), made[-1]] == [bytes(1000), "0020"]
+    assert [kept("01"), made[-1]] == [bytes(1000), "01"]
+    files.FOLDERS.clear()
+    monkeypatch.setenv(files.OFF, "1")
+    assert [kept("0020"), made[-1]] == [bytes(1000), "0020"]
+    assert made.count("0020") == 2

@@ -20,7 +20,7 @@ from npuscope.answer.prediction import Prediction, refusals
 from npuscope.answer.request import Request
 from npuscope.base import progress
 from npuscope.base.errors import BadInput, CannotWrite, NpuscopeError
-from npuscope.base.kept_files import own_source
+from npuscope.base.files import own_source
 from npuscope.explain.many.files import append_line, git
 from npuscope.explain.many.history import ORDER, HistoryLine, read_runs_of
 from npuscope.explain.many.runs import run_of

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from npuscope.base.kept_files import own_source
+from npuscope.base.files import own_source
 
 if TYPE_CHECKING:
     from npuscope.tile.record.model import Mode

@@ -18,7 +18,7 @@ import msgspec
 from npuscope.answer.answer import Answer
 from npuscope.answer.request import Request
 from npuscope.base.errors import BadInput, CannotWrite, NpuscopeError
-from npuscope.base.file_lock import take
+from npuscope.base.files import take
 
 BEGINS = b'{"candidate":"'
 LASTING = frozenset({"good", "wrong", "race", "unfit", "fails", "exited"})  # the rest chance or a limit decided

@@ -8,7 +8,6 @@ part of that: a body numbers its lines itself (`Lowered.sites`), so that one put
 from __future__ import annotations
 
 import marshal
-import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -17,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from npuscope.base.kept_files import KeptFiles, own_source
+from npuscope.base.files import cached, own_source
 from npuscope.chip.devices import Device
 from npuscope.lower.build import build, name_of_result, sites_of
 from npuscope.lower.lowering import LoweringOptions, passed
@@ -26,7 +25,7 @@ from npuscope.lower.model import Lowered
 from npuscope.ops.table import ADDED, FAMILIES
 from npuscope.tile.record.model import Loop, Op, Recording, Ref, Task
 
-FILES = KeptFiles("bodies", 128 << 20)
+KIND = "bodies"
 
 
 class Lowerer:
@@ -41,14 +40,12 @@ class Lowerer:
 
     def planned(self, task: Task, body: int) -> tuple[Lowered, MemoryPlan, str | None]:
         """A body of a task, and the hash of its content; None where it cannot be kept."""
-        key = self._hash(task, body) if FILES.folder is not None else None
+        key = self._hash(task, body)
         if key is None:
             return *self._made(build(self.recording, task, body)), None
-        found = _read(FILES.read(key))
-        if found is None:
-            found = self._made(replace(build(self.recording, task, body), kernel="", body=0, sites=()))
-            FILES.write(key, pickle.dumps(found, 5))
-        lowered, plan = found
+        lowered, plan = cached(
+            KIND, key, lambda: self._made(replace(build(self.recording, task, body), kernel="", body=0, sites=()))
+        )
         sites = sites_of(self.recording.bodies[body])
         return replace(lowered, kernel=task.kernel, body=body, sites=sites), plan, key
 
@@ -86,16 +83,6 @@ class Lowerer:
         except ValueError:
             return None
         return sha256(data).hexdigest()
-
-
-def _read(data: bytes | None) -> tuple[Lowered, MemoryPlan] | None:
-    if data is None:
-        return None
-    try:
-        found: tuple[Lowered, MemoryPlan] = pickle.loads(data)
-    except Exception:  # a disk that has spoilt it: it is made anew
-        return None
-    return found
 
 
 def device_content(device: Device) -> bytes:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from npuscope.base import progress
-from npuscope.base.own_folder import first_own, user_caches
+from npuscope.base.files import first_own, user_caches
 
 F = TypeVar("F", bound=Callable[..., object])
 ENGINE = "NPUSCOPE_ENGINE"  # compiled: wait for the compiler; plain: never compile

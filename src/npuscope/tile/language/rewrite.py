@@ -30,7 +30,7 @@ from pathlib import Path
 from types import CellType, CodeType, FunctionType
 from typing import NamedTuple
 
-from npuscope.base.kept_files import KeptFiles
+from npuscope.base.files import cached
 from npuscope.tile.fault import TileError
 from npuscope.tile.language import runtime
 from npuscope.tile.language.grammar import (
@@ -50,7 +50,6 @@ from npuscope.tile.language.history import renamed_keywords
 from npuscope.tile.record.model import Site
 from npuscope.tile.record.sites import number
 
-_FILES = KeptFiles("rewritten", 64 << 20)
 _VERSION = sha256(
     sys.version.encode() + b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
 )
@@ -148,29 +147,26 @@ def rewritten(function: FunctionType, source: FunctionSource) -> Rewritten:
 
     hashed = _VERSION.copy()
     hashed.update(repr(key).encode())
-    code = _kept_code(hashed.hexdigest(), means_language)
-    if code is None:
+    made: list[_Code] = []
+
+    def written() -> bytes:
         asked: dict[str, bool] = {}
-        code = _rewritten(function, source, text, lambda name: asked.setdefault(name, means_language(name)))
-        with contextlib.suppress(ValueError):  # a constant that cannot be written down
-            _FILES.write(hashed.hexdigest(), marshal.dumps((asked, *code)))
+        made.append(_rewritten(function, source, text, lambda name: asked.setdefault(name, means_language(name))))
+        return marshal.dumps((asked, *made[-1]))
+
+    def still_holds(data: bytes) -> bool:
+        return all(means_language(name) == answer for name, answer in marshal.loads(data)[0].items())
+
+    try:
+        code = _Code(*marshal.loads(cached("rewritten", hashed.hexdigest(), written, still_holds))[1:])
+    except ValueError:  # a constant that cannot be written down
+        code = made[-1]
     held = {**cells, _HELPER: CellType(runtime)}
     closure = tuple(held[name] for name in code.inner.co_freevars)
     body = FunctionType(code.inner, function.__globals__, function.__name__, function.__defaults__, closure)
     body.__kwdefaults__ = function.__kwdefaults__
     places = {name: number(Site(file, line, function.__name__)) for name, line in code.rebound.items()}
     return Rewritten(body, code.reads, places)
-
-
-def _kept_code(key: str, means_language: Callable[[str], bool]) -> _Code | None:
-    data = _FILES.read(key)
-    if data is None:
-        return None
-    try:
-        asked, *code = marshal.loads(data)
-    except (ValueError, EOFError, TypeError):  # half of one
-        return None
-    return _Code(*code) if all(means_language(name) == answer for name, answer in asked.items()) else None
 
 
 def _rewritten(function: FunctionType, source: FunctionSource, text: str, means: Callable[[str], bool]) -> _Code:

@@ -7,8 +7,6 @@ first of a line waits for GM, the others do not: the core's data cache begins em
 
 from __future__ import annotations
 
-import contextlib
-import pickle
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.files import cached
 from npuscope.chip.devices import Device
-from npuscope.lower.kept_bodies import FILES, device_content
+from npuscope.lower.kept_bodies import KIND, device_content
 from npuscope.lower.model import Instruction, Items, Lowered, instructions
 from npuscope.lower.program import PlannedBody
 from npuscope.ops.spec import Role
@@ -268,9 +267,4 @@ class KeptStreams:
         if body.content is None:
             return stream_of(body, self.device, fresh)
         key = sha256(repr(("stream", body.content, sorted(fresh.items()))).encode() + self._chip).hexdigest()
-        with contextlib.suppress(Exception):  # a disk that has spoilt it: it is made anew
-            if (data := FILES.read(key)) is not None:
-                return _located(pickle.loads(data), body)
-        stream = _StreamWriter(body, self.device, fresh).stream()
-        FILES.write(key, pickle.dumps(stream, 5))
-        return _located(stream, body)
+        return _located(cached(KIND, key, lambda: _StreamWriter(body, self.device, fresh).stream()), body)
