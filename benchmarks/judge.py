@@ -25,12 +25,12 @@ from judging.models import MODELS
 from judging.mutants import KINDS, Mutant, mutants
 
 from npuscope.answer.answer import Answer
-from npuscope.answer.job_limits import GIB, Limits
-from npuscope.answer.judge import How, judge_all
+from npuscope.answer.judge import WARM, How, judge_all
 from npuscope.answer.numbers import numbers_of
-from npuscope.answer.pool import Pool, close_pools
 from npuscope.answer.prediction import answer_of
 from npuscope.answer.request import Request
+from npuscope.base.jobs import GIB, Limits
+from npuscope.base.pool import Pool, close_pools
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = [*sorted((ROOT / "models" / "basics").glob("*.py")), ROOT / "models" / "qwen3_14b" / "decode_layer.py"]
@@ -39,7 +39,7 @@ LARGE = ("decode_layer",)  # their goldens compute for long
 
 def answers(turns: int) -> None:
     print(f"{'program':<16} {'examined':>10} {'with golden':>12}   CPU-s of npuscope, least of {turns}")
-    with Pool(1) as pool:
+    with Pool(1, WARM) as pool:
         for file in PROGRAMS:
             request = Request(str(file), name=file.name)
             least = []

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from npuscope.answer.fork_server import QUIET
+from npuscope.base.fork_server import QUIET
 
 WARM = Path(__file__).with_name("warm_commands.py")
 PYTEST = "PYTEST_CURRENT_TEST"  # pytest's own, another one in every test

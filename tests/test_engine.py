@@ -13,22 +13,15 @@ from patience import becomes
 ROOT = Path(__file__).resolve().parents[1]
 # Each piece leaves a file when it begins and would take a minute.
 SCRIPT = """import sys
-import time
-from pathlib import Path
 
-from npuscope.base import engine
+from pool_jobs import touch_and_sleep
 
+from npuscope.base.pool import Workers, run
 
-def work(file):
-    Path(file).touch()
-    time.sleep(60)
-
-
-if __name__ == "__main__":
-    try:
-        list(engine.run(work, sys.argv[1:], jobs=2))
-    except KeyboardInterrupt:
-        sys.exit(130)
+try:
+    list(run(touch_and_sleep, sys.argv[1:], Workers(jobs=2)))
+except KeyboardInterrupt:
+    sys.exit(130)
 """
 
 
@@ -37,7 +30,7 @@ def test_an_interrupt_ends_the_work_in_progress(tmp_path: Path) -> None:
     script, files = tmp_path / "pieces.py", [tmp_path / f"{n}" for n in range(6)]
     script.write_text(SCRIPT)
     words = [sys.executable, str(script), *map(str, files)]
-    path = {**os.environ, "PYTHONPATH": str(ROOT)}
+    path = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
     process = subprocess.Popen(words, env=path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert becomes(lambda: sum(file.exists() for file in files) == 2)

@@ -33,7 +33,7 @@ def test_jobs_run_without_what_macos_lacks(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(AS_ON_MACOS)
     script = (
         "import os, pool_jobs\n"
-        "from npuscope.answer.pool import Pool\n"
+        "from npuscope.base.pool import Pool\n"
         "assert not hasattr(os, 'pipe2')\n"
         "with Pool(1, (), forks=False) as pool:\n"
         "    print(pool.ask(pool_jobs.double, 21).result())\n"

@@ -17,8 +17,8 @@ from pkgutil import walk_packages
 from typing import NoReturn
 
 import npuscope
-from npuscope.answer.fork_server import QUIET
 from npuscope.answer.prediction import warm_up
+from npuscope.base.fork_server import QUIET
 from npuscope.cli import main
 
 PATIENCE_S = 600

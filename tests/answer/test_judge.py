@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import npuscope
 from npuscope.answer.answer import LEAST_BUDGET, Answer, Versus, Wrong, within
-from npuscope.answer.job_limits import Limits
 from npuscope.answer.judge import How, judge_all, judge_many
 from npuscope.answer.request import Request
 from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.jobs import Limits
 from npuscope.check.rule import Finding, Price
 
 ROOT = Path(__file__).resolve().parents[2]

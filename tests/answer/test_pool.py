@@ -13,8 +13,9 @@ import pool_jobs as jobs
 import pytest
 from patience import MOST, becomes, is_alive
 
-from npuscope.answer.job_limits import Failed, Limits
-from npuscope.answer.pool import Pool
+from npuscope.answer.judge import WARM
+from npuscope.base.jobs import Failed, Limits
+from npuscope.base.pool import Pool
 
 MIB = 1024**2
 
@@ -60,7 +61,7 @@ def test_a_job_that_goes_wrong_costs_its_own_answer_and_nothing_else(forks: bool
             found = handle.result()
             assert isinstance(found, Failed), work
             assert found.kind == kind, (work, found)
-            assert told in found.told
+            assert told in found.message
 
 
 def test_what_a_job_prints_is_no_answer(pool: Pool) -> None:
@@ -133,7 +134,7 @@ def test_a_killed_parent_takes_server_and_jobs_along(tmp_path: Path) -> None:
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
         "import pool_jobs, time\n"
-        "from npuscope.answer.pool import Pool\n"
+        "from npuscope.base.pool import Pool\n"
         "pool = Pool(workers=1, modules=())\n"
         f"pool.ask(pool_jobs.touch_and_sleep, {str(path)!r})\n"
         "print(pool._link.process.pid, flush=True)\n"
@@ -149,7 +150,7 @@ def test_a_killed_parent_takes_server_and_jobs_along(tmp_path: Path) -> None:
 
 def test_the_warm_process_has_one_thread_and_its_children_use_all_of_polars() -> None:
     """Forking with another thread can hang; 100 children that use Polars' own threads do not."""
-    with Pool(workers=2) as pool:
+    with Pool(2, WARM) as pool:
         forked = pool.ask(jobs.is_loaded, "npuscope.time.run").result()
         assert forked is True, "the server found threads and started a new interpreter"
         found = [pool.ask(jobs.by_group, n, Limits(MOST)) for n in range(1, 101)]

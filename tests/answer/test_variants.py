@@ -13,8 +13,7 @@ import pytest
 from command import npuscope
 from patience import becomes, is_alive
 
-from npuscope.answer.alone import alone
-from npuscope.answer.rank import answers_of, run_answers
+from npuscope.answer.rank import answers_of
 from npuscope.answer.request import Request
 
 # Twelve variants that each take a while to record; each leaves a line in a file when it is.
@@ -111,9 +110,8 @@ def test_who_ends_the_server_takes_nobody_along(tmp_path: Path) -> None:
     file = tmp_path / "add.py"
     file.write_text(PROGRAM.replace("if os.path", "if ROWS == 16:\n    os.kill(os.getppid(), 9)\nif os.path"))
     # WHEN all are swept THEN the others have a time
-    with alone(jobs=2) as run:
-        variants = [Request(str(file), settings=(("ROWS", f"{n}"),), name=f"{n}") for n in (8, 16, 32, 64)]
-        found = {one.candidate: one for one in run_answers(run, variants)}
+    variants = [Request(str(file), settings=(("ROWS", f"{n}"),), name=f"{n}") for n in (8, 16, 32, 64)]
+    found = {one.candidate: one for one in answers_of(variants, jobs=2)}
     assert found["16"].error is not None
     assert "helper process was killed" in found["16"].error
     assert all(found[name].wall_ns for name in ("8", "32", "64"))

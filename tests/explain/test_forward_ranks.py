@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from planted import QWEN, Plan, plant
 
-from npuscope.base.engine import ENGINES
 from npuscope.base.errors import CannotWrite, NpuscopeError
+from npuscope.base.pool import ENGINES
 from npuscope.explain.passes.ranks import ForwardOptions, ForwardRanks, forward
 from npuscope.trace import read
 
@@ -138,7 +138,8 @@ def test_an_export_inside_the_root_is_not_read_as_a_rank(root: Path, tmp_path: P
 
 
 def test_a_cluster_that_is_not_there_is_said_at_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'npuscope[ray]'")
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'npuscope[ray]'")
+    ray.shutdown()  # of an earlier test
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(NpuscopeError, match="nobody answers at RAY_ADDRESS"):
         forward(root, ForwardOptions(), "ray")

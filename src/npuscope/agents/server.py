@@ -23,11 +23,11 @@ from npuscope.agents import tools
 from npuscope.agents.guide import guide as guide_text
 from npuscope.agents.tools import Asked
 from npuscope.answer.answer import LEAST_BUDGET, within
-from npuscope.answer.job_limits import Failed, Limits
-from npuscope.answer.judge import How, judge_many
-from npuscope.answer.pool import Pool
+from npuscope.answer.judge import WARM, How, judge_many
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.jobs import Failed, Limits
+from npuscope.base.pool import Pool
 from npuscope.models import PREFIX, file_of
 
 BUDGET = 8192  # bytes of an answer, unless the client says otherwise
@@ -100,7 +100,7 @@ class Found(BaseModel):
 def server() -> MCPServer[Any]:
     """The server with its tools; `server().run()` serves standard input and output."""
     made: MCPServer[Any] = MCPServer("npuscope", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR")
-    pool = Pool()
+    pool = Pool(modules=WARM)
 
     async def told(name: str, arguments: Sequence[Any], budget: int, seconds: float = 300.0) -> dict[str, Any]:
         handle = pool.ask(tools.run, (name, tuple(arguments)), Limits(seconds=seconds))
@@ -110,7 +110,7 @@ def server() -> MCPServer[Any]:
             handle.cancel()
             raise
         if isinstance(answer, Failed):
-            raise ToolError(answer.told)
+            raise ToolError(answer.message)
         return within(answer, budget)
 
     @made.tool()

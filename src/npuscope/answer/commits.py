@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
-from npuscope.answer.alone import alone
-from npuscope.answer.job_limits import Failed
+from npuscope.answer.judge import WARM
 from npuscope.answer.prediction import Prediction, refusals
 from npuscope.answer.request import Request
 from npuscope.base import progress
 from npuscope.base.errors import BadInput, CannotWrite, NpuscopeError
 from npuscope.base.files import own_source
+from npuscope.base.jobs import Failed
+from npuscope.base.pool import Workers, run
 from npuscope.explain.many.files import append_line, git
 from npuscope.explain.many.history import ORDER, HistoryLine, read_runs_of
 from npuscope.explain.many.runs import run_of
@@ -72,9 +73,9 @@ def simulate_commits(
     progress.report(what, done, len(commits))
     if not pieces:
         return 0
-    with TemporaryDirectory(prefix="npuscope-commits-") as place, alone(jobs=jobs) as run:
+    with TemporaryDirectory(prefix="npuscope-commits-") as place:
         pieces = [replace(piece, place=place) for piece in pieces]
-        for piece, line in zip(pieces, run(line_of, pieces), strict=True):
+        for piece, line in zip(pieces, run(line_of, pieces, Workers(jobs=jobs, modules=WARM)), strict=True):
             append_line(kept, _ended(piece, line).as_dict())
             done += 1
             progress.report(what, done, len(commits))
@@ -92,19 +93,19 @@ def line_of(piece: Piece) -> HistoryLine:
             one = Prediction(Request(str(program), piece.argv, device=piece.device))
             with refusals(str(program), piece.argv):
                 _ = one.ran
-            run = run_of(piece.revision, Work.of(one.simulated.trace))
+            found = run_of(piece.revision, Work.of(one.simulated.trace))
         except NpuscopeError as error:
             return _without_run(piece, str(error).replace(f"{place}/", ""))
-    return HistoryLine(piece.revision, run, True, "", piece.subject, piece.settings)
+    return HistoryLine(piece.revision, found, True, "", piece.subject, piece.settings)
 
 
 def _ended(piece: Piece, line: HistoryLine | Failed) -> HistoryLine:
     """A program that ends its process is a fact of its commit; all else may go better the next time."""
     if not isinstance(line, Failed):
         return line
-    if line.kind in ("exited", "crashed") and "SIGKILL" not in line.told:
-        return _without_run(piece, line.told)
-    raise NpuscopeError(f"{piece.revision}: {line.told}")
+    if line.kind in ("exited", "crashed") and "SIGKILL" not in line.message:
+        return _without_run(piece, line.message)
+    raise NpuscopeError(f"{piece.revision}: {line.message}")
 
 
 def _without_run(piece: Piece, why: str) -> HistoryLine:

@@ -7,34 +7,29 @@ answer.verdict, answer.time, answer.findings
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from npuscope.answer.answer import Answer, KernelShare, Verdict, Versus
-from npuscope.answer.job_limits import Failed, Limits
-from npuscope.answer.job_process import Place
-from npuscope.answer.pool import Handle, Named, Pool, shared_pool
 from npuscope.answer.request import Request
 from npuscope.answer.results import results_in
 from npuscope.base import progress
 from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.jobs import Failed, Limits, Used
+from npuscope.base.pool import Caller, Named, Workers, each
 from npuscope.table.formats import duration, many
 
 if TYPE_CHECKING:
     from npuscope.answer.numbers import Numbers
 
 DEFAULT = Limits()
+WARM = ("npuscope.answer.prediction", "npuscope.answer.numbers")  # what a warm process has loaded
 EXAMINED: Named[Request, Answer] = Named("npuscope.answer.prediction", "answer_of")
 NUMBERS: Named[Request, Numbers] = Named("npuscope.answer.numbers", "numbers_of")
-HEARTBEAT_S = 0.5  # how often whoever waits for an answer is told that there is none yet
 MOST_CHANGES = 4  # changes that are told
 LEAST_RUN = 0.01  # of the baseline's time over all blocks: a kernel that changes by less is not told
 LEAST_MEMORY = 0.05  # of a memory
@@ -119,20 +114,19 @@ def judge_all(
             if one is not None:
                 found[n] = replace(one, candidate=requests[n].name)
                 tell(found[n])
-        done = len(found)
-        progress.report("judging", done, len(every))
-        pieces = [(n, every[n], how.golden and n < len(requests)) for n in range(len(every)) if n not in found]
-        with closing(_judged(pieces, how)) as judged:  # whoever stops listening ends what is under way
-            for made in judged:
-                if made is not None:
-                    n, answer = made
-                    if how.results is not None and n < len(requests):
-                        answer = kept.add(every[n], answer)
-                    found[n] = answer
-                    if n < len(requests):
-                        tell(answer)
-                    done += 1
-                progress.report("judging", done, len(every))
+        progress.report("judging", len(found), len(every))
+        missing = [n for n in range(len(every)) if n not in found]
+        pieces = [(every[n], how.golden and n < len(requests)) for n in missing]
+        workers = Workers(how.engine, how.jobs, how.limits, WARM)
+        with closing(
+            each(_judged, pieces, workers, lambda: progress.report("judging", len(found), len(every)))
+        ) as all_of:
+            for number, answer in all_of:
+                n = missing[number]
+                found[n] = kept.add(every[n], answer) if how.results is not None and n < len(requests) else answer
+                if n < len(requests):
+                    tell(found[n])
+                progress.report("judging", len(found), len(every))
     base = found.get(len(requests))
     answers = [found[n] for n in range(len(requests))]
     return answers if base is None else [_against(base, answer) for answer in answers]
@@ -146,83 +140,24 @@ def _against(base: Answer, answer: Answer) -> Answer:
     return replace(answer, versus=versus(base, answer))
 
 
-Piece = tuple[int, Request, bool]  # its number, what, whether its numbers are compared
-Judged = tuple[int, Answer]
+Piece = tuple[Request, bool]  # what, and whether its numbers are compared
 
 
-def _judged(pieces: Sequence[Piece], how: How) -> Generator[Judged | None]:
-    """What came of each, as it is there; None from time to time: nothing yet."""
-    if not pieces:
-        return
-    if how.engine == "processes":
-        yield from _in_pool(shared_pool(how.jobs or os.cpu_count() or 1), pieces, how.limits, Place.here())
-    else:
-        from npuscope.base import engine as workers
-
-        work = partial(_elsewhere, how.limits, Place.here())
-        yield from workers.as_they_end(work, pieces, how.engine, how.jobs)
-
-
-def _elsewhere(limits: Limits, place: Place, piece: Piece) -> Judged:
-    """On a machine of a Ray cluster, whose worker keeps a warm process of its own."""
-    (made,) = filter(None, _in_pool(shared_pool(1), [piece], limits, place))
-    return made
-
-
-def _in_pool(pool: Pool, pieces: Sequence[Piece], limits: Limits, place: Place) -> Generator[Judged | None]:
-    """Each piece is examined and then, where it ran, computed; whatever is done first comes first.
-
-    Where somebody ended the server, all pieces under way are lost with it. Each is then judged once more, when nothing
-    else is: whoever ends the server again did it, and takes nobody along.
-    """
-    events: SimpleQueue[tuple[Piece, Handle[Answer], Handle[Numbers] | None]] = SimpleQueue()
-    handles: dict[int, Handle[Answer] | Handle[Numbers]] = {}
-
-    def ask(piece: Piece) -> None:
-        handle = pool.ask(EXAMINED, piece[1], limits, place)
-        handles[piece[0]] = handle
-        handle.when_done(lambda done: events.put((piece, done, None)))
-
-    def ask_numbers(piece: Piece, examined: Handle[Answer]) -> None:
-        handle = pool.ask(NUMBERS, piece[1], limits, place)
-        handles[piece[0]] = handle
-        handle.when_done(lambda done: events.put((piece, examined, done)))
-
-    try:
-        for piece in pieces:
-            ask(piece)
-        left, tried, alone = len(pieces), set[int](), deque[Piece]()
-        while left:
-            try:
-                piece, first, second = events.get(timeout=HEARTBEAT_S)
-            except Empty:
-                yield None
-                continue
-            number, request, golden = piece
-            examined = first.result()
-            last = second.result() if second is not None else None
-            ran = not isinstance(examined, Failed) and examined.verdict not in ("fails", "exited")
-            if any(isinstance(one, Failed) and one.kind == "lost" for one in (examined, last)) and number not in tried:
-                tried.add(number)
-                alone.append(piece)
-            elif golden and second is None and ran:
-                ask_numbers(piece, first)
-            else:
-                left -= 1
-                del handles[number]
-                seconds = first.used.cpu_seconds + (second.used.cpu_seconds if second is not None else 0.0)
-                yield number, replace(_answer(request, examined, last, golden), cpu_seconds=round(seconds, 4))
-            if alone and len(alone) == left:
-                ask(alone.popleft())
-    finally:
-        for handle in handles.values():
-            handle.cancel()
+def _judged(call: Caller, piece: Piece) -> Answer:
+    """Examined and then, where it ran, computed: two jobs, because the second may take far longer, or more memory, and
+    what the first found must not be lost with it."""
+    request, golden = piece
+    examined, used = call(EXAMINED, request)
+    ran = not isinstance(examined, Failed) and examined.verdict not in ("fails", "exited")
+    numbers, more = call(NUMBERS, request) if golden and ran else (None, Used())
+    seconds = used.cpu_seconds + more.cpu_seconds
+    return replace(_answer(request, examined, numbers, golden), cpu_seconds=round(seconds, 4))
 
 
 def _answer(request: Request, examined: Answer | Failed, numbers: Numbers | Failed | None, golden: bool) -> Answer:
     """Both runs as one answer. What keeps it from the chip weighs more than wrong numbers."""
     if isinstance(examined, Failed):
-        return Answer(request.name, ENDED[examined.kind], examined.told, device=request.device)
+        return Answer(request.name, ENDED[examined.kind], examined.message, device=request.device)
     if numbers is None:
         return (
             examined.with_message("its numbers were not compared (--no-golden)")
@@ -230,7 +165,7 @@ def _answer(request: Request, examined: Answer | Failed, numbers: Numbers | Fail
             else examined
         )
     if isinstance(numbers, Failed):
-        verdict, message = ENDED[numbers.kind], f"with values {numbers.told}"
+        verdict, message = ENDED[numbers.kind], f"with values {numbers.message}"
         return replace(examined, verdict=verdict, message=message) if examined.is_good else examined
     answer = replace(examined, right=numbers.right, wrong=numbers.wrong)
     if answer.is_good and numbers.right is False:

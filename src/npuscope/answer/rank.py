@@ -9,14 +9,15 @@ from pathlib import Path
 
 import polars as pl
 
-from npuscope.answer.alone import Runner, alone
 from npuscope.answer.answer import Answer
-from npuscope.answer.job_limits import Failed
+from npuscope.answer.judge import WARM
 from npuscope.answer.prediction import brief_answer_of
 from npuscope.answer.request import Request
 from npuscope.answer.results import results_in
 from npuscope.base import progress
 from npuscope.base.interval import Against
+from npuscope.base.jobs import Failed
+from npuscope.base.pool import Workers, run
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import COUNT, TEXT, TIME, Form, figures, percent
 from npuscope.time.uncertainty import COMPARED, INTERVAL, against
@@ -80,24 +81,17 @@ def answers_of(
 def _run(missing: list[Request], done: int, engine: str, jobs: int | None) -> Iterator[Answer]:
     what, total = "simulating variants", done + len(missing)
     progress.report(what, done, total)
-    for one in _each(missing, engine, jobs):
+    for one in brief_answers(missing, Workers(engine, jobs, modules=WARM)):
         yield one
         done += 1
         progress.report(what, done, total)
 
 
-def _each(requests: list[Request], engine: str, jobs: int | None) -> Iterator[Answer]:
-    if engine == "processes" and jobs == 1:
-        yield from map(brief_answer_of, requests)  # this process has loaded what another would have to load first
-    elif requests:
-        with alone(engine, jobs) as run:
-            yield from run_answers(run, requests)
-
-
-def run_answers(run: Runner, requests: Sequence[Request]) -> Iterator[Answer]:
+def brief_answers(requests: Sequence[Request], workers: Workers) -> Iterator[Answer]:
     """A brief answer for each; one that ended its process without any is tried again another time."""
-    for request, one in zip(requests, run(brief_answer_of, requests), strict=True):
-        yield Answer(request.name, "crashed", one.told, device=request.device) if isinstance(one, Failed) else one
+    isolated = workers.jobs != 1 or workers.engine != "processes"
+    for request, one in zip(requests, run(brief_answer_of, requests, workers, isolated), strict=True):
+        yield Answer(request.name, "crashed", one.message, device=request.device) if isinstance(one, Failed) else one
 
 
 def ranked(found: Sequence[Answer]) -> list[Answer]:

@@ -14,19 +14,19 @@ from itertools import islice
 from math import prod
 from pathlib import Path
 
-from npuscope.answer.alone import alone
 from npuscope.answer.answer import Answer
-from npuscope.answer.job_limits import Failed, Limits
+from npuscope.answer.judge import WARM
 from npuscope.answer.knobs import Knob, knobs_of
 from npuscope.answer.numbers import Numbers, numbers_of
-from npuscope.answer.pool import Pool, refuse_windows
-from npuscope.answer.rank import KIND, run_answers
+from npuscope.answer.rank import KIND, brief_answers
 from npuscope.answer.request import Request
 from npuscope.answer.results import results_in
 from npuscope.answer.search import Goals, Search, front
 from npuscope.answer.space import Point, Space, space_of
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.jobs import Failed, Limits
+from npuscope.base.pool import Workers, shared_pool
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.fault import NeedsValues
 from npuscope.tile.record.model import Recording
@@ -125,12 +125,12 @@ def tune(
     golden: bool = True,
 ) -> Tuned:
     """Up to so many simulated points of the space; those that cannot run do not count. `goal`: held against time."""
-    refuse_windows()
     search = Search(space, 1 if goal is None else 2, seed)
     found: dict[Point, Answer] = {}
     variants: dict[Point, Request] = {}
     at_a_time = jobs or (2 if engine == "processes" else 8)
-    with results_in(results, KIND) as kept, alone(engine, at_a_time, Limits()) as run:
+    workers = Workers(engine, at_a_time, Limits(), WARM)
+    with results_in(results, KIND) as kept:
         ran = 0
         while ran < trials and len(found) < MOST_ASKED * trials:
             progress.report("simulating variants", ran, trials)
@@ -140,7 +140,7 @@ def tune(
             asked = [_variant(alike, space, point) for point in points]
             known = kept.known(asked)
             missing = [request for request, one in zip(asked, known, strict=True) if one is None]
-            answers = iter(run_answers(run, missing))
+            answers = iter(brief_answers(missing, workers))
             for point, request, one in zip(points, asked, known, strict=True):
                 answer = kept.add(request, next(answers) if one is None else one)
                 found[point] = replace(answer, candidate=request.name)
@@ -174,13 +174,12 @@ def _goals(one: Answer, goal: str | None) -> Goals | None:
 def _checked(best: Sequence[Request]) -> list[tuple[str, Numbers]]:
     """The best variants with their numbers, until one is right."""
     found: list[tuple[str, Numbers]] = []
-    with Pool(workers=1) as pool:
-        for request in best:
-            progress.report("checking the numbers of the best", len(found), len(best))
-            answer = pool.ask(numbers_of, request, Limits(seconds=GOLDEN_S)).result()
-            numbers = Numbers(False, answer.told) if isinstance(answer, Failed) else answer
-            found.append((request.name, numbers))
-            if numbers.right is not False:
-                break
-        progress.report("checking the numbers of the best", len(best), len(best))
+    for request in best:
+        progress.report("checking the numbers of the best", len(found), len(best))
+        answer = shared_pool(1, WARM).ask(numbers_of, request, Limits(seconds=GOLDEN_S)).result()
+        numbers = Numbers(False, answer.message) if isinstance(answer, Failed) else answer
+        found.append((request.name, numbers))
+        if numbers.right is not False:
+            break
+    progress.report("checking the numbers of the best", len(best), len(best))
     return found

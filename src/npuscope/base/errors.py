@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 LONGEST = 600  # characters of a message
@@ -22,6 +23,10 @@ class NpuscopeError(Exception):
         self.what, self.path, self.line, self.record, self.remedy = what, path, line, record, remedy
         super().__init__(what)
 
+    def __reduce__(self) -> tuple[Callable[..., NpuscopeError], tuple[object, ...]]:
+        """Travels between processes, as exceptions with keywords do not by themselves."""
+        return _rebuilt, (type(self), vars(self))
+
     def __str__(self) -> str:
         where = "" if self.path is None else _near(self.path)
         if self.line is not None:
@@ -33,6 +38,12 @@ class NpuscopeError(Exception):
         if text[-1:] not in ".!?":
             text += "."
         return f"{text} {_plain(self.remedy)}".rstrip()
+
+
+def _rebuilt(kind: type[NpuscopeError], state: dict[str, object]) -> NpuscopeError:
+    error = kind.__new__(kind, state["what"])
+    vars(error).update(state)
+    return error
 
 
 def _near(path: str | Path) -> str:

@@ -69,16 +69,14 @@ def command(
 ) -> None:
     from pathlib import Path
 
-    from npuscope.answer.job_limits import GIB, Limits
     from npuscope.answer.judge import How, judge_all
     from npuscope.answer.request import Request
-    from npuscope.base import engine as workers
     from npuscope.base.errors import BadInput, NpuscopeError
+    from npuscope.base.jobs import GIB, Limits
     from npuscope.cli.output import check_outputs, settings_of
 
     if fail_slower and baseline is None:
         raise NpuscopeError("--fail-slower compares with a --baseline", remedy="Name one.")
-    workers.known(engine)
     every = [*files, *([baseline] if baseline is not None else [])]
     for file in every:
         if not Path(file).is_file():

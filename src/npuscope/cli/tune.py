@@ -64,8 +64,8 @@ def command(
     from npuscope.answer.request import Request
     from npuscope.answer.space import space_of
     from npuscope.answer.tune import GOALS, found_space, tune
-    from npuscope.base import engine as workers
     from npuscope.base.errors import BadInput, NpuscopeError
+    from npuscope.base.pool import Workers
     from npuscope.cli.output import check_outputs, values_of, write_reports
     from npuscope.explain.comparison import compare_explained
     from npuscope.lab.document import page
@@ -77,7 +77,7 @@ def command(
 
     if front is not None and front not in GOALS:
         raise NpuscopeError(f"--front takes {' or '.join(GOALS)}, not '{front}'")
-    workers.known(engine)
+    Workers(engine)  # refused at once where there is no such engine
     if not Path(file).is_file():
         raise BadInput("no such file", path=file)
     check_outputs([file], results, html)

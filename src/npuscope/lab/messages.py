@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from npuscope.answer.pool import Named
 from npuscope.answer.request import Request
+from npuscope.base.pool import Named
 
 
 @dataclass(frozen=True)

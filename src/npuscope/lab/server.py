@@ -26,8 +26,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from watchfiles import awatch
 
-from npuscope.answer.job_limits import Failed
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.jobs import Failed
 from npuscope.lab.document import as_json, document, page
 from npuscope.lab.session import Session
 from npuscope.lab.versions import Version
@@ -152,15 +152,15 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
 
     async def compare(request: Request) -> Response:
         answer = await session.compare(request.path_params["a"], request.path_params["b"])
-        return refused(answer.told, 409) if isinstance(answer, Failed) else json_answer(answer)
+        return refused(answer.message, 409) if isinstance(answer, Failed) else json_answer(answer)
 
     async def inside(request: Request) -> Response:
         answer = await session.look_into(request.path_params["id"], request.path_params["body"])
-        return refused(answer.told, 409) if isinstance(answer, Failed) else json_answer(answer)
+        return refused(answer.message, 409) if isinstance(answer, Failed) else json_answer(answer)
 
     async def what_if(request: Request) -> Response:
         answer = await session.what_if(request.path_params["id"], await body_of(request))
-        return refused(answer.told, 409) if isinstance(answer, Failed) else json_answer(answer)
+        return refused(answer.message, 409) if isinstance(answer, Failed) else json_answer(answer)
 
     async def perfetto(request: Request) -> Response:
         id, address = request.path_params["id"], request.path_params["address"]

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
-from npuscope.answer.job_limits import GIB, Failed, Limits
-from npuscope.answer.pool import Handle, Pool
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.jobs import GIB, Failed, Limits
+from npuscope.base.pool import Handle, Pool
 from npuscope.lab.document import Payload
 from npuscope.lab.messages import (
     Pair,
@@ -352,5 +352,5 @@ def _words(failed: Failed, limits: Limits) -> str:
         "exited": "the program ended the process that ran it",
     }
     if failed.kind not in words:
-        return failed.told
-    return words[failed.kind] + (f" ({failed.told})" if failed.kind == "crashed" else "")
+        return failed.message
+    return words[failed.kind] + (f" ({failed.message})" if failed.kind == "crashed" else "")

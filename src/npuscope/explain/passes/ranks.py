@@ -11,8 +11,9 @@ import numpy as np
 import polars as pl
 
 from npuscope.base import progress
-from npuscope.base.engine import run
 from npuscope.base.errors import CannotWrite, NpuscopeError
+from npuscope.base.jobs import Failed
+from npuscope.base.pool import Workers, run
 from npuscope.explain.choosing import split_ranks
 from npuscope.explain.passes.export import CLEAN, fill, is_export, selected, with_tracks, write_pass
 from npuscope.explain.passes.found import WINDOWS, Passes, passes
@@ -129,8 +130,12 @@ def _all(
     ranks: list[RankPasses] = []
     refused: list[NpuscopeError] = []
     pieces = [(*capture, options) for capture in captures]
-    for done, result in enumerate(run(_one if options.only_one else _one_or_why, pieces, engine, jobs)):
+    work = _one if options.only_one else _one_or_why
+    for done, result in enumerate(run(work, pieces, Workers(engine, jobs), isolated=False)):
         progress.report("forward passes of ranks", done + 1, len(pieces))
+        if isinstance(result, Failed):
+            remedy = "It may have run out of memory: try fewer --jobs."
+            raise NpuscopeError(f"a worker process died: {result.message}", remedy=remedy)
         if isinstance(result, NpuscopeError):
             refused.append(result)
         else:

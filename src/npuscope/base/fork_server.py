@@ -27,9 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 
-from npuscope.answer.frames import Frames, NotOurs, framed
-from npuscope.answer.job_limits import Failed, Used
-from npuscope.answer.job_process import Order, failure, over_memory, run_job
+from npuscope.base.jobs import Failed, Frames, NotOurs, Order, Used, failure, framed, over_memory, run_job
 
 QUIET = {  # read when a library is loaded, and taken out of the environment again
     "OPENBLAS_NUM_THREADS": "1",
@@ -42,7 +40,7 @@ RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes in getrusage's unit
 LOOK_EVERY = 0.05  # seconds between looks at the memory of jobs
 MOST_PROCESSES = 256  # of a job: more is a program that starts itself again and again
 _ADOPT = 36  # PR_SET_CHILD_SUBREAPER
-SPAWNED = "import sys; sys.path[:] = {path!r}; from npuscope.answer.fork_server import spawned; spawned({fd}, {answer})"
+SPAWNED = "import sys; sys.path[:] = {path!r}; from npuscope.base.fork_server import spawned; spawned({fd}, {answer})"
 
 
 @dataclass
@@ -220,7 +218,7 @@ class Server:
             self._drain(job)
             _kill(process)  # what it started and left
             peak = max(job.peak, usage.ru_maxrss * RSS_UNIT - job.base)
-            body = job.answer
+            body = job.answer  # which is not opened here
             if body is None or job.failed is not None:
                 body = pickle.dumps(job.failed or failure(status, job.order.limits, peak))
             self._tell(job.order.number, body, Used(usage.ru_utime + usage.ru_stime, peak))
