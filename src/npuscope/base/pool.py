@@ -243,6 +243,10 @@ class Done(NamedTuple):
     used: Used
 
 
+class _Raised(NamedTuple):
+    error: NpuscopeError
+
+
 class Caller:
     """Has functions called in processes of their own, one after another, for one piece of work."""
 
@@ -283,14 +287,14 @@ def each(
     """
     found = _on_ray(work, pieces, workers, idle) if workers.engine == "ray" else _here(work, pieces, workers, idle)
     for number, result in found:
-        if isinstance(result, NpuscopeError):
-            raise result
+        if isinstance(result, _Raised):
+            raise result.error
         yield number, result
 
 
 def _here(
     work: Work[A, B], pieces: Sequence[A], workers: Workers, idle: Callable[[], None]
-) -> Iterator[tuple[int, B | NpuscopeError]]:
+) -> Iterator[tuple[int, B | _Raised]]:
     jobs, place = workers.jobs or os.cpu_count() or 1, Place.here()
     pool = shared_pool(jobs, workers.modules)
     callers = [Caller(pool, workers.limits, place) for _ in pieces]
@@ -313,11 +317,11 @@ def _here(
                 caller.cancel()
 
 
-def _guarded(work: Work[A, B], call: Caller, piece: A) -> B | NpuscopeError:
+def _guarded(work: Work[A, B], call: Caller, piece: A) -> B | _Raised:
     try:
         return work(call, piece)
     except NpuscopeError as error:
-        return error
+        return _Raised(error)
 
 
 def _alone(function: Callable[[A], B], call: Caller, piece: A) -> B | Failed:
@@ -350,14 +354,14 @@ def _several(pieces: Sequence[object], workers: Workers) -> bool:
     return min(workers.jobs or os.cpu_count() or 1, len(pieces)) > 1
 
 
-def _on_worker(work: Work[A, B], workers: Workers, place: Place, piece: A) -> B | NpuscopeError:
+def _on_worker(work: Work[A, B], workers: Workers, place: Place, piece: A) -> B | _Raised:
     """On a machine of a cluster, whose worker keeps a warm process of its own."""
     return _guarded(work, Caller(shared_pool(1, workers.modules), workers.limits, place), piece)
 
 
 def _on_ray(
     work: Work[A, B], pieces: Sequence[A], workers: Workers, idle: Callable[[], None]
-) -> Iterator[tuple[int, B | NpuscopeError]]:
+) -> Iterator[tuple[int, B | _Raised]]:
     ray = _ray(workers.jobs or os.cpu_count() or 1)
     remote: Any = ray.remote(max_retries=0)(_on_worker)  # what ended a worker would end the next one, too
     place = Place.here()
