@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from random_programs import module
 
 import npuscope.tile as pl
 from npuscope.base.errors import NpuscopeError
@@ -81,49 +82,29 @@ def test_auto_incore_cuts_tasks_at_chunks(mode: Mode) -> None:
         np.testing.assert_array_equal(finished.result, want)
 
 
-def by_option(scope: str) -> object:
-    """The same loop under other spellings of the scope."""
+ROWS = """import npuscope.tile as pl
 
-    @pl.jit
-    def optimizer(x: pl.Tensor, y: pl.Out[pl.Tensor]):
-        with pl.at(level=pl.Level.CORE_GROUP, optimization=pl.chunked_loop_optimizer, name_hint="rows"):
-            for i in pl.parallel(0, 16, 1, chunk=4):
-                y[i : i + 1, :] = pl.add(x[i : i + 1, :], 1.0)
-        return y
-
-    @pl.jit
-    def listed(x: pl.Tensor, y: pl.Out[pl.Tensor]):
-        options = [pl.auto_chunk, pl.split(pl.SplitMode.UP_DOWN)]
-        with pl.at(level=pl.Level.CORE_GROUP, optimizations=options, name_hint="rows"):
-            for i in pl.parallel(0, 16, 1, chunk=4):
-                y[i : i + 1, :] = pl.add(x[i : i + 1, :], 1.0)
-        return y
-
-    @pl.jit
-    def called(x: pl.Tensor, y: pl.Out[pl.Tensor]):
-        chosen = pl.chunked_loop_optimizer(split=pl.SplitMode.UP_DOWN)
-        with pl.at(level=pl.Level.CORE_GROUP, optimization=chosen, name_hint="rows"):
-            for i in pl.parallel(0, 16, 1, chunk=4):
-                y[i : i + 1, :] = pl.add(x[i : i + 1, :], 1.0)
-        return y
-
-    @pl.jit
-    def plain(x: pl.Tensor, y: pl.Out[pl.Tensor]):
-        with pl.at(level=pl.Level.CORE_GROUP, name_hint="rows"):
-            for i in pl.range(0, 16, 1, chunk=4):
-                y[i : i + 1, :] = pl.add(x[i : i + 1, :], 1.0)
-        return y
-
-    return {"optimizer": optimizer, "listed": listed, "called": called, "plain": plain}[scope]
+@pl.jit
+def main(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP, {options}name_hint="rows"):
+        for i in pl.{loop}(0, 16, 1, chunk=4):
+            y[i : i + 1, :] = pl.add(x[i : i + 1, :], 1.0)
+    return y
+"""
+CALLED = "optimization=pl.chunked_loop_optimizer(split=pl.SplitMode.UP_DOWN), "
+LISTED = "optimizations=[pl.auto_chunk, pl.split(pl.SplitMode.UP_DOWN)], "
 
 
 @MODES
 @pytest.mark.parametrize(
-    ("scope", "count", "split"),
-    [("optimizer", 4, ""), ("listed", 4, "up_down"), ("called", 4, "up_down"), ("plain", 1, "")],
+    ("options", "count", "split"),
+    [("optimization=pl.chunked_loop_optimizer, ", 4, ""), (LISTED, 4, "up_down"), (CALLED, 4, "up_down"), ("", 1, "")],
 )
-def test_every_spelling_of_such_a_scope_draws_the_same_tasks(scope: str, count: int, split: str, mode: Mode) -> None:
-    finished = record(by_option(scope), X, np.zeros_like(X), mode=mode)
+def test_every_spelling_of_such_a_scope_draws_the_same_tasks(
+    options: str, count: int, split: str, mode: Mode, tmp_path: Path
+) -> None:
+    text = ROWS.format(options=options, loop="parallel" if options else "range")
+    finished = record(module(text, tmp_path / "rows.py").main, X, np.zeros_like(X), mode=mode)
     assert tasks(finished.recording) == ["rows"] * count
     assert {task.split for task in finished.recording.tasks} == {split}
     assert bool(finished.recording.notes) is (count > 1)
@@ -163,14 +144,9 @@ def test_statements_between_chunks_are_grouped_as_the_compiler_did(mode: Mode) -
 @pl.jit
 def sequential_chunks(x: pl.Tensor, y: pl.Out[pl.Tensor]):
     with pl.auto_incore():
-        for i in pl.range(0, 16, 1, chunk=4):  # in order: one task
+        for i in pl.range(0, 16, 1, chunk=4):
             y[i : i + 1, :] = pl.add(x[i : i + 1, :], 1.0)
     return y
-
-
-@MODES
-def test_chunks_in_order_stay_in_one_task(mode: Mode) -> None:
-    assert len(record(sequential_chunks, X, np.zeros_like(X), mode=mode).recording.tasks) == 1
 
 
 @pl.jit
@@ -183,8 +159,9 @@ def nested_chunks(x: pl.Tensor, y: pl.Out[pl.Tensor]):
 
 
 @MODES
-def test_chunks_in_chunks_share_the_outer_task(mode: Mode) -> None:
-    assert len(record(nested_chunks, X, np.zeros_like(X), mode=mode).recording.tasks) == 2
+@pytest.mark.parametrize(("program", "count"), [(sequential_chunks, 1), (nested_chunks, 2)])
+def test_chunks_in_order_stay_in_one_task_and_those_in_chunks_share_the_outer(program, count: int, mode: Mode) -> None:
+    assert len(record(program, X, np.zeros_like(X), mode=mode).recording.tasks) == count
 
 
 def test_what_such_a_scope_cannot_say_is_refused() -> None:
@@ -250,35 +227,29 @@ def test_a_function_is_reached_by_its_private_name() -> None:
 # --- a loop that the compiler leaves out
 
 
-def looped(bound: str) -> object:
-    one = 1
+LOOPED = """import npuscope.tile as pl
 
-    @pl.jit
-    def known(x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
-        last = one * 1
-        for _ in pl.range(0, last, 1):
-            for i in pl.parallel(2):
-                with pl.at(level=pl.Level.CORE_GROUP):
-                    y[i * 8 : i * 8 + 8, :] = pl.add(x[i * 8 : i * 8 + 8, :], 1.0)
-        return y
+one = 1
 
-    @pl.jit
-    def asked(x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
-        last = pl.tensor.dim(x, 0) // 16
-        for _ in pl.range(0, last, 1):
-            for i in pl.parallel(2):
-                with pl.at(level=pl.Level.CORE_GROUP):
-                    y[i * 8 : i * 8 + 8, :] = pl.add(x[i * 8 : i * 8 + 8, :], 1.0)
-        return y
-
-    return {"known": known, "asked": asked}[bound]
+@pl.jit
+def main(x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
+    last = {last}
+    for _ in pl.range(0, last, 1):
+        for i in pl.parallel(2):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                y[i * 8 : i * 8 + 8, :] = pl.add(x[i * 8 : i * 8 + 8, :], 1.0)
+    return y
+"""
 
 
 @MODES
-@pytest.mark.parametrize(("bound", "around"), [("known", ["parallel"]), ("asked", ["range", "parallel"])])
-def test_a_loop_of_one_turn_known_beforehand_is_none(bound: str, around: list[str], mode: Mode) -> None:
+@pytest.mark.parametrize(
+    ("last", "around"), [("one * 1", ["parallel"]), ("pl.tensor.dim(x, 0) // 16", ["range", "parallel"])]
+)
+def test_a_loop_of_one_turn_known_beforehand_is_none(last: str, around: list[str], mode: Mode, tmp_path: Path) -> None:
     """Under a sequential loop the writers of a tensor wait for each other; the compiler folds such a loop."""
-    recording = record(looped(bound), X, np.zeros_like(X), mode=mode).recording
+    program = module(LOOPED.format(last=last), tmp_path / "looped.py").main
+    recording = record(program, X, np.zeros_like(X), mode=mode).recording
     assert [[turn.kind for turn in task.turns] for task in recording.tasks] == [around] * 2
 
 
