@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,8 @@ from recordings import box, buffer, recording, task, turns, whole
 from tiers import examples
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.tile.graph import Graph, task_graph
+from npuscope.tile.graph import Box, Graph, overlaps, task_graph
+from npuscope.tile.graph.task_graph import TensorMap, status
 from npuscope.tile.record.model import Alias, Argument, Buffer, Recording, Task
 
 X = buffer(0, 64, origin="parameter", direction="In")
@@ -39,53 +42,56 @@ def test_a_reader_waits_for_the_writer() -> None:
     assert edge.src_box == edge.dst_box == (1, 0, (64,), (1,))
 
 
-def test_a_writer_never_waits_for_a_reader() -> None:
-    graph = graph_of(task(0, whole(LOCAL)), task(1, whole(LOCAL, "w")))
-    assert waits(graph) == set()
+def in_loop(kind: str, *arguments: Argument) -> list[Task]:
+    return [task(n, argument, turns=turns((0, kind, n))) for n, argument in enumerate(arguments)]
+
+
+WRITE, READ = whole(LOCAL, "w"), whole(LOCAL)
+CASES = {
+    "a writer never waits for a reader": ([task(0, READ), task(1, WRITE)], set()),
+    "parallel writers do not wait, their reader waits for all": (
+        [*in_loop("parallel", *[WRITE] * 3), task(3, READ)],
+        {(0, 3), (1, 3), (2, 3)},
+    ),
+    "in a sequential loop they wait for one another": (
+        [*in_loop("range", *[WRITE] * 3), task(3, READ)],
+        {(0, 1), (1, 2), (2, 3)},
+    ),
+    "whole tensors are the footprint": (in_loop("range", *[whole(ROWS, "w")] * 2), {(0, 1)}),
+    "disjoint slices do not wait": (in_loop("range", *[box(ROWS, [0, 8 * n], [4, 8], "w") for n in range(2)]), set()),
+    # rows 0-1, then rows 1-2 (InOut, does not cover): a reader of row 0 still finds the first
+    "an InOut forgets only what it covers": (
+        [
+            task(0, box(ROWS, [0, 0], [2, 16], "w")),
+            task(1, box(ROWS, [1, 0], [2, 16], "rw")),
+            task(2, box(ROWS, [0, 0], [1, 16])),
+            task(3, whole(ROWS, "rw")),
+            task(4, whole(ROWS)),
+        ],
+        {(0, 1), (0, 2), (0, 3), (1, 3), (3, 4)},
+    ),
+    "views of other strides are apart when their ranges are": (
+        [task(0, box(ROWS, [0, 0], [1, 4], "w")), task(1, Argument(2, 8, (8,), (1,), True, False))],
+        set(),
+    ),
+    "and meet when their ranges do, for the runtime cannot know better": (
+        [task(0, box(ROWS, [0, 0], [2, 2], "w")), task(1, Argument(2, 2, (8,), (1,), True, False))],
+        {(0, 1)},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_who_waits_for_whom(case: str) -> None:
+    tasks, expected = CASES[case]
+    assert waits(graph_of(*tasks)) == expected
 
 
 def test_a_second_writer_waits_by_waw_only_because_it_became_inout() -> None:
-    graph = graph_of(task(0, whole(LOCAL, "w")), task(1, whole(LOCAL, "w")), task(2, whole(LOCAL, "rw")))
+    graph = graph_of(task(0, WRITE), task(1, WRITE), task(2, whole(LOCAL, "rw")))
     # 2 covers 1's entry, and 1 had covered 0's: a chain
     assert waits(graph, "waw") == {(0, 1)}
     assert waits(graph, "raw") == {(1, 2)}
-
-
-def test_parallel_writers_of_one_tensor_do_not_wait_but_their_reader_waits_for_all() -> None:
-    writers = [task(n, whole(LOCAL, "w"), turns=turns((0, "parallel", n))) for n in range(3)]
-    assert waits(graph_of(*writers, task(3, whole(LOCAL)))) == {(0, 3), (1, 3), (2, 3)}
-
-
-def test_the_same_writers_in_a_sequential_loop_wait_for_one_another() -> None:
-    writers = [task(n, whole(LOCAL, "w"), turns=turns((0, "range", n))) for n in range(3)]
-    assert waits(graph_of(*writers, task(3, whole(LOCAL)))) == {(0, 1), (1, 2), (2, 3)}
-
-
-def test_whole_tensors_are_the_footprint_so_disjoint_columns_wait_and_slices_do_not() -> None:
-    captured = [task(n, whole(ROWS, "w"), turns=turns((0, "range", n))) for n in range(2)]
-    assert waits(graph_of(*captured)) == {(0, 1)}
-    sliced = [task(n, box(ROWS, [0, 8 * n], [4, 8], "w"), turns=turns((0, "range", n))) for n in range(2)]
-    assert waits(graph_of(*sliced)) == set()
-
-
-def test_an_inout_forgets_only_what_it_covers() -> None:
-    # rows 0–1 then rows 1–2 (InOut, does not cover), then a reader of row 0 still finds the first
-    first = task(0, box(ROWS, [0, 0], [2, 16], "w"))
-    second = task(1, box(ROWS, [1, 0], [2, 16], "rw"))
-    graph = graph_of(
-        first, second, task(2, box(ROWS, [0, 0], [1, 16])), task(3, whole(ROWS, "rw")), task(4, whole(ROWS))
-    )
-    assert waits(graph) == {(0, 1), (0, 2), (0, 3), (1, 3), (3, 4)}
-
-
-def test_views_of_other_strides_count_as_meeting_when_their_ranges_do() -> None:
-    # row 0 as [1, 16], then columns 8–15 of all rows read flat with another rank
-    flat = Argument(2, 8, (8,), (1,), True, False)
-    graph = graph_of(task(0, box(ROWS, [0, 0], [1, 4], "w")), task(1, flat))
-    assert waits(graph) == set()
-    other_rank = Argument(2, 2, (8,), (1,), True, False)
-    graph = graph_of(task(0, box(ROWS, [0, 0], [2, 2], "w")), task(1, other_rank))
-    assert waits(graph) == {(0, 1)}  # exactly disjoint, but the runtime cannot tell
 
 
 def test_explicit_deps_come_on_top_and_once() -> None:
@@ -203,9 +209,9 @@ def test_an_assemble_that_has_no_place_is_an_error(aliases: list[Alias], how: st
 # --- all rules at once, applied plainly ------------------------------------------------------------------------------
 
 
-def elements(argument: Argument) -> set[int]:
-    found = np.array([argument.offset])
-    for size, stride in zip(argument.shape, argument.strides, strict=True):
+def elements(box: Box | Argument) -> set[int]:
+    found = np.array([box.offset])
+    for size, stride in zip(box.shape, box.strides, strict=True):
         found = np.add.outer(found, np.arange(size) * stride).ravel()
     return set(found.tolist())
 
@@ -343,3 +349,90 @@ def test_the_graph_is_what_the_rules_say(made: Recording) -> None:
     assert sorted((e.src, e.dst, e.origin, e.argument) for e in graph.edges) == sorted(plain_edges(made))
     assert [list(ways) for ways in graph.directions] == [plain_directions(made, one) for one in made.tasks]
     assert all(edge.src < edge.dst for edge in graph.edges)
+
+
+# --- boxes and the tensormap
+
+AXES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 7)), max_size=3)
+BOXES = st.builds(
+    lambda offset, axes: Box(0, offset, tuple(n for n, _ in axes), tuple(s for _, s in axes)), st.integers(0, 30), AXES
+)
+
+
+@given(BOXES, BOXES)
+def test_overlap_is_a_shared_element(a: Box, b: Box) -> None:
+    assert overlaps(a, b) == bool(elements(a) & elements(b))
+
+
+def test_tiles_side_by_side_are_apart_though_their_ranges_cross() -> None:
+    # GIVEN columns 0…63 and 64…127 of all 16 rows of a [16, 128] tensor
+    left, right = Box(0, 0, (16, 64), (128, 1)), Box(0, 64, (16, 64), (128, 1))
+    assert not overlaps(left, right)
+    assert overlaps(left, Box(0, 63, (16, 64), (128, 1)))
+    # a column of the right half, read transposed
+    assert overlaps(right, Box(0, 64 + 5, (1, 16), (1, 128)))
+    assert not overlaps(left, Box(0, 64 + 5, (1, 16), (1, 128)))
+
+
+def test_boxes_of_other_buffers_never_meet() -> None:
+    assert not overlaps(Box(0, 0, (4,), (1,)), Box(1, 0, (4,), (1,)))
+
+
+RUNS = ["bgemm_Case1_L4", "dummy_DenseFanoutFanin", "hbg_paged_attention_small1", "paged_attention_CaseVarSeq4"]
+RUNS += ["spmd_multiblock_mix", "sync_start_drain"]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_replay_finds_the_edges_of_the_real_run(shared: Path, run: str) -> None:
+    # GIVEN what the runtime was given: per task its arguments with directions and regions
+    document = json.loads((shared / "simpler" / "swimlane" / run / "deps.json").read_text())
+    numbers = {tensor["tensor_id"]: n for n, tensor in enumerate(document["tensors"])}
+    known = TensorMap([int(tensor["buffer_numel"]) for tensor in document["tensors"]])
+
+    # WHEN the tasks are submitted to our map
+    found = set()
+    for row in document["tasks"]:
+        boxes = {
+            arg["idx"]: (
+                arg["type"],
+                Box(numbers[arg["tensor_id"]], int(arg["start_offset"]), tuple(arg["shape"]), tuple(arg["strides"])),
+            )
+            for arg in row["args"]
+            if arg["type"] != "OUTPUT"  # allocated by the task itself: not in the map
+        }
+        for idx, (way, place) in boxes.items():
+            hits = list(known.lookup(place)) if way in ("INPUT", "INOUT") else []
+            for entry, writers, covered in hits:
+                found |= {(w, row["task_id"], idx, "covered" if covered else "other") for w in writers}
+                if covered and way == "INOUT":
+                    known.remove(entry)
+        for way, place in boxes.values():
+            if way in ("INOUT", "OUTPUT_EXISTING"):
+                known.insert(place, row["task_id"])
+
+    # THEN it finds the tensormap edges that the runtime wrote down, each with its kind of overlap
+    wanted = {
+        (edge["pred"], edge["succ"], edge["arg"], edge["overlap"])
+        for edge in document["edges"]
+        if edge["source"] == "tensormap"
+    }
+    assert found == wanted
+
+
+def test_statuses() -> None:
+    row = Box(0, 0, (1, 16), (16, 1))
+    assert status(Box(0, 0, (4, 16), (16, 1)), row, 64) == "covered"
+    assert status(row, Box(0, 0, (4, 16), (16, 1)), 64) == "other"
+    assert status(Box(0, 0, (4, 8), (16, 1)), Box(0, 8, (4, 8), (16, 1)), 64) == "apart"
+    assert status(Box(0, 0, (4, 8), (16, 1)), Box(0, 8, (4, 8), (16, 1)), 60) == "other"  # no whole rows: cannot tell
+    assert status(Box(0, 0, (8,), (2,)), Box(0, 1, (8,), (2,)), 64) == "other"  # a step: cannot tell
+
+
+def test_one_long_box_does_not_hide_short_ones() -> None:
+    known = TensorMap([1000])
+    boxes = [Box(0, 0, (1000,), (1,)), *(Box(0, 10 * n, (10,), (1,)) for n in range(100))]
+    for n, place in enumerate(boxes):
+        known.insert(place, n)
+    assert sorted(w for _, writers, _ in known.lookup(Box(0, 505, (10,), (1,))) for w in writers) == [0, 51, 52]
+    known.remove(boxes[0])
+    assert sorted(w for _, writers, _ in known.lookup(Box(0, 505, (10,), (1,))) for w in writers) == [51, 52]
