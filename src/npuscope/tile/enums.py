@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-import enum
+from enum import Enum
+
+Level = Enum("Level", {"HOST": "host", "CHIP": "chip", "CORE_GROUP": "core_group", "CORE": "core"})
+Role = Enum("Role", {"Orchestrator": "orchestrator", "Worker": "worker", "SubWorker": "subworker"})
+AtomicType = Enum("AtomicType", {"None_": "none", "Add": "add"})
+SplitMode = Enum("SplitMode", {"NONE": "none", "UP_DOWN": "up_down", "LEFT_RIGHT": "left_right"})
+ForKind = Enum("ForKind", {"Sequential": "range", "Parallel": "parallel", "Unroll": "unroll", "Pipeline": "pipeline"})
+ScopeMode = Enum("ScopeMode", {"AUTO": "auto", "MANUAL": "manual"})
+TensorLayout = Enum("TensorLayout", {"ND": "nd", "DN": "dn", "NZ": "nz"})
+TileLayout = Enum("TileLayout", {"none_box": 0, "row_major": 1, "col_major": 2})
+PipeType = Enum("PipeType", ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX", "ALL"))
+FunctionType = Enum(
+    "FunctionType", ("Opaque", "InCore", "Orchestration", "Inline", "AIC", "AIV", "Group", "Spmd", "Extern")
+)
 
 
-class MemorySpace(enum.Enum):
+class MemorySpace(Enum):
     """Where a tile lives. DDR is GM; Vec the unified buffer; Mat is L1; Left, Right, Acc are L0A, L0B, L0C."""
 
     DDR = "GM"
@@ -19,84 +32,13 @@ class MemorySpace(enum.Enum):
     RightScale = "RightScale"
 
 
-class Level(enum.Enum):
-    HOST = "host"
-    CHIP = "chip"
-    CORE_GROUP = "core_group"
-    CORE = "core"
-
-
-class Role(enum.Enum):
-    Orchestrator = "orchestrator"
-    Worker = "worker"
-    SubWorker = "subworker"
-
-
-class PadValue(enum.Enum):
+class PadValue(Enum):
     """`min` and `max` are the finite extremes of the tile's data type."""
 
     null = "null"
     zero = "zero"
     min = "min"
     max = "max"
-
-
-class AtomicType(enum.Enum):
-    None_ = "none"
-    Add = "add"
-
-
-class SplitMode(enum.Enum):
-    NONE = "none"
-    UP_DOWN = "up_down"
-    LEFT_RIGHT = "left_right"
-
-
-class FunctionType(enum.Enum):
-    Opaque = "opaque"
-    InCore = "incore"
-    Orchestration = "orchestration"
-    Inline = "inline"
-    AIC = "aic"
-    AIV = "aiv"
-    Group = "group"
-    Spmd = "spmd"
-    Extern = "extern"
-
-
-class ForKind(enum.Enum):
-    Sequential = "range"
-    Parallel = "parallel"
-    Unroll = "unroll"
-    Pipeline = "pipeline"
-
-
-class ScopeMode(enum.Enum):
-    AUTO = "auto"
-    MANUAL = "manual"
-
-
-class TensorLayout(enum.Enum):
-    ND = "nd"
-    DN = "dn"
-    NZ = "nz"
-
-
-class TileLayout(enum.Enum):
-    none_box = 0
-    row_major = 1
-    col_major = 2
-
-
-class PipeType(enum.Enum):
-    S = "S"
-    V = "V"
-    M = "M"
-    MTE1 = "MTE1"
-    MTE2 = "MTE2"
-    MTE3 = "MTE3"
-    FIX = "FIX"
-    ALL = "ALL"
 
 
 class MaskPattern:
@@ -111,14 +53,14 @@ class MaskPattern:
     P1111 = 7
 
 
-class NotifyOp(enum.Enum):
+class NotifyOp(Enum):
     """How a signal reaches a peer's counter."""
 
     AtomicAdd = "add"
     Set = "set"
 
 
-class WaitCmp(enum.Enum):
+class WaitCmp(Enum):
     """When a counter is what a rank waits for."""
 
     Eq = "eq"

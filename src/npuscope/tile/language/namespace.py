@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -106,8 +107,10 @@ def language() -> dict[str, Any]:
             wait=system.nothing,
         ),
     }
-    found["tile"].sum, found["tile"].max, found["tile"].min = sum_, max_, min_
-    found |= {name: getattr(enums, name) for name in dir(enums) if name[0].isupper() and name != "MaskPattern"}
+    found["tile"].__dict__.update({op: _reduction(op) for op in ("sum", "max", "min")})
+    found |= {
+        name: getattr(enums, name) for name in dir(enums) if name[0].isupper() and name not in ("MaskPattern", "Enum")
+    }
     found["Mem"] = enums.MemorySpace
     found |= {
         name: getattr(signature, name)
@@ -162,19 +165,12 @@ def _along(op: str, value: Tensor | Tile, axis: object, keepdim: bool) -> object
     return result if keepdim else shaping.reshape(result, [max(result.shape)])
 
 
-def sum_(tile: Tensor | Tile, axis: object, keepdim: bool = False) -> object:
-    return _along("sum", tile, axis, keepdim)
+def _reduction(op: str) -> Callable[..., object]:
+    """`pl.tile.max(tile, axis)` is `row_max` or `col_max` today (history.py); of two scalars it is the larger one."""
 
+    def reduce(tile: object = None, axis: object = 0, keepdim: bool = False, **named: object) -> object:
+        if isinstance(tile, Tensor | Tile):
+            return _along(op, tile, axis, keepdim)
+        return function_of(op)(**{"lhs": tile, "rhs": axis, **named})
 
-def max_(tile: object = None, axis: object = 0, keepdim: bool = False, **named: object) -> object:
-    """Of two scalars, or of a tile along an axis."""
-    if isinstance(tile, Tensor | Tile):
-        return _along("max", tile, axis, keepdim)
-    return function_of("max")(**{"lhs": tile, "rhs": axis, **named})
-
-
-def min_(tile: object = None, axis: object = 0, keepdim: bool = False, **named: object) -> object:
-    """Of two scalars, or of a tile along an axis."""
-    if isinstance(tile, Tensor | Tile):
-        return _along("min", tile, axis, keepdim)
-    return function_of("min")(**{"lhs": tile, "rhs": axis, **named})
+    return reduce
