@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from npuscope.tile.script.places import Place
+from npuscope.tile.script.places import SettingPlace
 
 RANGES = frozenset({"range", "parallel", "pipeline", "spmd", "unroll"})
 
@@ -23,12 +23,12 @@ class Cuts:
 
     found: Mapping[str, Mapping[str, int]]
 
-    def by(self, place: Place) -> dict[str, int]:
+    def by(self, place: SettingPlace) -> dict[str, int]:
         """What is cut by the value at a place."""
         return dict(self.found.get(place.name.rpartition(".")[2], {}))
 
 
-def cuts_of(files: Iterable[Path], places: Iterable[Place]) -> Cuts:
+def cuts_of(files: Iterable[Path], places: Iterable[SettingPlace]) -> Cuts:
     """All cuts in these files. Sizes are those of constants and fields that are whole numbers."""
     trees = []
     for file in files:

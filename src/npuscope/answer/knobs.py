@@ -17,7 +17,7 @@ from npuscope.answer.divisions import Cuts, cuts_of
 from npuscope.base.errors import NpuscopeError
 from npuscope.tile.fault import NeedsValues
 from npuscope.tile.script.observed import Reads, decides, is_read, reads
-from npuscope.tile.script.places import NOT_IN_TEXT, Kind, Place, Places, UnknownSetting, places_named, places_of
+from npuscope.tile.script.places import NOT_IN_TEXT, Kind, Places, SettingPlace, UnknownSetting, places_named, places_of
 from npuscope.tile.script.run import run_script
 from npuscope.tile.script.settings import changed_object
 
@@ -83,7 +83,7 @@ def knobs_in(places: Places, seen: Reads, file: Path) -> tuple[Knob, ...]:
     return tuple(sorted(found.values(), key=lambda knob: (not knob.cuts, knob.kind == "option", not knob.values)))
 
 
-def _is_used(place: Place, all_of_them: Iterable[Place], seen: Reads) -> bool:
+def _is_used(place: SettingPlace, all_of_them: Iterable[SettingPlace], seen: Reads) -> bool:
     """Whether it is there to be turned: not private, and read where a run can tell."""
     if place.kind == "variable" or place.name.rpartition(".")[2].startswith("_"):
         return False
@@ -92,7 +92,7 @@ def _is_used(place: Place, all_of_them: Iterable[Place], seen: Reads) -> bool:
     return place.kind not in ("field", "default") or not seen.seen or is_read(place, all_of_them, seen)
 
 
-def _knob(place: Place, places: Places, cuts: Cuts, objects: _Object, file: Path) -> Knob | None:
+def _knob(place: SettingPlace, places: Places, cuts: Cuts, objects: _Object, file: Path) -> Knob | None:
     value = place.value
     name = _short(place, places, file)
     if name is None or (value is NOT_IN_TEXT and place.kind != "option"):
@@ -116,7 +116,7 @@ def _knob(place: Place, places: Places, cuts: Cuts, objects: _Object, file: Path
     return Knob(name, place.kind, value, values, place.file, place.line, told, tuple(cut))
 
 
-def _told(place: Place) -> str:
+def _told(place: SettingPlace) -> str:
     kinds = {
         "option": f"option {place.target}",
         "constant": f"constant of {place.owner or Path(place.file).name}",
@@ -127,7 +127,7 @@ def _told(place: Place) -> str:
     return kinds[place.kind]
 
 
-def _short(place: Place, places: Places, file: Path) -> str | None:
+def _short(place: SettingPlace, places: Places, file: Path) -> str | None:
     """The shortest name by which `--set` finds exactly this place."""
     for name in (place.name.rpartition(".")[2], place.name, ".".join(place.words)):
         try:
@@ -151,7 +151,7 @@ def _near(value: int, sizes: Iterable[int]) -> list[int]:
     return nearest[:MOST_VALUES]
 
 
-def _is_taken(place: Place, value: int, places: Places, objects: _Object) -> bool:
+def _is_taken(place: SettingPlace, value: int, places: Places, objects: _Object) -> bool:
     """Whether the class of a configuration takes the value; what no run has made is believed."""
     if place.kind == "field":
         holders = [place]

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from npuscope.tile.script.places import Place
+from npuscope.tile.script.places import SettingPlace
 
 MAKING = frozenset({"__post_init__", "__init__", "__repr__", "__eq__", "__hash__", "_check"})
 COPYING = frozenset({"replace", "_replace", "__replace__"})
@@ -96,7 +96,7 @@ class Reads:
         self._watched.clear()
 
 
-def decides(default: Place, field: Place) -> bool:
+def decides(default: SettingPlace, field: SettingPlace) -> bool:
     """Whether a class's default is what a field of an object has."""
     return (
         default.kind == "default"
@@ -108,7 +108,7 @@ def decides(default: Place, field: Place) -> bool:
     )
 
 
-def is_read(place: Place, places: Iterable[Place], seen: Reads) -> bool:
+def is_read(place: SettingPlace, places: Iterable[SettingPlace], seen: Reads) -> bool:
     """Whether a run read a field, or of a default a field that has it; of what cannot be watched it is taken to be."""
     if place.kind == "field":
         return (place.file, place.target, place.path) in seen.seen

@@ -112,7 +112,7 @@ def _file_of(name: str, roots: tuple[Path, ...]) -> Path | None:
 
 
 @dataclass(frozen=True)
-class Place:
+class SettingPlace:
     """What a setting can reach: its full name, where it stands, its value as the text has it.
 
     `target` is the name in the file that is assigned (`owner` the class or function around it), `path` the fields below
@@ -142,7 +142,7 @@ class Place:
 class Places:
     """All of a program's. `computed`: it makes names of options or variables as it runs, so there may be more."""
 
-    places: tuple[Place, ...]
+    places: tuple[SettingPlace, ...]
     files: tuple[str, ...]
     computed: bool
 
@@ -228,12 +228,12 @@ _Field = tuple[tuple[str, ...], int, object, bool]  # path, line, value, taken
 class _Finder:
     def __init__(self, classes: dict[str, _Class]) -> None:
         self.classes = classes
-        self.places: list[Place] = []
+        self.places: list[SettingPlace] = []
         self.taken: set[tuple[str, str]] = set()  # (class, field) whose default an object has
         self.computed = False
 
     def _add(self, name: str, kind: Kind, file: OwnFile, line: int, value: object = NOT_IN_TEXT, **more: Any) -> None:
-        self.places.append(Place(name, kind, str(file.path), line, value, module=file.module, **more))
+        self.places.append(SettingPlace(name, kind, str(file.path), line, value, module=file.module, **more))
 
     def defaults(self) -> None:
         for cls in self.classes.values():
@@ -365,7 +365,7 @@ class UnknownSetting(BadInput):
     """A name that a script has no use for."""
 
 
-def places_named(name: str, places: Places, file: Path) -> tuple[Place, ...]:
+def places_named(name: str, places: Places, file: Path) -> tuple[SettingPlace, ...]:
     """The places that a name means; none where only the run can know. Refused: an unknown name, and one of several."""
     direct = [place for place in places.places if _is_direct(place, name)]
     if direct:
@@ -423,7 +423,7 @@ def nearest(names: Iterable[str], known: Sequence[str]) -> list[str]:
     return sorted(each.values(), key=lambda one: -likeness(one))[:MOST_NEAR]
 
 
-def value_for(place: Place, text: str, name: str) -> object:
+def value_for(place: SettingPlace, text: str, name: str) -> object:
     """The value that a text is at this place: a number where a number stands, on or off where True or False does."""
     try:
         value = ast.literal_eval(text)
@@ -439,7 +439,7 @@ def value_for(place: Place, text: str, name: str) -> object:
     return text if isinstance(before, str) and not isinstance(value, str) else value
 
 
-def _is_direct(place: Place, name: str) -> bool:
+def _is_direct(place: SettingPlace, name: str) -> bool:
     """An option, a constant of the script itself, a variable: they go before all else, and together."""
     if place.kind == "option":
         return place.target in (f"--{name.lower().replace('_', '-')}", f"--{name.lower()}")
@@ -455,7 +455,7 @@ def _within(wanted: Sequence[str], words: Sequence[str]) -> bool:
     return all(word in rest for word in wanted[:-1])
 
 
-def _chosen(found: list[Place], name: str) -> list[Place]:
+def _chosen(found: list[SettingPlace], name: str) -> list[SettingPlace]:
     """The likeliest of several that a name fits."""
     found = [place for place in found if place.kind not in ("option", "variable")]
     groups = (
@@ -467,7 +467,7 @@ def _chosen(found: list[Place], name: str) -> list[Place]:
     return next((group for group in groups if group), [])
 
 
-def _of_unknown_class(wanted: Sequence[str], places: Places) -> list[Place]:
+def _of_unknown_class(wanted: Sequence[str], places: Places) -> list[SettingPlace]:
     """`CONFIG.tile` where only the run knows what CONFIG is."""
     objects = [p for p in places.places if p.kind == "constant" and not p.owner and p.value is NOT_IN_TEXT]
     with_fields = {(p.file, p.target) for p in places.places if p.kind == "field"}

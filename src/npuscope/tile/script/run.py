@@ -27,7 +27,7 @@ from npuscope.tile.record.model import NO_EFFECT, Mode, Notice, Recording, Site
 from npuscope.tile.record.recorder import asked_for
 from npuscope.tile.record.walk import same_work
 from npuscope.tile.run.execute import Finished, collecting, mode_of_runs
-from npuscope.tile.script.places import Place
+from npuscope.tile.script.places import SettingPlace
 from npuscope.tile.script.settings import Settings
 
 WITHOUT = "did not change the program that ran: it takes another configuration"
@@ -46,7 +46,9 @@ class ScriptRun:
     exit_code: int
     output: str
     failure: str = ""
-    unread: Mapping[str, Place] = field(default_factory=dict)  # settings of configurations that the run did not read
+    unread: Mapping[str, SettingPlace] = field(
+        default_factory=dict
+    )  # settings of configurations that the run did not read
 
     @property
     def recordings(self) -> tuple[Recording, ...]:

@@ -29,7 +29,7 @@ from typing import Any
 
 from npuscope.base.errors import BadInput
 from npuscope.tile.script.observed import Reads, current_reads, is_read, reads
-from npuscope.tile.script.places import OFF, ON, Place, assigned, places_named, places_of, unknown, value_for
+from npuscope.tile.script.places import OFF, ON, SettingPlace, assigned, places_named, places_of, unknown, value_for
 
 HELPER = "__npuscope_with__"
 
@@ -38,7 +38,7 @@ HELPER = "__npuscope_with__"
 class Replacement:
     """A new value for a place; an object that is `only_watched` keeps its fields."""
 
-    place: Place
+    place: SettingPlace
     value: object
     only_watched: bool = False
 
@@ -51,7 +51,7 @@ class Settings:
         self.file = file
         self.used: set[str] = set()
         self.asked: set[str] = set()  # variables that the environment was asked for
-        self.fields: dict[str, Place] = {}  # of configurations: a run may have no use for them
+        self.fields: dict[str, SettingPlace] = {}  # of configurations: a run may have no use for them
         observed = current_reads() is not None
         self.places = places_of(file) if values or observed else None
         self.replacements: dict[str, list[Replacement]] = defaultdict(list)  # by file
@@ -80,7 +80,7 @@ class Settings:
         if idle and self.places:
             raise unknown(idle, self.places, self.file)
 
-    def unread(self, seen: Reads | None) -> dict[str, Place]:
+    def unread(self, seen: Reads | None) -> dict[str, SettingPlace]:
         """Fields of configurations that were set and that the run did not read: another configuration ran."""
         every = self.places.places if self.places else ()
         return {name: place for name, place in self.fields.items() if seen and not is_read(place, every, seen)}
@@ -203,12 +203,12 @@ def _helper_for(those: Sequence[Replacement]) -> Any:
     return changed
 
 
-def changed_object(value: object, path: tuple[str, ...], new: object, place: Place) -> object:
+def changed_object(value: object, path: tuple[str, ...], new: object, place: SettingPlace) -> object:
     """An object with one field changed; refused where its class does not take it."""
     return _with(value, [(path, new)], place, new)
 
 
-def _with(value: Any, changes: Sequence[tuple[tuple[str, ...], object]], place: Place, first: object) -> object:
+def _with(value: Any, changes: Sequence[tuple[tuple[str, ...], object]], place: SettingPlace, first: object) -> object:
     """An object with some fields changed, those of fields too, each object made once; `place` and `first` for errors"""
     below: dict[str, list[tuple[tuple[str, ...], object]]] = defaultdict(list)
     new: dict[str, object] = {}
