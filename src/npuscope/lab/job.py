@@ -71,7 +71,10 @@ def perform(job: VersionJob) -> VersionResult:
         _send(job.early, made)
     panels = {**dict(panels_of(one)), "knobs": knobs_payload(job.request, seen)}
     later = as_json({"panels": panels, "diagnosis": one.diagnosis.as_dict()})
-    return replace(made, panels=later) if not job.early else VersionResult(job.id, sources=sources, panels=later)
+    whole = pickle.dumps(one.diagnosis)
+    if job.early:
+        return VersionResult(job.id, sources=sources, panels=later, diagnosis=whole)
+    return replace(made, panels=later, diagnosis=whole)
 
 
 def _trouble_of(one: Prediction) -> Trouble | None:

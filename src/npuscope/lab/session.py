@@ -70,7 +70,7 @@ class Session:
         self.files: tuple[str, ...] = (str(Path(subject.file).resolve()),) if subject else ()
         self._pool: Pool | None = None
         self._running: dict[str, Handle[VersionResult]] = {}  # by version
-        self._late: dict[str, bytes] = {}  # panels of versions whose timeline is not here yet
+        self._late: dict[str, VersionResult] = {}  # panels of versions whose timeline is not here yet
         self._saves = 0
         self._saved: str | None = None  # the version of the newest save, while it is being made
         self._asked: Mapping[str, str] = {}  # texts of the newest save
@@ -167,7 +167,7 @@ class Session:
         elif result.trouble is not None:
             self._made(result)
         else:
-            self._late[id] = result.panels
+            self._late[id] = result
             self._add_panels(id)
 
     def _made(self, made: VersionResult) -> None:
@@ -185,7 +185,9 @@ class Session:
         """What came after the timeline, or before it: they take different ways here."""
         version = self.versions.get(id)
         if version is not None and version.made is not None and id in self._late:
-            self.versions.put(replace(version, made=replace(version.made, panels=self._late.pop(id))))
+            late = self._late.pop(id)
+            made = replace(version.made, panels=late.panels, diagnosis=late.diagnosis)
+            self.versions.put(replace(version, made=made))
             self.publish({"type": "panels", "id": id})
 
     def _watch(self, made: VersionResult) -> None:

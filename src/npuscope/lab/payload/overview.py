@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from npuscope.report.anchor import Section
 
 MOST_ROWS = 2000  # of a table on a page
+OF_RUN = ("causes", "together")  # a run has them beside its panels, and of a program more is known of them later
 
 
 def overview(e: Explanation, first: Sequence[Section] = ()) -> dict[str, object]:
@@ -49,8 +50,9 @@ def _trimmed(e: Explanation) -> dict[str, object]:
     hidden = len(kernels) - MOST_ROWS
     left_out = [f"{hidden:,} kernels with the least core time are left out of the tables."] if hidden > 0 else []
     first = {name: table.rows()[:MOST_ROWS] for name, table in e.path.tables().items()}
+    report = {name: value for name, value in e.as_dict().items() if name not in OF_RUN}
     return {
-        **e.as_dict(),
+        **report,
         "kernels": kernels[:MOST_ROWS],
         "critical_path": {**path, **first, "bound": None},
         "fan_out": {**fan_out, "kernels": e.fan_out.tables()["kernels"].rows()[:MOST_ROWS]},
