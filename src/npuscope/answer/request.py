@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tomllib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -60,11 +61,19 @@ class Request:
         rest = (self.argv, self.settings, self.device, self.program, self.ring_slots, self.mode, self.jitter, base)
         own = Path(self.file)
         rings = sorted((name, text) for name, text in os.environ.items() if name.startswith("PTO2_"))
-        facts = (own_source(), rings, own.name, own.read_bytes(), _files_of_chip(self.device), rest)
+        facts = (own_source(), rings, own.name, own.read_bytes(), [*_files_of_chip(self.device).values()], rest)
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:24]
 
 
-def _files_of_chip(name: str) -> tuple[bytes, ...]:
-    """The user's own file of a chip and those beside it; ours are npuscope's."""
-    file = Path(name)
-    return tuple(other.read_bytes() for other in sorted(file.parent.glob("*.toml"))) if file.is_file() else ()
+def _files_of_chip(name: str) -> dict[Path, bytes]:
+    """The user's own file of a chip and those that it inherits from, wherever they are; ours are npuscope's."""
+    found: dict[Path, bytes] = {}
+    file = Path(name).resolve()
+    while file.is_file() and file not in found:
+        found[file] = file.read_bytes()
+        try:
+            parent = tomllib.loads(found[file].decode()).get("inherits")
+        except ValueError:  # no TOML: whoever reads it says so
+            break
+        file = (file.parent / str(parent)).resolve()
+    return found
