@@ -125,9 +125,12 @@ def _is_whole() -> bool:
 
 @cache
 def _starts_plain() -> bool:
-    """Whether this process begins without machine code. Where none can be kept it is compiled, as every time."""
+    """Whether this process begins without machine code: Numba is loaded with the first simulation, not with its modules.
+
+    Where none can be kept it is compiled, as every time.
+    """
     choice = os.environ.get(ENGINE, "")
-    return choice == "plain" or (choice != "compiled" and folder() is not None and not _is_whole())
+    return choice == "plain" or (choice != "compiled" and folder() is not None)
 
 
 class _Looked:
