@@ -137,3 +137,37 @@ def test_a_sub_folder_as_a_whole_is_above_or_below_each_module_beside_it(folder:
 @pytest.mark.parametrize("folder", ROOMS)
 def test_the_page_says_the_order(folder: str) -> None:
     assert f"| `{folder}/` | {', '.join(f'`{room}`' for room in ROOMS[folder])} |" in PAGE.read_text()
+
+
+def test_a_class_name_is_defined_once() -> None:
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for name, path in NAMES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(name)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+FEW_LINES = 40
+KEPT_SMALL = {  # found by their place, not by an import
+    "npuscope.__main__": "python -m npuscope",
+}
+
+
+def test_no_small_file_has_one_importer() -> None:
+    """A file below FEW_LINES that one other imports is a function that lost its home."""
+    importers: defaultdict[str, set[str]] = defaultdict(set)
+    for module in NAMES:
+        for other in imported(module):
+            importers[other].add(module)
+    small = [
+        name
+        for name, path in NAMES.items()
+        if path.name != "__init__.py"
+        and folder_of(name) != "cli"  # a command is a file
+        and room_of(name) not in ("readers", "writers")  # so is a format
+        and len(importers[name]) <= 1
+        and len(path.read_text().splitlines()) < FEW_LINES
+        and name not in KEPT_SMALL
+    ]
+    assert small == []

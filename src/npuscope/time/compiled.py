@@ -125,7 +125,7 @@ def _is_whole() -> bool:
 
 @cache
 def _starts_plain() -> bool:
-    """Whether this process begins without machine code: Numba is loaded with the first simulation, not with its modules.
+    """Whether this process begins without machine code: Numba loads with the first simulation, not before.
 
     Where none can be kept it is compiled, as every time.
     """
