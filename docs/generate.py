@@ -5,6 +5,7 @@ They are written when the site is built and kept out of the repository, so they 
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import io
@@ -43,6 +44,45 @@ def generate(folder: Path) -> None:
         file = folder / name
         if not file.exists() or file.read_text() != text:
             file.write_text(text)
+
+
+WAYS = {
+    "The way of a capture": (
+        "cli/report.py", "trace/formats.py", "trace/readers/kernel_details.py", "trace/build.py", "trace/core.py",
+        "explain/explanation.py", "explain/work.py", "explain/waits.py", "explain/path.py",
+        "explain/diagnosis/whole_run.py", "report/captures.py", "table/parts.py", "lab/runs.py",
+    ),
+    "The way of a program": (
+        "cli/simulate.py", "answer/request.py", "answer/prediction.py", "tile/script/run.py", "tile/language/rewrite.py",
+        "tile/run/execute.py", "tile/record/recorder.py", "tile/graph/task_graph.py", "lower/program.py",
+        "lower/memory_plan.py", "check/run.py", "time/chip/prepare.py", "time/core/pipes.py", "time/chip/engine.py",
+        "time/chip/trace.py", "time/priced.py", "time/diagnosis.py", "answer/answer.py", "report/simulate.py",
+    ),
+    "The way of a save": (
+        "lab/server.py", "lab/session.py", "lab/messages.py", "base/pool.py", "base/fork_server.py", "base/jobs.py",
+        "lab/job.py", "answer/prediction.py", "lab/program_runs.py", "lab/payload/timeline.py", "lab/versions.py",
+    ),
+}  # fmt: skip
+
+
+def ways() -> str:
+    """What happens to a capture, a program and a save, file by file, each with the first sentence of its header."""
+    root = Path(__file__).resolve().parents[1] / "src" / "npuscope"
+    parts = []
+    for title, files in WAYS.items():
+        parts.append(f"### {title}\n")
+        for number, file in enumerate(files, 1):
+            header = inspect.cleandoc(ast.get_docstring(ast.parse((root / file).read_text())) or "")
+            sentence = re.split(r"(?<=[.?])\s", " ".join(header.split("\n\n")[0].split()))[0].rstrip(".")
+            parts.append(f"{number}. `{file}`: {sentence}")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def fill_ways(page: Path) -> None:
+    """Writes them into the page of the architecture, between its marks."""
+    head, rest = page.read_text().split("<!-- ways -->\n", 1)
+    page.write_text(f"{head}<!-- ways -->\n{ways()}<!-- end of ways -->{rest.split('<!-- end of ways -->', 1)[1]}")
 
 
 def commands_page() -> str:
@@ -133,3 +173,7 @@ def _as_markdown(text: str) -> str:
     """Docstrings are plain text with `code`; what Markdown would take for markup is escaped outside of code."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else re.sub(r"([*_<>\[\]])", r"\\\1", part) for part in parts)
+
+
+if __name__ == "__main__":
+    fill_ways(Path(__file__).parent / "understand" / "architecture.md")

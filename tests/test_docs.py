@@ -32,6 +32,13 @@ def test_the_docs_are_short() -> None:
     assert sum(len(page.read_text().split()) for page in PAGES) <= MOST_WORDS
 
 
+def test_the_ways_through_the_code_are_those_of_today() -> None:
+    """`python docs/generate.py` writes them."""
+    from generate import ways
+
+    assert f"<!-- ways -->\n{ways()}<!-- end of ways -->" in (DOCS / "understand" / "architecture.md").read_text()
+
+
 @pytest.mark.parametrize("page", [*PAGES, *TABLES], ids=lambda page: str(page.relative_to(DOCS)))
 def test_a_page_needs_no_file_that_only_its_authors_have(page: Path) -> None:
     assert not re.findall(

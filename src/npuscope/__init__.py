@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from npuscope.lab.notebook import show
     from npuscope.trace import Meta, Trace, read
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = ["Meta", "NpuscopeError", "Trace", "judge", "read", "show"]
 
 
