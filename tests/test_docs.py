@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import runpy
 import subprocess
 import sys
 from functools import cache
@@ -16,7 +17,7 @@ import typer.main
 from sessions import FENCE, ROOT
 
 DOCS = ROOT / "docs"
-MOST_WORDS = 28_000
+MOST_WORDS = 29_700
 PAGES = sorted(page for page in DOCS.rglob("*.md") if not {"_build", "generated"} & set(page.parts))
 TABLES = sorted((DOCS / "reference/tables").glob("*.csv"))
 MOST_IN_A_CELL = 20  # words beside names in backticks
@@ -34,9 +35,8 @@ def test_the_docs_are_short() -> None:
 
 def test_the_ways_through_the_code_are_those_of_today() -> None:
     """`python docs/generate.py` writes them."""
-    from generate import ways
-
-    assert f"<!-- ways -->\n{ways()}<!-- end of ways -->" in (DOCS / "understand" / "architecture.md").read_text()
+    ways = runpy.run_path(str(DOCS / "generate.py"))["ways"]()
+    assert f"<!-- ways -->\n{ways}<!-- end of ways -->" in (DOCS / "understand" / "architecture.md").read_text()
 
 
 @pytest.mark.parametrize("page", [*PAGES, *TABLES], ids=lambda page: str(page.relative_to(DOCS)))
