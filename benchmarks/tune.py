@@ -28,7 +28,7 @@ from optuna.trial import Trial, TrialState
 from npuscope.answer.rank import answers_of
 from npuscope.answer.request import Request
 from npuscope.answer.search import Goals, Search
-from npuscope.answer.space import Point, Space, space_of
+from npuscope.answer.space import Point, SearchSpace, space_of
 
 ROOT = Path(__file__).resolve().parents[1]
 NEAR = 1.02
@@ -45,7 +45,7 @@ class Case:
     settings: tuple[tuple[str, tuple[int, ...], int], ...]
 
     @property
-    def space(self) -> Space:
+    def space(self) -> SearchSpace:
         return space_of([(name, [str(value) for value in values], str(now)) for name, values, now in self.settings])
 
     @property
@@ -83,7 +83,7 @@ CASES = (
 class Peer:
     """A sampler of Optuna's with the interface of `Search`. What it proposes twice is told again, for nothing."""
 
-    def __init__(self, sampler: BaseSampler, space: Space) -> None:
+    def __init__(self, sampler: BaseSampler, space: SearchSpace) -> None:
         self.kinds: dict[str, BaseDistribution] = {
             name: IntDistribution(0, len(values) - 1) for name, values in space.settings
         }
@@ -101,7 +101,7 @@ class Peer:
         self.study.tell(self.open[point].pop(), goals, None if goals else TrialState.PRUNED)
 
 
-SEARCHES: dict[str, Callable[[Space, int], Search | Peer]] = {
+SEARCHES: dict[str, Callable[[SearchSpace, int], Search | Peer]] = {
     "tune": lambda space, seed: Search(space, seed=seed),
     "TPE": lambda space, seed: Peer(TPESampler(seed=seed, multivariate=True), space),
     "drawn": lambda space, seed: Peer(RandomSampler(seed=seed), space),

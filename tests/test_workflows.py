@@ -12,7 +12,12 @@ from sessions import ROOT
 
 yaml = pytest.importorskip("yaml", reason="no PyYAML: pip install 'npuscope[docs]'")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-JOBS: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
+WORKFLOWS = ("ci", "nightly")
+JOBS: dict[str, Any] = {
+    name: job
+    for file in WORKFLOWS
+    for name, job in yaml.safe_load((ROOT / f".github/workflows/{file}.yml").read_text())["jobs"].items()
+}
 PINNED = re.compile(r"[\w-]+/[\w-]+@[0-9a-f]{40}")
 
 
@@ -32,11 +37,11 @@ def test_all_pythons_of_the_package_are_tested() -> None:
     assert JOBS["tests"]["strategy"]["matrix"]["python"] == named
 
 
-def test_the_targets_that_it_makes_exist_and_every_target_is_told() -> None:
+def test_the_targets_that_it_makes_exist_and_every_target_is_described() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    told = set(re.findall(r"^([a-z]+):.*##", makefile, re.MULTILINE))
-    made = {word for step in steps() for word in re.findall(r"make (\w+)", step.get("run", ""))}
+    described = set(re.findall(r"^([a-z-]+):.*##", makefile, re.MULTILINE))
+    made = {word for step in steps() for word in re.findall(r"make ([\w-]+)", step.get("run", ""))}
     assert made
-    assert made <= told
+    assert made <= described
     (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
-    assert set(phony.split()) == told
+    assert set(phony.split()) == described

@@ -18,7 +18,7 @@ from npuscope.chip.devices import load
 from npuscope.lower.model import instructions
 from npuscope.lower.program import Program
 from npuscope.ops import elementwise, table
-from npuscope.ops.spec import VECTOR, OpSpec, Role
+from npuscope.ops.spec import VECTOR, OpSpec, OpRole
 from npuscope.report.reference import op_text, ops_page, signatures
 from npuscope.tile.calls.functions import FUNCTIONS
 from npuscope.tile.fault import TileError
@@ -36,7 +36,7 @@ SOFTSIGN: OpSpec = replace(SHOWN["SOFTSIGN"], spellings=("softsign", "ssign"))
 ROW_RANGE = OpSpec(
     "row_range", VECTOR, "reduction", "Largest less smallest element of every row.", cost="reduce.row_max",
     like="two of them", numeric=lambda x: np.ptp(x, axis=-1, keepdims=True), axis="rows", scratch=True,
-    storage="separate", roles=(Role.REDUCTION,),
+    storage="separate", roles=(OpRole.REDUCTION,),
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import npuscope.tile.distributed as pld
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices import load, names
 from npuscope.ops import table
-from npuscope.ops.spec import VECTOR, OpSpec, Role
+from npuscope.ops.spec import VECTOR, OpSpec, OpRole
 from npuscope.tile.calls.functions import FUNCTIONS
 
 TIMED = [name for name in names() if load(name).op]
@@ -63,7 +63,7 @@ def test_an_op_is_told_in_a_sentence(spec: OpSpec) -> None:
 
 
 def test_every_role_is_some_op_s() -> None:
-    assert all(any(spec.is_a(role) for spec in table.BY_NAME.values()) for role in Role)
+    assert all(any(spec.is_a(role) for spec in table.BY_NAME.values()) for role in OpRole)
 
 
 @pytest.mark.parametrize("text", ["row_max", "pl.row_max", "pl.tile.row_max"])

@@ -82,7 +82,7 @@ class Compared(BaseModel):
     cut: dict[str, str] = {}
 
 
-class Gains(BaseModel):
+class GainsAnswer(BaseModel):
     """What each thing alone would buy, the largest first; gains do not add up."""
 
     wall_ns: int
@@ -179,10 +179,10 @@ def server() -> MCPServer[Any]:
     async def what_if(
         path: Path, arguments: Arguments = [], settings: Settings = {}, rank: int | None = None,  # noqa: B006
         device: Device = "ascend910b1", budget: Budget = BUDGET,
-    ) -> Gains:  # fmt: skip
+    ) -> GainsAnswer:  # fmt: skip
         """What would be gained if one kernel, one kind of wait or one finding cost half or nothing."""
         asked = Asked(path, tuple(arguments), settings, device, None, rank)
-        return Gains(**await told("what_if", [asked], budget))
+        return GainsAnswer(**await told("what_if", [asked], budget))
 
     @made.tool()
     async def findings(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuscope.answer.space import Point, Space
+from npuscope.answer.space import Point, SearchSpace
 from npuscope.base.errors import NpuscopeError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Goals = tuple[float, ...]  # what is to be small: the time, and memory or tasks 
 class Search:
     """Proposes points of a space, never one twice. The same seed and answers give the same points."""
 
-    def __init__(self, space: Space, goals: int = 1, seed: int = 0) -> None:
+    def __init__(self, space: SearchSpace, goals: int = 1, seed: int = 0) -> None:
         optuna = _optuna()
         from npuscope.answer.sampler import SmoothSampler
 

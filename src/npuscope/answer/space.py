@@ -14,7 +14,7 @@ Point = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Space:
+class SearchSpace:
     """Settings with the values to try, and the point at which the program is now."""
 
     settings: tuple[tuple[str, tuple[str, ...]], ...]
@@ -29,9 +29,9 @@ class Space:
         return tuple((name, values[at]) for (name, values), at in zip(self.settings, point, strict=True))
 
 
-def space_of(settings: Sequence[tuple[str, Sequence[str], str | None]]) -> Space:
+def space_of(settings: Sequence[tuple[str, Sequence[str], str | None]]) -> SearchSpace:
     """A space of (name, values, the present value); where that is not among the values the first one is the start."""
-    return Space(
+    return SearchSpace(
         tuple((name, tuple(values)) for name, values, _ in settings),
         tuple(values.index(now) if now in values else 0 for _, values, now in settings),
     )

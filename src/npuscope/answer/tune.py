@@ -22,7 +22,7 @@ from npuscope.answer.rank import KIND, brief_answers
 from npuscope.answer.request import Request
 from npuscope.answer.results import results_in
 from npuscope.answer.search import Goals, Search, front
-from npuscope.answer.space import Point, Space, space_of
+from npuscope.answer.space import Point, SearchSpace, space_of
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import Failed, Limits
@@ -46,7 +46,7 @@ class Tuned:
     `golden` has the variants whose numbers were checked, the last of them being that of `best`.
     """
 
-    space: Space
+    space: SearchSpace
     variants: tuple[Request, ...]
     answers: tuple[Answer, ...]
     golden: tuple[tuple[str, Numbers], ...]
@@ -63,7 +63,7 @@ class Tuned:
         return len(self.answers) - self.pruned
 
 
-def found_space(file: str, argv: Sequence[str]) -> Space:
+def found_space(file: str, argv: Sequence[str]) -> SearchSpace:
     """The settings that a program itself offers: knobs that cut something into pieces, with several values.
 
     One that changes how much the program is given, as a number of heads does, is a size of the problem and stays; one
@@ -115,7 +115,7 @@ def _setting(knob: Knob) -> tuple[str, list[str], str]:
 
 def tune(
     alike: Request,
-    space: Space,
+    space: SearchSpace,
     trials: int = 50,
     goal: str | None = None,
     results: Path | None = None,
@@ -158,7 +158,7 @@ def tune(
     return Tuned(space, tuple(variants.values()), tuple(found.values()), tuple(checked), tuple(ends), best)
 
 
-def _variant(alike: Request, space: Space, point: Point) -> Request:
+def _variant(alike: Request, space: SearchSpace, point: Point) -> Request:
     chosen = space.at(point)
     return replace(alike, name=" ".join(f"{name}={value}" for name, value in chosen), settings=chosen)
 

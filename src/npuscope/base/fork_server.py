@@ -44,7 +44,7 @@ SPAWNED = "import sys; sys.path[:] = {path!r}; from npuscope.base.fork_server im
 
 
 @dataclass
-class Job:
+class ForkedJob:
     """A job under way: `process` is its id, `base` the bytes that it held when it began."""
 
     order: Order
@@ -106,7 +106,7 @@ class Server:
         asked = (getattr(sys.modules.get(name), "refresh", None) for name in modules)
         self.refresh: list[Callable[[], None]] = [refresh for refresh in asked if refresh is not None]
         self.waiting: deque[Order] = deque()
-        self.jobs: dict[int, Job] = {}
+        self.jobs: dict[int, ForkedJob] = {}
         self.own = frozenset(_children(os.getpid()))  # the compiler in the background
         self.strangers: dict[int, set[int]] = {}  # by process: the jobs that were under way when it was first seen
         self.orders = Frames()
@@ -175,10 +175,10 @@ class Server:
             run_job(order, answer)
         os.close(answer)
         os.set_blocking(pipe, False)
-        job = self.jobs[process] = Job(order, process, pipe, time.monotonic(), base)
+        job = self.jobs[process] = ForkedJob(order, process, pipe, time.monotonic(), base)
         self.events.register(pipe, selectors.EVENT_READ, job)
 
-    def _read(self, job: Job) -> None:
+    def _read(self, job: ForkedJob) -> None:
         """What there is of an answer; the first whole frame counts."""
         try:
             piece = os.read(job.pipe, 1 << 20)
@@ -205,7 +205,7 @@ class Server:
             elif now - job.began > limits.seconds:
                 self._end(job, Failed("time", f"it was not done after {limits.seconds:g} s"))
 
-    def _end(self, job: Job, why: Failed) -> None:
+    def _end(self, job: ForkedJob, why: Failed) -> None:
         job.failed = job.failed or why
         _kill(job.process)
 
@@ -233,7 +233,7 @@ class Server:
                     if os.waitpid(process, os.WNOHANG)[0]:
                         del self.strangers[process]
 
-    def _drain(self, job: Job) -> None:
+    def _drain(self, job: ForkedJob) -> None:
         with contextlib.suppress(OSError, NotOurs):
             while job.answer is None and (piece := os.read(job.pipe, 1 << 20)):
                 job.answer = next(job.frames.feed(piece), None)

@@ -56,15 +56,15 @@ class Used:
     peak_bytes: int = 0
 
 
-class Place(NamedTuple):
+class JobPlace(NamedTuple):
     """Where a job believes to be: the folder and the environment of whoever wants its answer."""
 
     folder: str
     environment: dict[str, str]
 
     @staticmethod
-    def here() -> Place:
-        return Place(os.getcwd(), dict(os.environ))
+    def here() -> JobPlace:
+        return JobPlace(os.getcwd(), dict(os.environ))
 
 
 class Order(NamedTuple):
@@ -73,7 +73,7 @@ class Order(NamedTuple):
     number: int
     call: bytes
     limits: Limits
-    place: Place
+    place: JobPlace
 
 
 class NotOurs(Exception):

@@ -32,7 +32,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.fork_server import QUIET
-from npuscope.base.jobs import Failed, Frames, Limits, Order, Place, Used, framed
+from npuscope.base.jobs import Failed, Frames, Limits, Order, JobPlace, Used, framed
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -162,11 +162,11 @@ class Pool:
         self._link: _Link | None = _Link(self.workers, self.modules, forks)
 
     def ask(
-        self, function: Callable[[A], B], argument: A, limits: Limits = Limits(), place: Place | None = None
+        self, function: Callable[[A], B], argument: A, limits: Limits = Limits(), place: JobPlace | None = None
     ) -> Handle[B]:
         """Has `function(argument)` called in a process of its own. Both must pickle; `Named` does."""
         call = pickle.dumps((function, argument), pickle.HIGHEST_PROTOCOL)
-        order = Order(next(self._numbers), call, limits, place or Place.here())
+        order = Order(next(self._numbers), call, limits, place or JobPlace.here())
         with self._start:
             if self._link is None:
                 raise ValueError("the pool is closed")
@@ -250,7 +250,7 @@ class _Raised(NamedTuple):
 class Caller:
     """Has functions called in processes of their own, one after another, for one piece of work."""
 
-    def __init__(self, pool: Pool, limits: Limits, place: Place) -> None:
+    def __init__(self, pool: Pool, limits: Limits, place: JobPlace) -> None:
         self._pool, self._limits, self._place = pool, limits, place
         self.handle: Handle[Any] | None = None
         self.cancelled = False
@@ -295,7 +295,7 @@ def each(
 def _here(
     work: Work[A, B], pieces: Sequence[A], workers: Workers, idle: Callable[[], None]
 ) -> Iterator[tuple[int, B | _Raised]]:
-    jobs, place = workers.jobs or os.cpu_count() or 1, Place.here()
+    jobs, place = workers.jobs or os.cpu_count() or 1, JobPlace.here()
     pool = shared_pool(jobs, workers.modules)
     callers = [Caller(pool, workers.limits, place) for _ in pieces]
     with ThreadPoolExecutor(jobs) as threads:
@@ -354,7 +354,7 @@ def _several(pieces: Sequence[object], workers: Workers) -> bool:
     return min(workers.jobs or os.cpu_count() or 1, len(pieces)) > 1
 
 
-def _on_worker(work: Work[A, B], workers: Workers, place: Place, piece: A) -> B | _Raised:
+def _on_worker(work: Work[A, B], workers: Workers, place: JobPlace, piece: A) -> B | _Raised:
     """On a machine of a cluster, whose worker keeps a warm process of its own."""
     return _guarded(work, Caller(shared_pool(1, workers.modules), workers.limits, place), piece)
 
@@ -364,7 +364,7 @@ def _on_ray(
 ) -> Iterator[tuple[int, B | _Raised]]:
     ray = _ray(workers.jobs or os.cpu_count() or 1)
     remote: Any = ray.remote(max_retries=0)(_on_worker)  # what ended a worker would end the next one, too
-    place = Place.here()
+    place = JobPlace.here()
     numbers = {remote.remote(work, workers, place, piece): number for number, piece in enumerate(pieces)}
     try:
         while numbers:

@@ -15,13 +15,13 @@ from npuscope.check.rule import Finding, Waste, once
 from npuscope.lower.program import KernelLaunch, Program
 from npuscope.lower.source import statement_at
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.ops.spec import OpSpec, Role
+from npuscope.ops.spec import OpSpec, OpRole
 from npuscope.tile.language.grammar import called
 from npuscope.tile.record.model import Access, Argument, Body, Buffer, Site, TileType
 from npuscope.tile.record.walk import Step, steps_of
 
-Through = tuple[Role, ...]  # ops of these roles are seen through
-SAME: Through = (Role.SAME_ELEMENTS,)
+Through = tuple[OpRole, ...]  # ops of these roles are seen through
+SAME: Through = (OpRole.SAME_ELEMENTS,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def flows_of(program: Program) -> tuple[Flow, ...]:
 def flow_of(body: Body, sites: Sequence[Site]) -> Flow:
     """The steps of a body with their operands resolved."""
     steps = steps_of(body)
-    fills = (step for step in steps if step.op.spec.is_a(Role.FILL))
+    fills = (step for step in steps if step.op.spec.is_a(OpRole.FILL))
     return Flow(steps, frozenset(step.number for step in fills if _fills_zeros(sites[step.op.site], step.op.spec)))
 
 
@@ -177,7 +177,7 @@ def shown(tile: TileType) -> str:
 
 def acc_of(flow: Flow, step: Step) -> int | None:
     """The operand that a step adds a product to: one that comes from the cube and that nothing else uses."""
-    if step.op.spec.is_a(Role.SUM) and len(step.operands) == 2:
+    if step.op.spec.is_a(OpRole.SUM) and len(step.operands) == 2:
         for acc, product in ((0, 1), (1, 0)):
             makers = flow.makers(step, product, SAME)
             users = {user.number for maker in makers for user in flow.uses(maker, SAME)}
@@ -226,5 +226,5 @@ def zero_of(flow: Flow, store: Step) -> Step | None:
     """The `pl.full` of zeros that a step writes to GM, if it writes those."""
     if not store.stores or store.op.accesses[0].mode != "write":
         return None
-    makers = flow.makers(store, 0, (Role.KEEPS_ZEROS,))
+    makers = flow.makers(store, 0, (OpRole.KEEPS_ZEROS,))
     return makers[0] if makers and all(maker.number in flow.zeros for maker in makers) else None

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from npuscope.tile.record.model import Mode
 
 
-class Level(StrEnum):
+class SeverityLevel(StrEnum):
     error = "error"
     warning = "warning"
     hint = "hint"
@@ -44,7 +44,7 @@ def command(
     device: DeviceName = "ascend910b1",
     select: Annotated[list[str] | None, typer.Option(help="Only these rules: ids, or prefix*; comma or again.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Not these rules: ids, or prefix*; comma or again.")] = None,
-    level: Annotated[Level, typer.Option(help="Exit 1 for a finding as bad as this or worse.")] = Level.warning,
+    level: Annotated[SeverityLevel, typer.Option(help="Exit 1 for a finding as bad as this or worse.")] = SeverityLevel.warning,
     races: Annotated[bool, typer.Option("--races/--no-races", help="Look for accesses that nothing orders.")] = True,
     replay: Annotated[
         bool, typer.Option("--replay", help="Run another legal order and show which outputs change.")

@@ -27,7 +27,7 @@ from npuscope.lower.model import (
 )
 from npuscope.lower.source import name_of
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.ops.spec import Role
+from npuscope.ops.spec import OpRole
 from npuscope.ops.transfers import COPY
 from npuscope.tile.record.model import Body, Loop, Op, Recording, Site, Task
 from npuscope.tile.record.walk import Step, StepOperand, steps_of
@@ -229,7 +229,7 @@ def _in_place(one: Instruction) -> bool:
 
     A cast of plane "move" is an accumulator seen in the type that it will leave in.
     """
-    return one.spec.storage == "operand" or (one.spec.is_a(Role.CAST) and one.plane == "move")
+    return one.spec.storage == "operand" or (one.spec.is_a(OpRole.CAST) and one.plane == "move")
 
 
 def _copy(source: int, result: int, site: int) -> Instruction:
@@ -241,7 +241,7 @@ def _keep_old(items: Items, values: list[Value]) -> Items:
     needs = _Needs(items)
 
     def each(one: Instruction) -> Iterator[Instruction]:
-        writes = one.spec.is_a(Role.WRITES_INTO) and one.result is not None and one.operands
+        writes = one.spec.is_a(OpRole.WRITES_INTO) and one.result is not None and one.operands
         old = one.operands[0] if writes else None
         if old is not None and needs.after(old, one):
             copy = add_value(values, values[old])

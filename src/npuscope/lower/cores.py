@@ -28,7 +28,7 @@ from npuscope.lower.model import (
     rewritten,
 )
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.ops.spec import Role
+from npuscope.ops.spec import OpRole
 from npuscope.ops.transfers import POP, PUSH
 
 CROSSING: dict[tuple[str, str], RingWay] = {("Acc", "Vec"): "C2V", ("Vec", "Mat"): "V2C", ("Mat", "Vec"): "C2V"}
@@ -54,7 +54,7 @@ def split_cores(lowered: Lowered, device: Device, ring_slots: int | None = None)
         source = values[one.reads[0]]
         handed[way] = max(handed.get(way, 0), prod(source.shape) * BY_NAME[source.dtype].bytes)
         # a copy is into a tile that stays: out of the ring again
-        tile = add_value(values, values[one.result]) if one.spec.is_a(Role.COPY) else one.result
+        tile = add_value(values, values[one.result]) if one.spec.is_a(OpRole.COPY) else one.result
         values[tile] = values[tile]._replace(in_ring=True)
         attributes = (("way", way), ("tile", tile))
         unit, pipe = SENDER[way]
@@ -120,13 +120,13 @@ def in_flight(loop: Repeat, turns: int, unit: CoreKind) -> int:
 
 def crosses(items: Items) -> bool:
     """Whether tiles go both ways between the cores."""
-    return len({one.attribute("way") for one in instructions(items) if one.spec.is_a(Role.SEND)}) > 1
+    return len({one.attribute("way") for one in instructions(items) if one.spec.is_a(OpRole.SEND)}) > 1
 
 
 def _sends_first(items: Items, unit: CoreKind) -> bool:
     """Whether a core sends one tile, then takes one, and nothing but the tile it takes ties the two halves."""
-    handed = [one for one in instructions(items) if one.unit == unit and one.spec.is_a(Role.SEND, Role.RECEIVE)]
-    if len(handed) != 2 or not (handed[0].spec.is_a(Role.SEND) and handed[1].spec.is_a(Role.RECEIVE)):
+    handed = [one for one in instructions(items) if one.unit == unit and one.spec.is_a(OpRole.SEND, OpRole.RECEIVE)]
+    if len(handed) != 2 or not (handed[0].spec.is_a(OpRole.SEND) and handed[1].spec.is_a(OpRole.RECEIVE)):
         return False
     wanted = set(handed[0].reads)
     before = {id(handed[0])}  # what the sent tile is made by

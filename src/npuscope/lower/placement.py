@@ -15,7 +15,7 @@ from npuscope.chip.devices import Device
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, add_value, rewritten
 from npuscope.ops.cube import MATMUL
 from npuscope.ops.rounding import cast_chain
-from npuscope.ops.spec import Role
+from npuscope.ops.spec import OpRole
 from npuscope.ops.transfers import MOVE
 
 NARROWED = ("BF16", "FP16")  # what leaves an accumulator narrower than it is
@@ -27,7 +27,7 @@ def expand_casts(lowered: Lowered, device: Device) -> Lowered:
     values = list(lowered.values)
 
     def each(one: Instruction) -> Iterator[Instruction]:
-        if one.spec.is_a(Role.CAST) and one.plane == "vector" and one.result is not None and one.reads:
+        if one.spec.is_a(OpRole.CAST) and one.plane == "vector" and one.result is not None and one.reads:
             source, target = values[one.reads[0]].dtype.lower(), values[one.result].dtype.lower()
             for step in cast_chain(source, target, casts)[:-1]:
                 number = add_value(values, values[one.result], dtype=step.upper())
@@ -62,7 +62,7 @@ def _spaces(lowered: Lowered) -> dict[int, str]:
     made: dict[int, set[str]] = defaultdict(set)
     for one in lowered.instructions:
         if one.result is not None:
-            inherits = one.spec.is_a(Role.INHERITS_SPACE)
+            inherits = one.spec.is_a(OpRole.INHERITS_SPACE)
             made[lowered.values[one.result].storage].add("inherits" if inherits else one.plane)
     wanted = demands(lowered)
     found = dict(said)
@@ -79,13 +79,13 @@ def demands(lowered: Lowered) -> dict[int, set[str]]:
     """Storage -> the spaces its readers need it in, also through ops that work where their operand lies."""
     wanted: dict[int, set[str]] = defaultdict(set)
     order = list(lowered.instructions)
-    copies = [one for one in order if one.spec.is_a(Role.COPY)]
+    copies = [one for one in order if one.spec.is_a(OpRole.COPY)]
     for one in reversed(order):
         for n, value in enumerate(one.operands):
             if value is None:
                 continue
             storage = lowered.values[value].storage
-            if one.spec.is_a(Role.INHERITS_SPACE) and one.result is not None:
+            if one.spec.is_a(OpRole.INHERITS_SPACE) and one.result is not None:
                 wanted[storage] |= wanted[lowered.values[one.result].storage] or {"Vec"}
             elif need := demand(one, n):
                 wanted[storage].add(need)
@@ -101,7 +101,7 @@ def _only_loaded(lowered: Lowered, storage: int) -> bool:
     for one in lowered.instructions:
         if one.result is None or lowered.values[one.result].storage != storage or one.plane == "view":
             continue
-        if one.spec.is_a(Role.INHERITS_SPACE):
+        if one.spec.is_a(OpRole.INHERITS_SPACE):
             source = lowered.values[one.reads[0]]
             if source.storage != storage and not _only_loaded(lowered, source.storage):
                 return False
@@ -144,7 +144,7 @@ def _twice_loaded(lowered: Lowered) -> Lowered:
 
 def _without_zero_seeds(lowered: Lowered) -> Lowered:
     """An accumulator seeded by `full`: the first product overwrites instead, for nothing can be put into Acc."""
-    seeds = {one.result for one in lowered.instructions if one.spec.is_a(Role.FILL)}
+    seeds = {one.result for one in lowered.instructions if one.spec.is_a(OpRole.FILL)}
     used = {v for one in lowered.instructions for n, v in enumerate(one.operands) if (one.plane, n) != ("cube", 0)}
     dropped = {one.operands[0] for one in lowered.instructions if one.plane == "cube"} & seeds - used
 
@@ -192,7 +192,7 @@ class _Mover:
         wanted = demands(self.lowered)
         found = set()
         for one in self.lowered.instructions:
-            if one.spec.is_a(Role.CAST) and one.plane == "vector" and one.result is not None and one.reads:
+            if one.spec.is_a(OpRole.CAST) and one.plane == "vector" and one.result is not None and one.reads:
                 source, result = self.values[one.reads[0]], self.values[one.result]
                 rint = one.attribute("mode") == "rint" and result.dtype in NARROWED
                 if source.space == "Acc" and source.dtype == "FP32" and rint and wanted[result.storage] == {"Mat"}:
@@ -228,7 +228,7 @@ class _Mover:
         return one._replace(operands=operands, plane=plane)
 
     def _in_mat(self, one: Instruction) -> bool:
-        return one.spec.is_a(Role.INHERITS_SPACE) and one.result is not None and self.values[one.result].space == "Mat"
+        return one.spec.is_a(OpRole.INHERITS_SPACE) and one.result is not None and self.values[one.result].space == "Mat"
 
     def _misplaced(self, one: Instruction, operand: int, number: int) -> bool:
         need, space = demand(one, operand), self.values[number].space

@@ -27,7 +27,7 @@ from npuscope.lower.chip import matrix, tile_bytes
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, add_value, instructions, rewritten
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.shaping import SLICE
-from npuscope.ops.spec import Role
+from npuscope.ops.spec import OpRole
 from npuscope.ops.transfers import MOVE
 
 Floats = npt.NDArray[np.float64]
@@ -37,7 +37,7 @@ IN_FLIGHT = 2  # turns of a loop over parts of K
 
 def stream(lowered: Lowered, device: Device) -> Lowered:
     """Right operands of products are loaded when they are needed, and in parts where they do not fit."""
-    if any(one.spec.is_a(Role.DUAL) for one in lowered.instructions):
+    if any(one.spec.is_a(OpRole.DUAL) for one in lowered.instructions):
         streamer = _DualStreamer(lowered, device)
         items = streamer.items(lowered.items)
         lowered = replace(lowered, items=items, values=tuple(streamer.values))
@@ -79,13 +79,13 @@ class _DualStreamer:
         for item in items:
             if isinstance(item, Repeat):
                 made.append(replace(item, items=self.items(item.items)))
-            elif pair is not None and item.spec.is_a(Role.DUAL) and pair.operands[1] == item.operands[1]:
+            elif pair is not None and item.spec.is_a(OpRole.DUAL) and pair.operands[1] == item.operands[1]:
                 made = self._in_parts(made[:-1], pair, item) or [*made, item]
                 pair = None
                 continue
             else:
                 made.append(item)
-            pair = item if isinstance(item, Instruction) and item.spec.is_a(Role.DUAL) else None
+            pair = item if isinstance(item, Instruction) and item.spec.is_a(OpRole.DUAL) else None
         return tuple(made)
 
     def _in_parts(

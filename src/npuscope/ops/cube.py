@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from npuscope.ops.dtypes import Array
-from npuscope.ops.spec import OpSpec, Plane, Role
+from npuscope.ops.spec import OpSpec, Plane, OpRole
 
 _EXACT_K = 1024
 _I32 = np.int32
@@ -52,11 +52,11 @@ MATMUL_BIAS = OpSpec(
 )
 MATMUL_DUAL = OpSpec(
     "matmul_dual", _CUBE, "custom", "Two products of one left operand: (a · b, a · c).", cost=_COST, types=_TYPES,
-    storage="operand", roles=(Role.DUAL,),
+    storage="operand", roles=(OpRole.DUAL,),
 )
 MATMUL_DUAL_ACC = OpSpec(
     "matmul_dual_acc", _CUBE, "custom", "Two accumulators fed by one left operand.", cost=_COST, types=_TYPES,
-    storage="operand", roles=(Role.DUAL,),
+    storage="operand", roles=(OpRole.DUAL,),
 )
 
 ALL = (MATMUL, MATMUL_ACC, MATMUL_BIAS, MATMUL_DUAL, MATMUL_DUAL_ACC)

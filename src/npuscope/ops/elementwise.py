@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.ops.dtypes import Array, Value
-from npuscope.ops.spec import VECTOR, Axis, Numeric, OpSpec, Role
+from npuscope.ops.spec import VECTOR, Axis, Numeric, OpSpec, OpRole
 
 Binary = Callable[[Value, Value], Array]
 
@@ -123,19 +123,19 @@ _WHOLE = "whole numbers"
 
 ADD = OpSpec(
     "add", VECTOR, "binary", "x + y.", cost="op.vadd", with_number="op.vadds", numeric=np.add,
-    spellings=("add", "adds", "part_add"), roles=(Role.SUM, Role.TERM),
+    spellings=("add", "adds", "part_add"), roles=(OpRole.SUM, OpRole.TERM),
 )
 SUB = OpSpec(
     "sub", VECTOR, "binary", "x - y.", cost="op.vadd", with_number="op.vadds", numeric=np.subtract,
-    spellings=("sub", "subs"), roles=(Role.TERM,),
+    spellings=("sub", "subs"), roles=(OpRole.TERM,),
 )
 MUL = OpSpec(
     "mul", VECTOR, "binary", "x · y.", cost="op.vmul", with_number="op.vmuls", numeric=np.multiply,
-    spellings=("mul", "muls", "part_mul"), roles=(Role.PRODUCT,),
+    spellings=("mul", "muls", "part_mul"), roles=(OpRole.PRODUCT,),
 )
 DIV = OpSpec(
     "div", VECTOR, "binary", "x / y; between whole numbers cut towards zero.", cost="op.vdiv", with_number="op.vdivs",
-    numeric=div, options={"high_precision": False}, spellings=("div", "divs"), roles=(Role.QUOTIENT,),
+    numeric=div, options={"high_precision": False}, spellings=("div", "divs"), roles=(OpRole.QUOTIENT,),
 )
 MAXIMUM = OpSpec(
     "maximum", VECTOR, "binary", "The larger of x and y.", cost="op.vmax", with_number="op.vmaxs",
@@ -205,7 +205,7 @@ NOT = OpSpec(
 CAST = OpSpec(
     "cast", ("vector", "move"), "custom", "Another type; an accumulator may change its type on its way out.",
     cost="op.vconv", widening="op.vconv_widen", storage="separate_if_wider",
-    roles=(Role.CAST, Role.KEEPS_VALUES, Role.KEEPS_ZEROS),
+    roles=(OpRole.CAST, OpRole.KEEPS_VALUES, OpRole.KEEPS_ZEROS),
 )
 CMP = OpSpec(
     "cmp", VECTOR, "custom", "0 or 1 of x's type: 0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=.", cost="op.vcmp",
@@ -232,11 +232,11 @@ ALL = (
 # --- a column [M, 1] or a row [1, N] over a tile
 
 # what is done -> kernel, cost, sentence, roles
-_WITH: dict[str, tuple[Numeric, str, str, tuple[Role, ...]]] = {
-    "add": (np.add, "op.vadd", "x + v", (Role.TERM,)),
-    "sub": (np.subtract, "op.vadd", "x - v", (Role.TERM,)),
-    "mul": (np.multiply, "op.vmul", "x · v", (Role.PRODUCT,)),
-    "div": (div, "op.vdiv", "x / v", (Role.QUOTIENT,)),
+_WITH: dict[str, tuple[Numeric, str, str, tuple[OpRole, ...]]] = {
+    "add": (np.add, "op.vadd", "x + v", (OpRole.TERM,)),
+    "sub": (np.subtract, "op.vadd", "x - v", (OpRole.TERM,)),
+    "mul": (np.multiply, "op.vmul", "x · v", (OpRole.PRODUCT,)),
+    "div": (div, "op.vdiv", "x / v", (OpRole.QUOTIENT,)),
     "max": (maximum, "op.vmax", "The larger of x and v", ()),
     "min": (minimum, "op.vmax", "The smaller of x and v", ()),
     "expdif": (expdif, "op.vexp", "e to the x - v", ()),
@@ -255,11 +255,11 @@ def _spread(prefix: str, axis: Axis, what: str) -> OpSpec:
 
 ROW_EXPAND = OpSpec(
     "row_expand", VECTOR, "spread", "A column [M, 1] over the columns of a tile of the target's shape.",
-    cost="reduce.row_expand", axis="rows", held=(1,), roles=(Role.KEEPS_VALUES,),
+    cost="reduce.row_expand", axis="rows", held=(1,), roles=(OpRole.KEEPS_VALUES,),
 )
 COL_EXPAND = OpSpec(
     "col_expand", VECTOR, "spread", "A row [1, N] over the rows of a tile of the target's shape.", cost="op.vcopy",
-    like="a copy of each row", axis="columns", held=(1,), roles=(Role.KEEPS_VALUES,),
+    like="a copy of each row", axis="columns", held=(1,), roles=(OpRole.KEEPS_VALUES,),
 )
 
 SPREADS = (

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npuscope.ops.dtypes import INT32, Array
-from npuscope.ops.spec import VECTOR, Axis, OpSpec, Role
+from npuscope.ops.spec import VECTOR, Axis, OpSpec, OpRole
 
 _NO_COST = "as a sum: no cost of it is public"
 
@@ -82,7 +82,7 @@ def _reduction(prefix: str, axis: Axis, name: str) -> OpSpec:
         of_nothing=kind.of_nothing,
         scratch=rows,
         storage="separate" if rows else "free",
-        roles=(Role.REDUCTION,),
+        roles=(OpRole.REDUCTION,),
     )
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from npuscope.ops.spec import VECTOR, OpSpec, Plane, Role
+from npuscope.ops.spec import VECTOR, OpSpec, Plane, OpRole
 
 # fmt: off
 
 _VIEW: tuple[Plane, ...] = ("view",)
-_SAME = (Role.SAME_ELEMENTS, Role.KEEPS_VALUES, Role.KEEPS_ZEROS)
-_SEEN = (*_SAME, Role.NO_NEW_VALUE)
+_SAME = (OpRole.SAME_ELEMENTS, OpRole.KEEPS_VALUES, OpRole.KEEPS_ZEROS)
+_SEEN = (*_SAME, OpRole.NO_NEW_VALUE)
 
 # --- views: nothing moves
 
 CREATE = OpSpec(
     "create", _VIEW, "custom",
     "An on-chip buffer, or outside tasks a tensor in GM; it holds nothing until it is written.",
-    storage="operand", roles=(Role.NO_NEW_VALUE,),
+    storage="operand", roles=(OpRole.NO_NEW_VALUE,),
     spellings=("pl.create_tensor", "create_tile", "create_l1", "tile.create", "tensor.create"),
 )
 RESHAPE = OpSpec("reshape", _VIEW, "custom", "The same elements in another shape.", storage="operand", roles=_SEEN)
@@ -25,36 +25,36 @@ TRANSPOSE_VIEW = OpSpec(
 )
 SET_VALIDSHAPE = OpSpec(
     "set_validshape", _VIEW, "custom", "Says which part of a tile holds data.", storage="operand",
-    roles=(*_SEEN, Role.SAME_PLACES),
+    roles=(*_SEEN, OpRole.SAME_PLACES),
 )
 REINTERPRET_VIEW = OpSpec(
     "reinterpret_view", _VIEW, "custom", "The same bits read as another type of the same width.", storage="operand",
-    roles=(Role.NO_NEW_VALUE,),
+    roles=(OpRole.NO_NEW_VALUE,),
 )
 SLICE = OpSpec(
     "slice", ("load", "view"), "custom", "A box: of a tensor it loads, of a tile it is a view.",
     cost="timing.load_vector_l2", storage="operand",
-    roles=(Role.PART, Role.KEEPS_VALUES, Role.KEEPS_ZEROS, Role.NO_NEW_VALUE),
+    roles=(OpRole.PART, OpRole.KEEPS_VALUES, OpRole.KEEPS_ZEROS, OpRole.NO_NEW_VALUE),
 )
 
 # --- work for the vector unit
 
 TRANSPOSE = OpSpec(
     "transpose", VECTOR, "custom", "Two axes swapped.", cost="op.vnchwconv", storage="separate",
-    roles=(Role.KEEPS_VALUES, Role.NO_NEW_VALUE),
+    roles=(OpRole.KEEPS_VALUES, OpRole.NO_NEW_VALUE),
 )
 CONCAT = OpSpec("concat", VECTOR, "custom", "Two tiles side by side.", cost="op.vcopy", storage="separate")
 FILLPAD = OpSpec(
     "fillpad", ("vector", "move"), "custom",
     "Fills what lies outside the valid region; the result is valid everywhere.",
     cost="op.vcopy", like="a copy of the whole tile", spellings=("fillpad", "fillpad_inplace"),
-    roles=(Role.INHERITS_SPACE, Role.KEEPS_ZEROS),
+    roles=(OpRole.INHERITS_SPACE, OpRole.KEEPS_ZEROS),
 )
 FILLPAD_EXPAND = OpSpec(
     "fillpad_expand", VECTOR, "custom", "A larger tile: the valid part of x, the rest padding.", cost="op.vcopy",
     like="a copy of the larger tile",
 )
-FULL = OpSpec("full", VECTOR, "custom", "A tile of one number.", cost="op.vcopy", roles=(Role.FILL, Role.KEEPS_ZEROS))
+FULL = OpSpec("full", VECTOR, "custom", "A tile of one number.", cost="op.vcopy", roles=(OpRole.FILL, OpRole.KEEPS_ZEROS))
 ARANGE = OpSpec(
     "arange", VECTOR, "custom", "A row of start, start + 1, …", cost="op.vcopy", like="a pass that writes the row",
     spellings=("arange", "ci"),

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.ops.dtypes import Array, Element
-from npuscope.ops.spec import VECTOR, OpSpec, Role
+from npuscope.ops.spec import VECTOR, OpSpec, OpRole
 
 _F32, _U32, _PAIR = np.float32, np.uint32, np.uint64
 _RUN = 32
@@ -106,7 +106,7 @@ GATHER = OpSpec(
 )
 SCATTER = OpSpec(
     "scatter", ("vector", "store"), "custom", "Columns of x into those of dst that a mask or an index names.",
-    cost="op.vgather", like="a gather the other way round", roles=(Role.NO_NEW_VALUE,),
+    cost="op.vgather", like="a gather the other way round", roles=(OpRole.NO_NEW_VALUE,),
 )
 
 ALL = (SORT32, MRGSORT, GATHER, SCATTER)

@@ -25,7 +25,7 @@ VECTOR: tuple[Plane, ...] = ("vector",)
 MAY_BE_FREE = {"view", "sync"}  # planes whose ops may take no time of their own
 
 
-class Role(Enum):
+class OpRole(Enum):
     """What rules and lowering see in an op; an op may have several."""
 
     REDUCTION = "many elements of a row or a column become one"
@@ -103,7 +103,7 @@ class OpSpec:
     scratch: bool = False
     storage: Storage = "free"
     held: tuple[int, ...] = ()
-    roles: tuple[Role, ...] = ()
+    roles: tuple[OpRole, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.cost and not MAY_BE_FREE.issuperset(self.planes):
@@ -126,7 +126,7 @@ class OpSpec:
         """What programs call it; an op that only lowering makes has no spelling."""
         return () if self.form == "lowered" else self.spellings or (self.name,)
 
-    def is_a(self, *roles: Role) -> bool:
+    def is_a(self, *roles: OpRole) -> bool:
         """Whether it has one of the roles."""
         for role in roles:  # noqa: SIM110 (asked tens of thousands of times: a generator takes thrice as long)
             if role in self.roles:

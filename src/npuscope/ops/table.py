@@ -6,7 +6,7 @@ import difflib
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.ops import cube, elementwise, reductions, shaping, sorting, transfers
-from npuscope.ops.spec import OpSpec, Role
+from npuscope.ops.spec import OpSpec, OpRole
 
 FAMILIES: dict[str, list[OpSpec]] = {
     "Products": [*cube.ALL],
@@ -58,7 +58,7 @@ def find(text: str) -> OpSpec:
     return spec
 
 
-def spelled(*roles: Role) -> frozenset[str]:
+def spelled(*roles: OpRole) -> frozenset[str]:
     """What programs call the ops that have one of the roles, without their namespace."""
     return frozenset(text.rpartition(".")[2] for text, spec in BY_SPELLING.items() if spec.is_a(*roles))
 

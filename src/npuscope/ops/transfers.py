@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuscope.ops.spec import OpSpec, Plane, Role
+from npuscope.ops.spec import OpSpec, Plane, OpRole
 
 # fmt: off
 
@@ -15,18 +15,18 @@ _IN, _OUT = "timing.load_vector_l2", "timing.store_rate"
 
 # --- GM
 
-LOAD = OpSpec("load", _LOAD, "custom", "A box of GM into Vec or Mat.", cost=_IN, roles=(Role.NO_NEW_VALUE,))
+LOAD = OpSpec("load", _LOAD, "custom", "A box of GM into Vec or Mat.", cost=_IN, roles=(OpRole.NO_NEW_VALUE,))
 GATHER_ROW = OpSpec(
     "gather_row", _LOAD, "custom", "One box of GM into a part of a tile, in place.", cost=_IN,
-    roles=(Role.NO_NEW_VALUE,),
+    roles=(OpRole.NO_NEW_VALUE,),
 )
 STORE = OpSpec(
     "store", _STORE, "custom", "The valid part of a tile to GM, or added to what is there.", cost=_OUT,
-    roles=(Role.NO_NEW_VALUE,),
+    roles=(OpRole.NO_NEW_VALUE,),
 )
 ASSEMBLE = OpSpec(
     "assemble", ("store", "vector"), "custom", "The valid part of a tile into GM or into another tile.",
-    cost="op.vcopy", storage="operand", roles=(Role.WRITES_INTO, Role.NO_NEW_VALUE),
+    cost="op.vcopy", storage="operand", roles=(OpRole.WRITES_INTO, OpRole.NO_NEW_VALUE),
 )
 ASYNC_PREFETCH = OpSpec(
     "async_prefetch", ("sync",), "custom", "Starts fetching a tensor into L2.", cost="timing.scalar_read",
@@ -37,11 +37,11 @@ ASYNC_PREFETCH = OpSpec(
 
 MOVE = OpSpec(
     "move", _MOVE, "custom", "A tile into another memory of the core.", cost="op.vcopy", storage="separate",
-    roles=(Role.SAME_ELEMENTS, Role.SAME_PLACES, Role.KEEPS_VALUES, Role.KEEPS_ZEROS),
+    roles=(OpRole.SAME_ELEMENTS, OpRole.SAME_PLACES, OpRole.KEEPS_VALUES, OpRole.KEEPS_ZEROS),
 )
 COPY = OpSpec(
     "copy", _MOVE, "lowered", "A tile that is written to although it is needed as it was.", cost="op.vcopy",
-    storage="separate", roles=(Role.COPY,),
+    storage="separate", roles=(OpRole.COPY,),
 )
 AIV_SHARD = OpSpec(
     "aiv_shard", _MOVE, "custom", "A cube value for this vector lane: its half, or all of it.", cost="op.vcopy",
@@ -50,11 +50,11 @@ AIC_GATHER = OpSpec(
     "aic_gather", _MOVE, "custom", "A vector value for the cube: both lanes' halves, or all of it.", cost="op.vcopy",
 )
 PUSH = OpSpec(
-    "push", _MOVE, "lowered", "A tile into the ring to the other kind of core.", cost=_OUT, roles=(Role.SEND,),
+    "push", _MOVE, "lowered", "A tile into the ring to the other kind of core.", cost=_OUT, roles=(OpRole.SEND,),
 )
 POP = OpSpec(
     "pop", _MOVE, "lowered", "A tile out of the ring from the other kind of core.", cost="timing.hand_over_to_vector",
-    roles=(Role.RECEIVE,),
+    roles=(OpRole.RECEIVE,),
 )
 
 # --- other ranks
@@ -82,7 +82,7 @@ ALL = (
 
 SYNCALL = OpSpec(
     "syncall", _SYNC, "custom", "Every block of the launch reaches it before any goes on.", cost="timing.barrier",
-    spellings=("system.syncall",), roles=(Role.BARRIER,),
+    spellings=("system.syncall",), roles=(OpRole.BARRIER,),
 )
 NOTIFY = OpSpec(
     "notify", _SYNC, "custom", "Changes a counter in a peer's window.", cost="timing.scalar_access",
@@ -99,18 +99,18 @@ ORDER = (SYNCALL, NOTIFY, WAIT)
 
 READ = OpSpec(
     "read", _SCALAR, "custom", "One element as a number.", cost="timing.scalar_read",
-    roles=(Role.NUMBER, Role.NO_NEW_VALUE),
+    roles=(OpRole.NUMBER, OpRole.NO_NEW_VALUE),
 )
 WRITE = OpSpec(
-    "write", _SCALAR, "custom", "One element in place.", cost="timing.scalar_access", roles=(Role.NO_NEW_VALUE,),
+    "write", _SCALAR, "custom", "One element in place.", cost="timing.scalar_access", roles=(OpRole.NO_NEW_VALUE,),
 )
-DIM = OpSpec("dim", (), "custom", "The extent of an axis at run time.", roles=(Role.NO_NEW_VALUE,))
+DIM = OpSpec("dim", (), "custom", "The extent of an axis at run time.", roles=(OpRole.NO_NEW_VALUE,))
 MIN = OpSpec("min", (), "custom", "The smaller of two numbers.", types="numbers")
 MAX = OpSpec("max", (), "custom", "The larger of two numbers.", types="numbers")
-GET_BLOCK_IDX = OpSpec("get_block_idx", (), "custom", "The block's number within its task.", roles=(Role.NUMBER,))
+GET_BLOCK_IDX = OpSpec("get_block_idx", (), "custom", "The block's number within its task.", roles=(OpRole.NUMBER,))
 GET_BLOCK_NUM = OpSpec("get_block_num", (), "custom", "How many blocks the task has.")
 GET_SUBBLOCK_IDX = OpSpec(
-    "get_subblock_idx", (), "custom", "Which of the two vector lanes this is.", roles=(Role.NUMBER,),
+    "get_subblock_idx", (), "custom", "Which of the two vector lanes this is.", roles=(OpRole.NUMBER,),
 )
 
 NUMBERS = (READ, WRITE, DIM, MIN, MAX, GET_BLOCK_IDX, GET_BLOCK_NUM, GET_SUBBLOCK_IDX)

@@ -30,7 +30,7 @@ UNKNOWN = "unknown"  # the kind of a run in which nothing ran
 
 
 @dataclass(frozen=True)
-class Stretches:
+class LimitSpans:
     """The run cut where its limit may change: between `edges[n]` and `edges[n + 1]` it is `LIMITS[which[n]]`."""
 
     edges: Floats
@@ -54,7 +54,7 @@ class Bound:
     units' time."""
 
     kind: str
-    stretches: Stretches
+    stretches: LimitSpans
     shares: dict[str, float]
     cube_busy: float
     vector_busy: float
@@ -63,7 +63,7 @@ class Bound:
     ring_wait_ns: float  # that the orchestrator waited for room in a ring
 
 
-def stretches_of(job: Job, machine: Machine, times: Times, wall: float) -> Stretches:
+def stretches_of(job: Job, machine: Machine, times: Times, wall: float) -> LimitSpans:
     """The limit of every moment from 0 to `wall`."""
     cube, vector, each = _cores(job)
     draws = job.draws[job.block_class, 0] if len(job.block_class) else np.zeros(0)
@@ -91,7 +91,7 @@ def stretches_of(job: Job, machine: Machine, times: Times, wall: float) -> Stret
         level(ended, times.submitted, ones) > 0.5,
         edges[:-1] >= np.max(times.start, initial=0.0),
     )
-    return Stretches(edges, np.select(holds, range(len(holds)), len(holds)).astype(np.int64))
+    return LimitSpans(edges, np.select(holds, range(len(holds)), len(holds)).astype(np.int64))
 
 
 def _cores(job: Job) -> tuple[Bools, Bools, Floats]:

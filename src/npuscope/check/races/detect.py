@@ -36,7 +36,7 @@ from npuscope.check.races.conflicts import (
 from npuscope.check.races.remedy import remedy
 from npuscope.check.rule import once
 from npuscope.lower.program import Program
-from npuscope.ops.spec import Role
+from npuscope.ops.spec import OpRole
 from npuscope.tile.graph.boxes import Box, Offsets, dims, offsets_meet
 from npuscope.tile.graph.exact import Hazard, Region
 from npuscope.tile.graph.exact import once as distinct
@@ -282,7 +282,7 @@ def _shifted(task: Task, recording: Recording, plan: Plan) -> Hashable:
 
 def phased(steps: Sequence[Step]) -> list[Phased]:
     """The accesses of a body in the order of its offsets."""
-    barriers = [step for step in steps if step.op.spec.is_a(Role.BARRIER)]
+    barriers = [step for step in steps if step.op.spec.is_a(OpRole.BARRIER)]
     return [Phased(step.op, access, _phase(step, barriers)) for step in steps for access in step.op.accesses]
 
 

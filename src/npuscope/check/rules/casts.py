@@ -14,7 +14,7 @@ from npuscope.lower.source import read
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.elementwise import CAST
 from npuscope.ops.rounding import cast_chain
-from npuscope.ops.spec import Role
+from npuscope.ops.spec import OpRole
 from npuscope.tile.record.model import Op, Site
 from npuscope.tile.record.walk import Step
 
@@ -24,7 +24,7 @@ def _casts(body: PlannedBody, program: Program) -> Iterator[Problem]:
     assert program.device.rules is not None
     casts = program.device.rules.casts
     for one in lowered.instructions:
-        if not one.spec.is_a(Role.CAST) or one.plane != "vector" or one.result is None or not one.reads:
+        if not one.spec.is_a(OpRole.CAST) or one.plane != "vector" or one.result is None or not one.reads:
             continue
         name, source = lowered.values[one.reads[0]].name, lowered.values[one.reads[0]].dtype
         target = lowered.values[one.result].dtype
@@ -68,7 +68,7 @@ def _find_cast_chain(program: Program) -> Iterator[Finding]:
     if rules is None:
         return
     for place in places(program):
-        if not place.step.op.spec.is_a(Role.CAST) or place.step.op.plane != "vector" or _drains(place):
+        if not place.step.op.spec.is_a(OpRole.CAST) or place.step.op.plane != "vector" or _drains(place):
             continue
         for source in {maker.result.dtype for maker in place.flow.makers(place.step, 0)}:
             hops = cast_chain(source.lower(), place.step.result.dtype.lower(), rules.casts)
@@ -128,7 +128,7 @@ def _find_rounding_mode(program: Program) -> Iterator[Finding]:
 
 def _rounding(flow: Flow) -> Iterator[tuple[Op, str, str]]:
     """Casts in the default mode that drop bits, with the types from and to."""
-    rounded = [s for s in flow.steps if s.op.spec.is_a(Role.CAST) and ("mode", "round") in s.op.attributes]
+    rounded = [s for s in flow.steps if s.op.spec.is_a(OpRole.CAST) and ("mode", "round") in s.op.attributes]
     for step in (step for step in rounded if _from_data(flow, step)):
         for maker in flow.makers(step, 0):
             if maker.op.result is not None and _loses(maker.op.result.dtype, step.result.dtype):

@@ -29,7 +29,7 @@ from npuscope.check.phrases import region_text
 from npuscope.check.races.conflicts import Lines, classes_of, regions_of
 from npuscope.check.rule import Example, Finding, Rule, Waste
 from npuscope.lower.program import Program
-from npuscope.ops.spec import Role
+from npuscope.ops.spec import OpRole
 from npuscope.tile.graph.boxes import Offsets
 from npuscope.tile.graph.exact import Region
 from npuscope.tile.record import model
@@ -159,7 +159,7 @@ def _adds_to_it(flow: Flow, load: Step) -> bool:
     """Whether what a step loads is only ever the start of a sum that goes back where it came from."""
     uses = flow.uses(load, SAME)
     return bool(uses) and all(
-        use.op.spec.is_a(Role.SUM)
+        use.op.spec.is_a(OpRole.SUM)
         and any((held := sum_in_gm(flow, use, acc)) is not None and held[0] is load for acc in range(len(use.operands)))
         for use in uses
     )

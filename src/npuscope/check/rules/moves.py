@@ -18,7 +18,7 @@ from npuscope.check.rule import Example, Finding, Rule
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, carries, instructions
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.source import read
-from npuscope.ops.spec import Role
+from npuscope.ops.spec import OpRole
 from npuscope.tile.language.grammar import called
 from npuscope.tile.record.model import Site
 
@@ -34,10 +34,10 @@ def _moves(body: PlannedBody, program: Program) -> Iterator[Problem]:
     rules = program.device.rules
     assert rules is not None
     for one in lowered.instructions:
-        if one.plane != "move" or one.spec.is_a(Role.RECEIVE) or not one.reads:
+        if one.plane != "move" or one.spec.is_a(OpRole.RECEIVE) or not one.reads:
             continue
         source = lowered.values[one.reads[0]]
-        sends = one.spec.is_a(Role.SEND)
+        sends = one.spec.is_a(OpRole.SEND)
         number = one.attribute("tile") if sends else one.result
         if not isinstance(number, int):
             continue

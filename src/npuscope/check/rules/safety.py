@@ -20,7 +20,7 @@ from npuscope.check.rule import Example, Finding, Rule
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.rings import FUNCTION, RingEntry, ScopePath, entries_of, limits_of
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.ops.spec import Role
+from npuscope.ops.spec import OpRole
 from npuscope.tile.graph.boxes import Offsets
 from npuscope.tile.record.model import Site
 from npuscope.tile.record.recorder import NAMES
@@ -274,7 +274,7 @@ RING_DEADLOCK = Rule(
 def _barriers(body: PlannedBody, program: Program) -> Iterator[Problem]:
     task = program.recording.tasks[body.task]
     for one in body.lowered.instructions:
-        if not one.spec.is_a(Role.BARRIER) or one.attribute("mode") != "hard":
+        if not one.spec.is_a(OpRole.BARRIER) or one.attribute("mode") != "hard":
             continue
         cores = cores_of(program.device, "AIV" if one.attribute("core_type") == "aiv_only" else "AIC")
         if task.blocks != cores or not task.sync_start:

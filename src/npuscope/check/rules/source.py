@@ -17,7 +17,7 @@ from npuscope.check.source_text import ignores_in, section_of
 from npuscope.lower.program import Program
 from npuscope.lower.source import Function, SourceFile, read
 from npuscope.ops.reductions import ROW_SUM
-from npuscope.ops.spec import Role
+from npuscope.ops.spec import OpRole
 from npuscope.tile.language.history import HISTORY
 from npuscope.tile.record.model import Op, Site, Task
 
@@ -171,12 +171,12 @@ def _one_of(facts: list[_Fact | None]) -> _Fact | None:
 
 
 def _is_fault(op: Op, operands: list[_Fact | None]) -> bool:
-    if not op.spec.is_a(Role.PRODUCT, Role.QUOTIENT) or len(operands) != 2 or op.operands[0] == op.operands[1]:
+    if not op.spec.is_a(OpRole.PRODUCT, OpRole.QUOTIENT) or len(operands) != 2 or op.operands[0] == op.operands[1]:
         return False
     left, right = operands
     if left is None or right is None:
         return False
-    return _normalises(right, left) or (op.spec.is_a(Role.PRODUCT) and _normalises(left, right))
+    return _normalises(right, left) or (op.spec.is_a(OpRole.PRODUCT) and _normalises(left, right))
 
 
 def _fact(op: Op, operands: list[_Fact | None], task: Task) -> _Fact | None:
@@ -184,24 +184,24 @@ def _fact(op: Op, operands: list[_Fact | None], task: Task) -> _Fact | None:
     reads = frozenset(task.arguments[access.argument].buffer for access in op.accesses if access.mode == "read")
     if reads:
         return _Fact(reads)
-    if op.spec.is_a(Role.FILL):
+    if op.spec.is_a(OpRole.FILL):
         return FILLED
     values = [fact for fact in operands if fact is not None]
     if not values or len(values) < len(operands):
         return None
-    if op.spec.is_a(Role.KEEPS_VALUES):
+    if op.spec.is_a(OpRole.KEEPS_VALUES):
         return values[-1]  # of a spread, the vector that is spread
     if op.spec is ROW_SUM:
         return replace(values[0], summed=True) if values[0].power == 2 else None
-    if not op.spec.is_a(Role.PRODUCT, Role.QUOTIENT, Role.TERM):
+    if not op.spec.is_a(OpRole.PRODUCT, OpRole.QUOTIENT, OpRole.TERM):
         return None
     if len(values) == 1:  # with a number
         return replace(values[0], scaled=values[0].summed)
     left, right = values
-    if op.spec.is_a(Role.TERM):
+    if op.spec.is_a(OpRole.TERM):
         return _added(left, right)
     if op.operands[0] == op.operands[1]:
-        return replace(left, power=2) if left.power == 1 and op.spec.is_a(Role.PRODUCT) else None
+        return replace(left, power=2) if left.power == 1 and op.spec.is_a(OpRole.PRODUCT) else None
     if FILLED in values:
         value = left if right is FILLED else right
         return replace(value, scaled=value.summed)

@@ -21,11 +21,11 @@ from npuscope.check.phrases import access_site, listed, size, tensor_name
 from npuscope.check.rule import Example, Finding, Rule, Waste, once
 from npuscope.check.source_text import accumulated
 from npuscope.lower.program import KernelLaunch, Program
-from npuscope.ops.spec import Role
+from npuscope.ops.spec import OpRole
 from npuscope.tile.record.model import Task, short_name
 from npuscope.tile.record.walk import Step, accesses_of
 
-RESCALED = (*SAME, Role.PART, Role.CAST, Role.PRODUCT, Role.QUOTIENT)
+RESCALED = (*SAME, OpRole.PART, OpRole.CAST, OpRole.PRODUCT, OpRole.QUOTIENT)
 
 
 def _find_add_matmul(program: Program) -> Iterator[Finding]:
@@ -75,7 +75,7 @@ def _crossing_products(program: Program) -> Iterator[Finding]:
     launches = {task: launch for launch in program.launches for task in launch.tasks}
     seen: set[tuple[int, int]] = set()
     for place in places(program):
-        if not place.step.op.spec.is_a(Role.SUM) or len(place.step.operands) != 2:
+        if not place.step.op.spec.is_a(OpRole.SUM) or len(place.step.operands) != 2:
             continue
         for summed, product in ((0, 1), (1, 0)):
             values = _cube_store(program, place, product)
@@ -145,7 +145,7 @@ def _stores(program: Program) -> list[list[tuple[Step, Step | None]]]:
     """Of each body its stores, each with the matmul whose product it stores, if it does."""
 
     def product(flow: Flow, store: Step) -> Step | None:
-        makers = flow.makers(store, 0, (*SAME, Role.CAST))
+        makers = flow.makers(store, 0, (*SAME, OpRole.CAST))
         return makers[0] if {maker.op.plane for maker in makers} == {"cube"} else None
 
     return [[(step, product(flow, step)) for step in flow.steps if step.stores] for flow in flows_of(program)]

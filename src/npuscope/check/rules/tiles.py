@@ -14,7 +14,7 @@ from npuscope.check.rule import Example, Finding, Rule, Waste
 from npuscope.chip.devices import PER_CYCLE
 from npuscope.lower.program import Program
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.ops.spec import Role
+from npuscope.ops.spec import OpRole
 from npuscope.tile.graph.boxes import Offsets, dims
 from npuscope.tile.record.model import Access, Task, TileType
 from npuscope.tile.record.walk import Step, are_in
@@ -180,7 +180,7 @@ def _declared(place: StepPlace, least: int) -> Iterator[Finding]:
 
 def _undeclared(place: StepPlace) -> Iterator[tuple[int, Finding]]:
     """Padding that nothing declares, with the argument that has it."""
-    loads = place.flow.makers(place.step, 1, (Role.SAME_PLACES,))
+    loads = place.flow.makers(place.step, 1, (OpRole.SAME_PLACES,))
     if len(loads) != 1 or not loads[0].loads or len(loads[0].result.shape) < 2:
         return
     load = place.other(loads[0])

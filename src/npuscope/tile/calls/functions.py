@@ -96,10 +96,10 @@ def _unary(spec: OpSpec, options: _Options) -> Callable[..., object]:
     assert numeric is not None
 
     def op(input: object, *more: object, **named: object) -> Tile | Scalar:
+        run = current()
         kernel, attributes = options(more, named) if more or named else (numeric, ())
         if is_number(input):
             return _of_one(spec, kernel, input)
-        run = current()
         tile = run.tile(input, name)
         if spec.bits and tile.dtype.is_float:
             raise _no_bits(name, tile)
@@ -117,12 +117,12 @@ def _binary(spec: OpSpec, options: _Options) -> Callable[..., object]:
     assert numeric is not None
 
     def op(lhs: object, rhs: object, *more: object, **named: object) -> Tile | Scalar:
+        run = current()
         kernel, attributes = options(more, named) if more or named else (numeric, ())
         if is_number(rhs):
             return _of_two(spec, lhs, rhs) if is_number(lhs) else with_number(kernel, attributes, lhs, rhs, False)
         if is_number(lhs):
             return with_number(kernel, attributes, rhs, lhs, True)
-        run = current()
         left, right = run.tile(lhs, name), run.tile(rhs, name)
         shape, valid = broadcast(left, right, name)
         dtype = left.dtype if left.dtype is right.dtype else promoted(left.dtype, right.dtype)

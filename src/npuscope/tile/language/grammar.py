@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from npuscope.ops.spec import Role
+from npuscope.ops.spec import OpRole
 from npuscope.ops.table import spelled
 from npuscope.ops.transfers import GET_BLOCK_IDX, READ
 from npuscope.tile.fault import TileError
@@ -22,9 +22,9 @@ Names = frozenset[str]
 
 _PART = "_npuscope_part"
 _NONE: Names = frozenset()
-_SCALARS = spelled(Role.NUMBER)
+_SCALARS = spelled(OpRole.NUMBER)
 _COUNTED = {"range", "parallel", "pipeline", "spmd", "split_aiv"}  # loops whose variable is known at run time only
-_SAME = spelled(Role.NO_NEW_VALUE) | {"update_element", "yield_", "no_dep"}
+_SAME = spelled(OpRole.NO_NEW_VALUE) | {"update_element", "yield_", "no_dep"}
 _PYTHON = {"range", "min", "max", "int", "float", "len", "abs", "list", "tuple", "sum", "print"}
 
 # --- nodes

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 import numpy as np
 
 from npuscope.ops.dtypes import Array
-from npuscope.ops.spec import OpSpec, Role
+from npuscope.ops.spec import OpSpec, OpRole
 from npuscope.tile.fault import TileError, fault
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import Half, RegionLoopKind
@@ -136,7 +136,7 @@ def check_op(spec: OpSpec, plane: str, operands: Sequence[object], vector: Vecto
     if plane == "cube":
         shapes = " and ".join(describe(tile) for tile in tiles)
         raise fault(f"pl.{name} of {shapes} inside a pl.split_aiv region", "Move the product out of the region.")
-    if half is not None and spec.is_a(Role.REDUCTION) and spec.axis == _SHARED[half]:
+    if half is not None and spec.is_a(OpRole.REDUCTION) and spec.axis == _SHARED[half]:
         raise fault(
             f"pl.{name} of {describe(tiles[0])} reduces the axis that pl.split_aiv halves: each lane has a part",
             "Reduce the other axis, or pl.aic_gather the lanes first.",

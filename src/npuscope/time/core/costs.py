@@ -18,7 +18,7 @@ from npuscope.chip.devices import Constant, Device, OpCost, ReduceCost
 from npuscope.lower.chip import matrix
 from npuscope.lower.model import CoreKind, Instruction, Lowered, Pipe, Value
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.ops.spec import OpSpec, Plane, Role
+from npuscope.ops.spec import OpSpec, Plane, OpRole
 from npuscope.tile.record.model import Access
 
 NS = 1e9
@@ -49,7 +49,7 @@ def cost_of(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     cycle = NS / _clock(device)
     if one.pipe in ("MTE2", "MTE3", "FIXP") and one.accesses:
         return _transfer(one, lowered, device)
-    if one.spec.is_a(Role.SEND, Role.RECEIVE):
+    if one.spec.is_a(OpRole.SEND, OpRole.RECEIVE):
         return _handed_over(one, lowered, device)
     if one.pipe == "M":
         return Cost(_product(one, lowered, device) * cycle, place=one.spec.cost)
@@ -171,7 +171,7 @@ def _handed_over(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     Who takes it can begin a sync after it was given; neither pipe is taken meanwhile.
     """
     timing = device.timing
-    gives = one.spec.is_a(Role.SEND)
+    gives = one.spec.is_a(OpRole.SEND)
     value = lowered.values[one.reads[0] if gives else one.result]  # type: ignore[index]
     sync = timing[hand_over(one)].value * NS if gives else 0.0
     if one.pipe == "FIXP":
@@ -220,7 +220,7 @@ def _vector(one: Instruction, lowered: Lowered, device: Device) -> float:
         rows, columns = matrix(value.shape)
         return _reduced(cost, max(rows // halves, 1), columns)
     size = max(_size(value), _size(result)) / halves
-    if one.spec.is_a(Role.WRITES_INTO) and len(one.operands) > 1 and one.operands[1] is not None:
+    if one.spec.is_a(OpRole.WRITES_INTO) and len(one.operands) > 1 and one.operands[1] is not None:
         size = _size(lowered.values[one.operands[1]]) / halves  # the rest of the tile stays where it is
     rows = max(matrix(result.shape)[0] // halves, 1)
     repeats = -(-size // device.core["vec_repeat"].value)
@@ -292,13 +292,13 @@ def op_price(spec: OpSpec, device: Device, shape: tuple[int, int] = SHAPE, dtype
     """The cost of an op by itself, on tiles of one shape; None for what takes no time, such as a view."""
     if not spec.cost:
         return None
-    result = ((shape[0], 1) if spec.axis == "rows" else (1, shape[1])) if spec.is_a(Role.REDUCTION) else shape
+    result = ((shape[0], 1) if spec.axis == "rows" else (1, shape[1])) if spec.is_a(OpRole.REDUCTION) else shape
     spaces = ("Left", "Right", "Acc") if spec.plane == "cube" else ("Vec", "Vec", "Vec")
     tiles = enumerate(zip((shape, shape, result), spaces, strict=True))
     values = tuple(Value(n, "", extents, dtype, 0, n, space) for n, (extents, space) in tiles)
     unit, pipe = _PIPE[spec.plane]
-    if spec.is_a(Role.SEND, Role.RECEIVE):
-        pipe = "MTE3" if spec.is_a(Role.SEND) else "MTE2"
+    if spec.is_a(OpRole.SEND, OpRole.RECEIVE):
+        pipe = "MTE3" if spec.is_a(OpRole.SEND) else "MTE2"
     accesses: tuple[Access, ...] = ()  # the box of GM that it touches, side by side in memory
     if spec.plane in ("load", "store"):
         accesses = (Access(0, "read" if spec.plane == "load" else "write", shape, (shape[1], 1)),)

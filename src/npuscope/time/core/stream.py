@@ -21,7 +21,7 @@ from npuscope.chip.devices import Device
 from npuscope.lower.kept_bodies import KIND, device_content
 from npuscope.lower.model import Instruction, Items, Lowered, instructions
 from npuscope.lower.program import PlannedBody
-from npuscope.ops.spec import Role
+from npuscope.ops.spec import OpRole
 from npuscope.time.core.costs import NS, Cost, cost_of, hand_over
 
 PIPES = ("MTE2", "MTE1", "M", "FIXP", "S", "MTE2", "V", "MTE3", "S")  # the cube core's, then a vector core's
@@ -121,7 +121,7 @@ class _StreamWriter:
         """`times`: how often the items are gone through on all lanes, `met`: on one of them."""
         for item in items:
             if isinstance(item, Instruction):
-                self.barriers += met * item.spec.is_a(Role.BARRIER)
+                self.barriers += met * item.spec.is_a(OpRole.BARRIER)
                 self._instruction(item, times)
                 continue
             self.loops = max(self.loops, item.loop)
@@ -144,11 +144,11 @@ class _StreamWriter:
     def _instruction(self, one: Instruction, times: int) -> None:
         result = -1 if one.result is None else one.result
         reads = list(dict.fromkeys(one.reads))
-        if one.spec.is_a(Role.SEND):
+        if one.spec.is_a(OpRole.SEND):
             result = one.attribute("tile")  # type: ignore[assignment]
-        elif one.spec.is_a(Role.RECEIVE):
+        elif one.spec.is_a(OpRole.RECEIVE):
             reads = [result]
-        if one.spec.is_a(Role.BARRIER):
+        if one.spec.is_a(OpRole.BARRIER):
             self.spent["", "timing.barrier"] += self.barrier * times
             self._row((BARRIER, -1, -1, 0), (), one.site, Cost(self.barrier))
             return
@@ -161,7 +161,7 @@ class _StreamWriter:
             issue = self.access
             cost = replace(cost, fixed=cost.fixed * self.fresh.get(one.first_access, times) / times)
         self.spent["", "timing.scalar_access" if one.pipe == "S" else "timing.scalar_step"] += issue * times
-        if one.spec.is_a(Role.SEND):
+        if one.spec.is_a(OpRole.SEND):
             self.spent["", f"timing.{hand_over(one)}"] += cost.latency * times
         if cost.place:
             self.spent[one.name, cost.place] += (cost.fixed + cost.memory) * times
@@ -176,7 +176,7 @@ class _StreamWriter:
                 f"{self.body.kernel} cannot be timed: {one.name} would need a pipe {one.pipe} on the {one.unit}",
                 remedy="npuscope check names the line, and the way that the chip has.",
             )
-        taken = int(one.spec.is_a(Role.RECEIVE))
+        taken = int(one.spec.is_a(OpRole.RECEIVE))
         self._row((RUN, PLACE[one.unit, one.pipe], result, taken), tuple(reads), one.site, cost, issue)
         tile = one.result if one.result is not None else next(iter(one.reads), None)
         self.names[-1] = one.name if tile is None else f"{one.name} {self.lowered.values[tile].name}"
