@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
 from real_data import DATA
 
 from npuscope.chip.devices import Device
@@ -187,9 +190,6 @@ def positive(a: Floats, b: Floats) -> Floats:
             if np.all(x >= 0) and (rest := float(np.sum((a @ x - b) ** 2))) < least - 1e-15:
                 best, least = x, rest
     return best
-
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 
 TABLE = DATA / "measured_kernels_by_shape.csv"

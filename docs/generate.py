@@ -53,8 +53,9 @@ WAYS = {
         "explain/diagnosis/whole_run.py", "report/captures.py", "table/parts.py", "lab/runs.py",
     ),
     "The way of a program": (
-        "cli/simulate.py", "answer/request.py", "answer/prediction.py", "tile/script/run.py", "tile/language/rewrite.py",
-        "tile/run/execute.py", "tile/record/recorder.py", "tile/graph/task_graph.py", "lower/program.py",
+        "cli/simulate.py", "answer/request.py", "answer/prediction.py", "tile/script/run.py",
+        "tile/language/rewrite.py", "tile/run/execute.py", "tile/record/recorder.py", "tile/graph/task_graph.py",
+        "lower/program.py",
         "lower/memory_plan.py", "check/run.py", "time/chip/prepare.py", "time/core/pipes.py", "time/chip/engine.py",
         "time/chip/trace.py", "time/priced.py", "time/diagnosis.py", "answer/answer.py", "report/simulate.py",
     ),

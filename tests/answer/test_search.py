@@ -48,7 +48,9 @@ def test_a_tenth_of_the_trials_comes_within_two_per_cent_of_the_best(chip: tuple
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(0, 5))
 def test_every_point_is_asked_for_once_and_the_first_is_the_start(sizes: list[int], seed: int) -> None:
-    space = SearchSpace(tuple((f"s{n}", tuple(map(str, range(size)))) for n, size in enumerate(sizes)), (0,) * len(sizes))
+    space = SearchSpace(
+        tuple((f"s{n}", tuple(map(str, range(size)))) for n, size in enumerate(sizes)), (0,) * len(sizes)
+    )
     search, asked = Search(space, seed=seed), []
     while (point := search.ask()) is not None:
         asked.append(point)

@@ -18,7 +18,7 @@ from npuscope.chip.devices import load
 from npuscope.lower.model import instructions
 from npuscope.lower.program import Program
 from npuscope.ops import elementwise, table
-from npuscope.ops.spec import VECTOR, OpSpec, OpRole
+from npuscope.ops.spec import VECTOR, OpRole, OpSpec
 from npuscope.report.reference import op_text, ops_page, signatures
 from npuscope.tile.calls.functions import FUNCTIONS
 from npuscope.tile.fault import TileError

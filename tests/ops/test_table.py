@@ -9,7 +9,7 @@ import npuscope.tile.distributed as pld
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices import load, names
 from npuscope.ops import table
-from npuscope.ops.spec import VECTOR, OpSpec, OpRole
+from npuscope.ops.spec import VECTOR, OpRole, OpSpec
 from npuscope.tile.calls.functions import FUNCTIONS
 
 TIMED = [name for name in names() if load(name).op]

@@ -32,7 +32,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.fork_server import QUIET
-from npuscope.base.jobs import Failed, Frames, Limits, Order, JobPlace, Used, framed
+from npuscope.base.jobs import Failed, Frames, JobPlace, Limits, Order, Used, framed
 
 A = TypeVar("A")
 B = TypeVar("B")

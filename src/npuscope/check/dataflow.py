@@ -15,7 +15,7 @@ from npuscope.check.rule import Finding, Waste, once
 from npuscope.lower.program import KernelLaunch, Program
 from npuscope.lower.source import statement_at
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.ops.spec import OpSpec, OpRole
+from npuscope.ops.spec import OpRole, OpSpec
 from npuscope.tile.language.grammar import called
 from npuscope.tile.record.model import Access, Argument, Body, Buffer, Site, TileType
 from npuscope.tile.record.walk import Step, steps_of

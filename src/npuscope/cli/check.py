@@ -44,7 +44,9 @@ def command(
     device: DeviceName = "ascend910b1",
     select: Annotated[list[str] | None, typer.Option(help="Only these rules: ids, or prefix*; comma or again.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Not these rules: ids, or prefix*; comma or again.")] = None,
-    level: Annotated[SeverityLevel, typer.Option(help="Exit 1 for a finding as bad as this or worse.")] = SeverityLevel.warning,
+    level: Annotated[
+        SeverityLevel, typer.Option(help="Exit 1 for a finding as bad as this or worse.")
+    ] = SeverityLevel.warning,
     races: Annotated[bool, typer.Option("--races/--no-races", help="Look for accesses that nothing orders.")] = True,
     replay: Annotated[
         bool, typer.Option("--replay", help="Run another legal order and show which outputs change.")

@@ -228,7 +228,9 @@ class _Mover:
         return one._replace(operands=operands, plane=plane)
 
     def _in_mat(self, one: Instruction) -> bool:
-        return one.spec.is_a(OpRole.INHERITS_SPACE) and one.result is not None and self.values[one.result].space == "Mat"
+        return (
+            one.spec.is_a(OpRole.INHERITS_SPACE) and one.result is not None and self.values[one.result].space == "Mat"
+        )
 
     def _misplaced(self, one: Instruction, operand: int, number: int) -> bool:
         need, space = demand(one, operand), self.values[number].space

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from npuscope.ops.dtypes import Array
-from npuscope.ops.spec import OpSpec, Plane, OpRole
+from npuscope.ops.spec import OpRole, OpSpec, Plane
 
 _EXACT_K = 1024
 _I32 = np.int32

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.ops.dtypes import Array, Value
-from npuscope.ops.spec import VECTOR, Axis, Numeric, OpSpec, OpRole
+from npuscope.ops.spec import VECTOR, Axis, Numeric, OpRole, OpSpec
 
 Binary = Callable[[Value, Value], Array]
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npuscope.ops.dtypes import INT32, Array
-from npuscope.ops.spec import VECTOR, Axis, OpSpec, OpRole
+from npuscope.ops.spec import VECTOR, Axis, OpRole, OpSpec
 
 _NO_COST = "as a sum: no cost of it is public"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuscope.ops.spec import VECTOR, OpSpec, Plane, OpRole
+from npuscope.ops.spec import VECTOR, OpRole, OpSpec, Plane
 
 # fmt: off
 

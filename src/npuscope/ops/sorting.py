@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.ops.dtypes import Array, Element
-from npuscope.ops.spec import VECTOR, OpSpec, OpRole
+from npuscope.ops.spec import VECTOR, OpRole, OpSpec
 
 _F32, _U32, _PAIR = np.float32, np.uint32, np.uint64
 _RUN = 32

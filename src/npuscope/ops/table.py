@@ -6,7 +6,7 @@ import difflib
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.ops import cube, elementwise, reductions, shaping, sorting, transfers
-from npuscope.ops.spec import OpSpec, OpRole
+from npuscope.ops.spec import OpRole, OpSpec
 
 FAMILIES: dict[str, list[OpSpec]] = {
     "Products": [*cube.ALL],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuscope.ops.spec import OpSpec, Plane, OpRole
+from npuscope.ops.spec import OpRole, OpSpec, Plane
 
 # fmt: off
 

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 import numpy as np
 
 from npuscope.ops.dtypes import Array
-from npuscope.ops.spec import OpSpec, OpRole
+from npuscope.ops.spec import OpRole, OpSpec
 from npuscope.tile.fault import TileError, fault
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import Half, RegionLoopKind

@@ -18,7 +18,7 @@ from npuscope.chip.devices import Constant, Device, OpCost, ReduceCost
 from npuscope.lower.chip import matrix
 from npuscope.lower.model import CoreKind, Instruction, Lowered, Pipe, Value
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.ops.spec import OpSpec, Plane, OpRole
+from npuscope.ops.spec import OpRole, OpSpec, Plane
 from npuscope.tile.record.model import Access
 
 NS = 1e9
