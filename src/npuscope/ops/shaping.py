@@ -54,7 +54,9 @@ FILLPAD_EXPAND = OpSpec(
     "fillpad_expand", VECTOR, "custom", "A larger tile: the valid part of x, the rest padding.", cost="op.vcopy",
     like="a copy of the larger tile",
 )
-FULL = OpSpec("full", VECTOR, "custom", "A tile of one number.", cost="op.vcopy", roles=(OpRole.FILL, OpRole.KEEPS_ZEROS))
+FULL = OpSpec(
+    "full", VECTOR, "custom", "A tile of one number.", cost="op.vcopy", roles=(OpRole.FILL, OpRole.KEEPS_ZEROS),
+)
 ARANGE = OpSpec(
     "arange", VECTOR, "custom", "A row of start, start + 1, …", cost="op.vcopy", like="a pass that writes the row",
     spellings=("arange", "ci"),
