@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import pickle
 import sqlite3
+import sys
+import time
 import zipfile
 from collections.abc import Callable
 from contextlib import chdir
@@ -20,6 +22,7 @@ import pytest
 
 from npuscope.answer.answer import Answer
 from npuscope.answer.judge import How, judge_many
+from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
 from npuscope.chip.devices import Constant, inheriting_file
 
@@ -261,6 +264,22 @@ def test_the_tile_decides_the_answer(both: dict[str, tuple[Answer, Answer]]) -> 
 @pytest.mark.parametrize("name", CASES)
 def test_an_answer_is_of_what_its_program_depends_on_now(name: str, both: dict[str, tuple[Answer, Answer]]) -> None:
     assert [gist(one) for one in both[name]] == [gist(one) for one in both["plain"]]
+
+
+def test_byte_code_does_not_hide_a_second_edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python knows a source by size and second; of one that has just been written no byte code is kept."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM.format(code=CASES["import"].code))
+    soon = time.time() + 60  # never settled, however long this takes
+    for tile in (OLD, NEW):
+        module(tmp_path, tile)
+        os.utime(tmp_path / "helper.py", (soon, soon))
+        assert Prediction(Request(str(file))).brief().blocks == 256 // tile
+    assert not (tmp_path / "__pycache__").exists()
+    os.utime(tmp_path / "helper.py", (1e9, 1e9))
+    assert Prediction(Request(str(file))).brief().blocks == 256 // NEW
+    assert (tmp_path / "__pycache__").exists(), "what nobody edits is not compiled each time"
 
 
 @pytest.mark.parametrize("chance", ["time.time_ns() // 1000", "time.perf_counter_ns() // 1000", "os.urandom(1)[0]"])

@@ -9,11 +9,13 @@ import io
 import os
 import runpy
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
@@ -30,6 +32,7 @@ from npuscope.tile.run.execute import Finished, collecting, mode_of_runs
 from npuscope.tile.script.places import SettingPlace
 from npuscope.tile.script.settings import Settings
 
+SETTLED_S = 2.0  # a source that is older than this is edited in another second
 WITHOUT = "did not change the program that ran: it takes another configuration"
 
 
@@ -128,6 +131,7 @@ def _run(
             stack.enter_context(contextlib.redirect_stdout(printed))
         stack.enter_context(served())
         stack.enter_context(_as_main(file, argv))
+        stack.enter_context(_never_old_modules())
         stack.enter_context(mode_of_runs(mode))
         runs = stack.enter_context(collecting())
         stack.enter_context(driven(watch=results.append, shapes=mode == "shapes", golden=golden))
@@ -214,6 +218,35 @@ def _asked_variables() -> Iterator[set[str]]:
         yield asked
     finally:
         kind.__getitem__ = ask
+
+
+class _JustWritten(SourceFileLoader):
+    """A module of the user's. Byte code knows its source by size and second, so a further edit in the same second is
+    lost on it: of a source that has just been written none is taken or left behind."""
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        stats = super().path_stats(path)
+        if time.time() - stats["mtime"] < SETTLED_S:
+            raise OSError("just written")  # byte code is then left out
+        return stats
+
+
+@contextlib.contextmanager
+def _never_old_modules() -> Iterator[None]:
+    def find_spec(fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        later = sys.meta_path[sys.meta_path.index(finder) + 1 :]
+        spec = next(filter(None, (other.find_spec(fullname, path, target) for other in later)), None)
+        if spec is not None and type(spec.loader) is SourceFileLoader and sites.is_users(spec.origin or ""):
+            spec.loader = _JustWritten(fullname, str(spec.origin))
+        return spec
+
+    finder: Any = SimpleNamespace(find_spec=find_spec)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # the script has removed it
+            sys.meta_path.remove(finder)
 
 
 @contextlib.contextmanager
