@@ -78,12 +78,12 @@ def what_if(asked: Asked) -> Told:
     """What each kernel, each wait and each finding is worth, the one worth most first."""
     from npuscope.explain.changes import whatif_each
     from npuscope.explain.choosing import choose_rank
-    from npuscope.report.gains import gains_dict
+    from npuscope.report.simulate import gains_data
     from npuscope.trace import read
 
     if asked.is_program:
         one = _prediction(asked)
-        told = gains_dict(one.gains, one.diagnosis)
+        told = gains_data(one.gains, one.diagnosis)
     else:
         unchanged, gains = whatif_each(choose_rank(read(asked.path), asked.rank))
         told = {**unchanged.as_dict(), **gains.as_dict()}
@@ -94,10 +94,10 @@ def findings(asked: Asked) -> Told:
     """What `check` finds in a program, with line, fix and what it is worth."""
     from npuscope.answer.prediction import checks
     from npuscope.check.rules import all_rules
-    from npuscope.report.check_json import check_dict
+    from npuscope.report.check import check_data
 
     request = _request(asked)
-    return check_dict(asked.path, request.device, checks(request, all_rules()))
+    return check_data(asked.path, request.device, checks(request, all_rules()))
 
 
 def op(name: str | None, device: str) -> Told:

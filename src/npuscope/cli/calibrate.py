@@ -29,19 +29,20 @@ from npuscope.answer.request import Request
 from npuscope.base.errors import CannotWrite
 from npuscope.chip.devices import inheriting_file, is_known
 from npuscope.cli.output import (
+    Command,
     DeviceName,
     JsonFlag,
     ProgramFile,
     ProgramNumber,
     RingSlots,
     SetOption,
+    after_dashes,
     check_outputs,
     progress_bar,
     settings_of,
     show,
     write_texts,
 )
-from npuscope.cli.ranking import AFTER, Command
 from npuscope.report import device as report
 from npuscope.time.measured.calibrate import calibrate
 from npuscope.time.measured.observed import observed_in
@@ -72,7 +73,7 @@ def command(
     chip = chip_to_time(device)
     with progress_bar():
         runs = [observed_in(read(capture), capture) for capture in captures]
-        argv, settings = tuple(context.meta.get(AFTER, ())), tuple(settings_of(setting or []).items())
+        argv, settings = after_dashes(context), tuple(settings_of(setting or []).items())
         subject = Prediction(Request(file, argv, settings, device, program, ring_slots))
         found = calibrate(subject.fitting, runs, captures[0])
     inherits = chip.name if known else os.path.relpath(device, Path(out).resolve().parent)

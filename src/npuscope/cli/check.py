@@ -22,14 +22,31 @@ its statement.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import DeviceName, JsonFlag, ProgramNumber, RingSlots, print_json, print_text, progress_bar
-
-if TYPE_CHECKING:
-    from npuscope.tile.record.model import Mode
+from npuscope.answer.prediction import checks as checks_of
+from npuscope.answer.request import Request
+from npuscope.base.errors import NpuscopeError
+from npuscope.base.process_memory import collected_rarely
+from npuscope.check.run import reaches, rules_of
+from npuscope.cli.output import (
+    DeviceName,
+    JsonFlag,
+    ProgramArguments,
+    ProgramNumber,
+    RingSlots,
+    check_outputs,
+    progress_bar,
+    show,
+)
+from npuscope.lower.chip import chip_to_lower_for
+from npuscope.report.check import check as report
+from npuscope.report.check import check_data, check_sarif, rules_text
+from npuscope.report.reference import rule_text
+from npuscope.tile.record.model import Mode
 
 
 class SeverityLevel(StrEnum):
@@ -40,7 +57,7 @@ class SeverityLevel(StrEnum):
 
 def command(
     file: Annotated[str | None, typer.Argument(help="A tile program: a Python file.")] = None,
-    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
+    arguments: ProgramArguments = None,
     device: DeviceName = "ascend910b1",
     select: Annotated[list[str] | None, typer.Option(help="Only these rules: ids, or prefix*; comma or again.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Not these rules: ids, or prefix*; comma or again.")] = None,
@@ -70,22 +87,6 @@ def command(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    import sys
-
-    from npuscope.answer.prediction import checks as checks_of
-    from npuscope.answer.request import Request
-    from npuscope.base.errors import NpuscopeError
-    from npuscope.base.process_memory import collected_rarely
-    from npuscope.check.run import reaches, rules_of
-    from npuscope.cli.output import check_outputs, reproduce, write_reports
-    from npuscope.lower.chip import chip_to_lower_for
-    from npuscope.report.check_json import check_dict
-    from npuscope.report.check_markdown import check_markdown
-    from npuscope.report.check_sarif import check_sarif
-    from npuscope.report.check_text import check_text, rules_text
-    from npuscope.report.reference import rule_text
-    from npuscope.table.text import paint_for
-
     rules = rules_of(select or (), ignore or (), races)
     if list_rules:
         print(rules_text(rules))
@@ -101,15 +102,12 @@ def command(
         mode: Mode = "values" if values else "shapes"
         request = Request(file, tuple(arguments or ()), (), device, program, ring_slots, mode)
         checks = checks_of(request, rules, price, seed if replay else None)
-        written = write_reports(
-            {
-                markdown: lambda: check_markdown(file, chip.name, checks, reproduce()),
-                sarif: lambda: check_sarif(checks, rules),
-            }
-        )
-    if json:
-        print_json(check_dict(file, chip.name, checks))
-    else:
-        print_text(check_text(file, chip.name, checks, everything, paint_for(sys.stdout)), written)
+    show(
+        partial(report, file, chip.name, checks, everything),
+        lambda: check_data(file, chip.name, checks),
+        json=json,
+        md=markdown,
+        pages={sarif: lambda: check_sarif(checks, rules)},
+    )
     if reaches(checks, level.value):
         raise typer.Exit(1)

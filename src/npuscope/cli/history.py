@@ -14,21 +14,30 @@ folder already is not simulated again.
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from npuscope.answer.commits import simulate_commits
+from npuscope.base.errors import NpuscopeError
 from npuscope.cli.output import (
+    Command,
     DeviceName,
     JsonFlag,
     KernelsRegex,
     PlotFile,
     WideFlag,
-    print_json,
-    print_report,
+    after_dashes,
+    check_outputs,
     progress_bar,
+    show,
 )
-from npuscope.cli.ranking import AFTER, Command
+from npuscope.explain.many import history_of, read_history
+from npuscope.lab.runs import parts_page
+from npuscope.report.comparison import history as report
+from npuscope.time.run import chip_to_time
 
 __all__ = ["Command", "command"]
 
@@ -53,17 +62,7 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from pathlib import Path
-
-    from npuscope.answer.commits import simulate_commits
-    from npuscope.base.errors import NpuscopeError
-    from npuscope.cli.output import check_outputs, write_reports
-    from npuscope.explain.many import history_of, read_history
-    from npuscope.lab.runs import parts_page
-    from npuscope.report.comparison import history as report
-    from npuscope.time.run import chip_to_time
-
-    arguments: list[str] = context.meta[AFTER]
+    arguments = after_dashes(context)
     if simulate is None:
         if folder is None:
             raise NpuscopeError("no history is named", remedy="Name its folder, or give --simulate REPO FILE.")
@@ -82,8 +81,6 @@ def command(
             simulate_commits(*simulate, since, Path(folder), arguments, device, jobs)
         runs = read_history(folder)
         found = history_of(runs.commits, runs.exact, threshold, kernels)
-        written = write_reports({plot: lambda: parts_page("History", "history", report(folder, found))})
-    if json:
-        print_json(found.as_dict())
-    else:
-        print_report(report(folder, found, wide), written)
+    parts = partial(report, folder, found)
+    pages = {plot: lambda: parts_page("History", "history", parts())}
+    show(parts, found.as_dict, json=json, wide=wide, pages=pages)

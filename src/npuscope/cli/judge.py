@@ -19,22 +19,33 @@ the baseline). 2: the command cannot be carried out, as where there is no such f
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from npuscope.answer.judge import How, judge_all
+from npuscope.answer.request import Request
+from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.jobs import GIB, Limits
 from npuscope.cli.output import (
+    Command,
     DeviceName,
+    EngineName,
     JsonFlag,
     MdFile,
     ProgramNumber,
     RingSlots,
     SetOption,
+    after_dashes,
+    check_outputs,
     print_json,
     print_text,
     progress_bar,
+    settings_of,
+    write_reports,
 )
-from npuscope.cli.ranking import AFTER, Command
+from npuscope.report.judge import judge_markdown, judge_sarif, judge_text
 
 __all__ = ["Command", "command"]
 
@@ -53,7 +64,7 @@ def command(
     seconds: Annotated[float, typer.Option(min=0.1, help="Longest time of each run of a candidate.")] = 120.0,
     memory: Annotated[float, typer.Option(min=0.01, help="Most memory of a candidate, in GiB.")] = 4.0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Candidates at a time; all cores unless given.")] = None,
-    engine: Annotated[str, typer.Option(help="processes, or ray (npuscope[ray], RAY_ADDRESS).")] = "processes",
+    engine: EngineName = "processes",
     results: Annotated[
         str | None, typer.Option(help="Keep answers here (JSON lines); those that stand there are not run.")
     ] = None,
@@ -67,14 +78,6 @@ def command(
     sarif: Annotated[str | None, typer.Option("--sarif", help="Also write SARIF for code review here.")] = None,
     json: JsonFlag = False,
 ) -> None:
-    from pathlib import Path
-
-    from npuscope.answer.judge import How, judge_all
-    from npuscope.answer.request import Request
-    from npuscope.base.errors import BadInput, NpuscopeError
-    from npuscope.base.jobs import GIB, Limits
-    from npuscope.cli.output import check_outputs, settings_of
-
     if fail_slower and baseline is None:
         raise NpuscopeError("--fail-slower compares with a --baseline", remedy="Name one.")
     every = [*files, *([baseline] if baseline is not None else [])]
@@ -82,29 +85,21 @@ def command(
         if not Path(file).is_file():
             raise BadInput("no such file" if not Path(file).exists() else "not a Python file", path=file)
     check_outputs(every, results, md, sarif)
-    alike = (
-        tuple(context.meta.get(AFTER, ())), tuple(settings_of(setting or []).items()), device, program, ring_slots,
-    )  # fmt: skip
+    settings = tuple(settings_of(setting or []).items())
+    alike = (after_dashes(context), settings, device, program, ring_slots)
     requests = [Request(str(Path(file).resolve()), *alike, name=file) for file in every]
     base = None if baseline is None else requests.pop()
     limits = Limits(seconds, round(memory * GIB))
     how = How(golden, limits, None if results is None else Path(results), engine, jobs)
     with progress_bar():
         answers = judge_all(requests, base, how)
-    written = []
-    if md is not None or sarif is not None:
-        from npuscope.cli.output import write_reports
-        from npuscope.report.judge import judge_markdown, judge_sarif
-
-        paths = [request.file for request in requests]
-        written = write_reports({md: lambda: judge_markdown(answers), sarif: lambda: judge_sarif(answers, paths)})
+    paths = [request.file for request in requests]
+    written = write_reports({md: lambda: judge_markdown(answers), sarif: lambda: judge_sarif(answers, paths)})
     good = sum(answer.is_good for answer in answers)
     if json:
         data = {"good": good, "of": len(answers), "answers": [answer.to_dict(budget) for answer in answers]}
         print_json(data, indent=2 if budget is None else None)  # with a budget every byte counts
     else:
-        from npuscope.report.judge import judge_text
-
         print_text(judge_text(answers), written)
     slower = fail_slower and any(one.versus is not None and one.versus.verdict == "slower" for one in answers)
     if good < len(answers) or slower:

@@ -16,17 +16,28 @@ Examples:
 
 from __future__ import annotations
 
+import asyncio
+import os
+import secrets
+import sys
+import webbrowser
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npuscope.cli.output import DeviceName, ProgramNumber, SetOption, progress_bar
-from npuscope.cli.ranking import AFTER
-from npuscope.cli.ranking import Command as Command
+from npuscope.answer.request import Request
+from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.cli.output import Command as Command
+from npuscope.cli.output import DeviceName, ProgramNumber, SetOption, after_dashes, names_of, progress_bar, settings_of
+from npuscope.explain import explain_ranks
+from npuscope.explain.choosing import choose_rank
+from npuscope.tile.script.places import places_named, places_of
+from npuscope.time.run import chip_to_time
+from npuscope.trace import read
 
 if TYPE_CHECKING:
-    from npuscope.answer.request import Request
     from npuscope.lab.program_runs import Captures
 
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port to serve on; 0 takes a free one.")]
@@ -43,12 +54,7 @@ def command(
     port: PortOption = 0,
     browser: BrowserOption = True,
 ) -> None:
-    from pathlib import Path
-
-    from npuscope.base.errors import BadInput, NpuscopeError
-    from npuscope.cli.output import settings_of
-
-    argv = tuple(context.meta.get(AFTER, ()))
+    argv = after_dashes(context)
     programs = [file for file in files if file.endswith(".py")]
     captures = [file for file in files if not file.endswith(".py")]
     if len(programs) > 1:
@@ -58,10 +64,6 @@ def command(
     check_extra()
     subject = None
     if programs:
-        from npuscope.answer.request import Request
-        from npuscope.tile.script.places import places_named, places_of
-        from npuscope.time.run import chip_to_time
-
         file = Path(programs[0])
         if not file.is_file():
             raise BadInput("no such file", path=file)
@@ -70,21 +72,19 @@ def command(
         for name in settings:
             places_named(name, places_of(file), file)
         subject = Request(str(file.resolve()), argv, tuple(settings.items()), device, program)
-    show(captures, subject, port, browser, seconds=seconds)
+    serve_lab(captures, subject, port, browser, seconds=seconds)
 
 
 def check_extra() -> None:
     """Refuses to begin where what serves is not installed."""
     from importlib.util import find_spec
 
-    from npuscope.base.errors import NpuscopeError
-
     lacking = [name for name in ("starlette", "uvicorn", "watchfiles") if find_spec(name) is None]
     if lacking:
         raise NpuscopeError(f"{', '.join(lacking)} not installed", remedy="pip install 'npuscope[lab]'.")
 
 
-def show(
+def serve_lab(
     paths: Sequence[str],
     subject: Request | None,
     port: int,
@@ -95,10 +95,6 @@ def show(
     seconds: float = 60.0,
 ) -> None:
     """Serves captures and a program until Ctrl-C."""
-    import asyncio
-    import secrets
-    from pathlib import Path
-
     from npuscope.lab.program_runs import Captures
     from npuscope.lab.server import LOOPBACK, bound, serve
     from npuscope.lab.session import LIMITS, Session
@@ -126,11 +122,7 @@ def show(
 
 
 def _read(paths: Sequence[str], kernels: str | None, areas: str | None, rank: int | None) -> Captures:
-    from npuscope.cli.output import names_of
-    from npuscope.explain import explain_ranks
-    from npuscope.explain.choosing import choose_rank
     from npuscope.lab.program_runs import captures_of
-    from npuscope.trace import read
 
     return captures_of(
         names_of(list(paths)), [explain_ranks(choose_rank(read(path), rank), kernels, areas) for path in paths]
@@ -139,9 +131,5 @@ def _read(paths: Sequence[str], kernels: str | None, areas: str | None, rank: in
 
 def _open(url: str) -> None:
     """Show the page if this machine has a browser with a screen; a text browser would take the terminal."""
-    import os
-    import sys
-    import webbrowser
-
     if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(url)

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any  # a context: typer's own or click's, by its version
 
 import typer
+from typer.core import TyperCommand
 
 from npuscope.base.errors import CannotWrite, NpuscopeError
 from npuscope.table.formats import printable, short
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from npuscope.table.parts import Part
     from npuscope.trace import Trace
 
+AFTER = "npuscope.after"
 PATIENCE_S = 1.0  # before a progress bar is drawn
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text (docs/reference/json.md).")]
 CapturePath = Annotated[str, typer.Argument(help="A capture: a file, or a folder where the format is one.")]
@@ -70,7 +72,29 @@ RankOption = Annotated[
     int | None,
     typer.Option("--rank", min=0, help="Only this rank of several, or this device of a capture that has several."),
 ]
+ResultsFile = Annotated[
+    str | None,
+    typer.Option("--results", help="Keep results here (JSON lines); those that stand there are not run."),
+]
+EngineName = Annotated[str, typer.Option("--engine", help="processes, or ray (npuscope[ray], RAY_ADDRESS).")]
 PassOption = Annotated[int | None, typer.Option("--pass", help="Only this forward pass, as `forward` lists them.")]
+
+
+class Command(TyperCommand):
+    """Keeps what stands after -- apart: both the files and the programs' arguments may be many."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta[AFTER] = args[at + 1 :]
+        return super().parse_args(ctx, args[:at])
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS OF THE PROGRAMS]"]
+
+
+def after_dashes(context: typer.Context) -> tuple[str, ...]:
+    """The words after -- of a command that is parsed by `Command`."""
+    return tuple(context.meta[AFTER])
 
 
 def show(

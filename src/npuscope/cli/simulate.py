@@ -19,33 +19,52 @@ Exit code 1 where the program does not fit on the chip.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import Annotated, NoReturn
 
 import typer
 
+from npuscope.answer.prediction import Prediction, anchor_of, base_of
+from npuscope.answer.request import Request
+from npuscope.base.errors import NpuscopeError
+from npuscope.check.rule import Finding
 from npuscope.cli.output import (
     DeviceName,
     HtmlFile,
     Jitter,
     JsonFlag,
     Measured,
+    ProgramArguments,
+    ProgramFile,
     ProgramNumber,
     RingSlots,
     SetOption,
     WideFlag,
-    print_json,
-    print_report,
+    check_outputs,
     progress_bar,
+    settings_of,
+    show,
 )
-
-if TYPE_CHECKING:
-    from npuscope.tile.record.model import Mode
+from npuscope.explain import explain
+from npuscope.lab.document import page
+from npuscope.lab.program_runs import prediction_document
+from npuscope.lab.runs import report_document
+from npuscope.report.simulate import BesideCapture, capture_sections, refused, simulate_data
+from npuscope.report.simulate import pipes as pipes_report
+from npuscope.report.simulate import simulate as simulate_report
+from npuscope.table.columns import all_rows
+from npuscope.tile.record.model import Mode
+from npuscope.time.inside import Inside, block_diagnosis, inside
+from npuscope.time.measured.base import MeasuredChange
+from npuscope.time.run import chip_to_time
+from npuscope.trace.formats import check_target
 
 
 def command(
-    file: Annotated[str, typer.Argument(help="A tile program: a Python file.")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
+    file: ProgramFile,
+    arguments: ProgramArguments = None,
     device: DeviceName = "ascend910b1",
     layers: Annotated[int | None, typer.Option(min=1, help="The program's own --layers, if it has one.")] = None,
     setting: SetOption = None,
@@ -67,24 +86,6 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.answer.prediction import Prediction
-    from npuscope.answer.request import Request
-    from npuscope.base.errors import NpuscopeError
-    from npuscope.cli.anchoring import Before, before_of, files_of
-    from npuscope.cli.output import check_outputs, settings_of, write_reports
-    from npuscope.explain import explain
-    from npuscope.lab.document import page
-    from npuscope.lab.program_runs import prediction_document
-    from npuscope.lab.runs import report_document
-    from npuscope.report.anchor import sections
-    from npuscope.report.program import pipes as pipes_report
-    from npuscope.report.program import pipes_dict
-    from npuscope.report.simulate import refused, refused_dict, simulate_dict
-    from npuscope.report.simulate import simulate as simulate_report
-    from npuscope.time.inside import block_diagnosis, inside
-    from npuscope.time.run import chip_to_time
-    from npuscope.trace.formats import check_target
-
     if pipes is not None and jitter is not None:
         raise NpuscopeError("--jitter is about the run, not about the inside of a block")
     if pipes is not None and measured is not None:
@@ -97,39 +98,69 @@ def command(
     chip = chip_to_time(device)
     request = Request(file, tuple(arguments or ()), settings, device, program, ring_slots, mode, jitter)
     with progress_bar():
-        before: Before | None = None
         prediction = Prediction(request)
         if prediction.unfit:
-            if json:
-                print_json(refused_dict(file, chip.name, prediction.unfit))
-            else:
-                print_report(refused(file, chip.name, prediction.unfit))
-            raise typer.Exit(1)
+            _refuse(file, chip.name, prediction.unfit, json)
         if pipes is not None:
-            block = inside(prediction.simulated, pipes)
-            if out is not None:
-                block.trace().write(out, target)
-            bound = block_diagnosis(block)
-            name = f"{file}: {pipes}"
-            written = write_reports(
-                {html: lambda: page(report_document(name, explain(block.trace(), diagnosis=bound)))}
-            )
-            if json:
-                print_json(pipes_dict(file, block, bound))
-            else:
-                print_report(pipes_report(file, block, bound), [*([out] if out else []), *written])
+            _show_block(file, inside(prediction.simulated, pipes), out, html, json)
             return
+        beside = None
         if measured is not None:
-            before = before_of(measured, replace(request, settings=tuple(settings_of(of_both).items())))
-            prediction = prediction.on(before.base)
-        anchored = before.change(prediction) if before else None
+            beside = before_of(measured, replace(request, settings=tuple(settings_of(of_both).items())))
+            prediction = prediction.on(base_of(beside.base))
+            beside = replace(beside, change=MeasuredChange(beside.base, prediction.plain, prediction.on_base))
         if out is not None:
             prediction.simulated.trace.write(out, target)
-        first = sections(anchored) if anchored else []
-        written = write_reports({html: lambda: page(prediction_document(file, prediction, first))})
-        result = None if json else list(simulate_report(prediction, anchored, report, wide))
-        data = simulate_dict(prediction, anchored, report) if json else {}
-    if result is None:
-        print_json(data)
-    else:
-        print_report(result, [*([out] if out else []), *written])
+        show(
+            partial(simulate_report, prediction, beside, report),
+            partial(simulate_data, prediction, beside, report),
+            json=json,
+            wide=wide,
+            pages={html: lambda: page(prediction_document(file, prediction, capture_sections(beside)))},
+            written=[out],
+        )
+
+
+def _refuse(file: str, device: str, errors: Sequence[Finding], json: bool) -> NoReturn:
+    each = [{"id": e.id, "file": e.file, "line": e.line, "message": e.message, "fix": e.fix} for e in errors]
+    data = {"file": file, "device": device, "error": errors[0].message, "errors": each}
+    show(partial(refused, file, device, errors), data, json=json)
+    raise typer.Exit(1)
+
+
+def _show_block(file: str, block: Inside, out: str | None, html: str | None, json: bool) -> None:
+    """The inside of one block."""
+    bound = block_diagnosis(block)
+    if out is not None:
+        block.trace().write(out, check_target(out))
+    data = {
+        "file": file,
+        "kernel": block.kernel,
+        **bound.as_dict(),
+        "blocks": block.all_blocks,
+        "duration_ns": block.timing.duration,
+        "slow": block.slow,
+        "instructions": len(block.lane.pipe),
+        **all_rows(block.tables()),
+    }
+    name = f"{file}: {block.kernel}"
+    pages = {html: lambda: page(report_document(name, explain(block.trace(), diagnosis=bound)))}
+    show(partial(pipes_report, file, block, bound), data, json=json, pages=pages, written=[out])
+
+
+def files_of(measured: str) -> tuple[str, str]:
+    """Program and capture of `OLD.py=CAPTURE`."""
+    program, sign, capture = measured.partition(".py=")
+    if not sign or not program or not capture:
+        raise NpuscopeError(
+            f"--measured takes OLD.py=CAPTURE, not '{measured}'",
+            remedy="Name the program before the change and a capture of it, as old.py=run/chip_swimlane_records.json.",
+        )
+    return f"{program}.py", capture
+
+
+def before_of(measured: str, alike: Request) -> BesideCapture:
+    """Reads the capture and holds it against the simulation of the program before the change, asked for alike."""
+    program, capture = files_of(measured)
+    request = replace(alike, file=program, mode="shapes", jitter=None)
+    return BesideCapture(program, capture, anchor_of(request, capture))

@@ -19,6 +19,6 @@ values first. What does not fit is listed with its error. Exit code 1 where noth
 
 from __future__ import annotations
 
-from npuscope.cli.ranking import Command, command
+from npuscope.cli.rank import Command, command
 
 __all__ = ["Command", "command"]

@@ -18,25 +18,45 @@ environment variable of the program. Needs Optuna: pip install 'npuscope[tune]'.
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from npuscope.answer.prediction import Prediction
+from npuscope.answer.request import Request
+from npuscope.answer.space import space_of
+from npuscope.answer.tune import GOALS, found_space, tune
+from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.pool import Workers
 from npuscope.cli.output import (
     DeviceName,
+    EngineName,
     HtmlFile,
     JsonFlag,
+    ProgramArguments,
+    ProgramFile,
     ProgramNumber,
+    ResultsFile,
     RingSlots,
-    print_json,
-    print_report,
+    check_outputs,
     progress_bar,
+    show,
+    values_of,
 )
+from npuscope.explain.comparison import compare_explained
+from npuscope.lab.document import page
+from npuscope.lab.runs import compare_document
+from npuscope.report.variants import tune as report
+from npuscope.report.variants import tune_data
+from npuscope.tile.script.places import places_named, places_of
+from npuscope.time.run import chip_to_time
 
 
 def command(
-    file: Annotated[str, typer.Argument(help="A tile program: a Python file.")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
+    file: ProgramFile,
+    arguments: ProgramArguments = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", help="NAME=a,b,c: values to try; may be repeated. Else found."),
@@ -48,33 +68,13 @@ def command(
     program: ProgramNumber = None,
     ring_slots: RingSlots = None,
     golden: Annotated[bool, typer.Option("--golden/--no-golden", help="Check the numbers of the best.")] = True,
-    results: Annotated[
-        str | None,
-        typer.Option("--results", help="Keep results here (JSON lines); those that stand there are not run."),
-    ] = None,
-    engine: Annotated[str, typer.Option(help="processes, or ray (npuscope[ray], RAY_ADDRESS).")] = "processes",
+    results: ResultsFile = None,
+    engine: EngineName = "processes",
     jobs: Annotated[int | None, typer.Option(min=1, help="Points tried at a time: 2 unless given, 8 on Ray.")] = None,
     top: Annotated[int, typer.Option(min=1, help="Variants shown.")] = 10,
     html: HtmlFile = None,
     json: JsonFlag = False,
 ) -> None:
-    from pathlib import Path
-
-    from npuscope.answer.prediction import Prediction
-    from npuscope.answer.request import Request
-    from npuscope.answer.space import space_of
-    from npuscope.answer.tune import GOALS, found_space, tune
-    from npuscope.base.errors import BadInput, NpuscopeError
-    from npuscope.base.pool import Workers
-    from npuscope.cli.output import check_outputs, values_of, write_reports
-    from npuscope.explain.comparison import compare_explained
-    from npuscope.lab.document import page
-    from npuscope.lab.runs import compare_document
-    from npuscope.report.tune import tune as report
-    from npuscope.report.tune import tune_dict
-    from npuscope.tile.script.places import places_named, places_of
-    from npuscope.time.run import chip_to_time
-
     if front is not None and front not in GOALS:
         raise NpuscopeError(f"--front takes {' or '.join(GOALS)}, not '{front}'")
     Workers(engine)  # refused at once where there is no such engine
@@ -97,14 +97,11 @@ def command(
             named = {variant.name: variant for variant in tuned.variants}
             a, b = (Prediction(named[one.candidate]).explanation for one in (first, best))
             comparison = compare_explained(a, b)
-        pages = {}
-        if comparison is not None and best is not None:
-            names, both = (first.candidate, best.candidate), comparison
-            pages[html] = lambda: page(compare_document(names, both))
-        written = write_reports(pages)
-    if json:
-        print_json(tune_dict(file, chip.name, tuned))
-    else:
-        print_report(report(file, chip.name, tuned, top, comparison), written)
+    pages = {}
+    if comparison is not None and best is not None:
+        names, both = (first.candidate, best.candidate), comparison
+        pages[html] = lambda: page(compare_document(names, both))
+    parts = partial(report, file, chip.name, tuned, top, comparison)
+    show(parts, partial(tune_data, file, chip.name, tuned), json=json, pages=pages)
     if best is None:
         raise typer.Exit(1)

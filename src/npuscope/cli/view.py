@@ -11,7 +11,7 @@ Examples:
 
 from __future__ import annotations
 
-from npuscope.cli.lab import BrowserOption, PortOption
+from npuscope.cli.lab import BrowserOption, PortOption, check_extra, serve_lab
 from npuscope.cli.output import AreasFile, CapturePath, KernelsRegex, RankOption
 
 
@@ -23,7 +23,5 @@ def command(
     port: PortOption = 0,
     browser: BrowserOption = True,
 ) -> None:
-    from npuscope.cli.lab import check_extra, show
-
     check_extra()
-    show([path], None, port, browser, kernels, areas, rank)
+    serve_lab([path], None, port, browser, kernels, areas, rank)

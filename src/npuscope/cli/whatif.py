@@ -27,6 +27,9 @@ from typing import Annotated
 
 import typer
 
+from npuscope.answer.prediction import Prediction
+from npuscope.answer.request import Request
+from npuscope.base.errors import NpuscopeError
 from npuscope.cli.output import (
     DeviceName,
     HtmlFile,
@@ -34,9 +37,23 @@ from npuscope.cli.output import (
     ProgramNumber,
     RankOption,
     SetOption,
-    print_json,
+    check_outputs,
+    counts_of,
+    numbers_of,
     progress_bar,
+    settings_of,
+    show,
 )
+from npuscope.explain import Change, whatif
+from npuscope.explain.changes import whatif_each
+from npuscope.explain.choosing import choose_rank
+from npuscope.lab.document import page
+from npuscope.lab.program_runs import whatif_document
+from npuscope.report.simulate import asked as asked_report
+from npuscope.report.simulate import gains as report
+from npuscope.report.simulate import gains_data
+from npuscope.time.whatif import replay_against
+from npuscope.trace import read
 
 
 def command(
@@ -55,21 +72,6 @@ def command(
     html: HtmlFile = None,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.answer.prediction import Prediction
-    from npuscope.answer.request import Request
-    from npuscope.base.errors import NpuscopeError
-    from npuscope.cli.output import check_outputs, counts_of, numbers_of, print_text, settings_of, write_reports
-    from npuscope.explain import Change, whatif
-    from npuscope.explain.changes import whatif_each
-    from npuscope.explain.choosing import choose_rank
-    from npuscope.report.gains import asked as asked_report
-    from npuscope.report.gains import gains as report
-    from npuscope.report.gains import gains_dict
-    from npuscope.table.parts import Part, as_text
-    from npuscope.time.uncertainty import versus_told
-    from npuscope.time.whatif import replay_against
-    from npuscope.trace import read
-
     change = Change(
         scale=numbers_of(scale or [], "--scale"),
         merge=[tuple(name.strip() for name in names.split("+")) for names in merge or []],
@@ -90,30 +92,15 @@ def command(
             settings = tuple(settings_of(setting or []).items())
             one = Prediction(Request(path, tuple(arguments or ()), settings, device, program))
         trace = one.simulated.trace if one else choose_rank(read(path), rank)
-        parts: list[Part]
         if asked:
             result = whatif(trace, change)
             versus = replay_against(result, one.simulated.bound.kind) if one else None
-            told = result.as_dict() if versus is None else {**result.as_dict(), "against": versus.as_dict()}
-            text = str(result) if versus is None else f"{result}\n{versus_told(versus)}"
+            data = {**result.as_dict(), **({} if versus is None else {"against": versus.as_dict()})}
             parts = [*asked_report(result, versus)]
         elif one:
-            told = gains_dict(one.gains, one.diagnosis)
-            parts = [*report(one.gains, one.diagnosis)]
-            text = as_text(parts)
+            data, parts = gains_data(one.gains, one.diagnosis), [*report(one.gains, one.diagnosis)]
         else:
             unchanged, gains = whatif_each(trace)
-            told, parts = {**unchanged.as_dict(), **gains.as_dict()}, [*report(gains)]
-            text = as_text(parts)
-
-        def whatif_page() -> str:
-            from npuscope.lab.document import page
-            from npuscope.lab.program_runs import whatif_document
-
-            return page(whatif_document(path, one or trace, parts), "The command without --html prints the same.")
-
-        written = write_reports({html: whatif_page})
-    if json:
-        print_json(told)
-    else:
-        print_text(text, written)
+            data, parts = {**unchanged.as_dict(), **gains.as_dict()}, [*report(gains)]
+    note = "The command without --html prints the same."
+    show(lambda: parts, data, json=json, pages={html: lambda: page(whatif_document(path, one or trace, parts), note)})

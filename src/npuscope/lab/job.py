@@ -34,7 +34,7 @@ from npuscope.lab.payload.overview import comparison, parts
 from npuscope.lab.program_runs import panels_of, wall_of
 from npuscope.lab.runs import run_of
 from npuscope.lab.versions import text_of
-from npuscope.report.gains import asked, gains
+from npuscope.report.simulate import asked, gains
 from npuscope.tile.record.sites import is_users
 from npuscope.tile.script.observed import Reads, reads
 from npuscope.tile.script.places import own_files, places_of

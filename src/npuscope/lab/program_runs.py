@@ -21,8 +21,8 @@ from npuscope.lab.payload.overview import parts, ranks
 from npuscope.lab.payload.source import source
 from npuscope.lab.runs import Document, kernel_places, run_of
 from npuscope.lab.versions import Version
-from npuscope.report.anchor import Section
 from npuscope.report.program import VERDICTS
+from npuscope.report.simulate import Section
 from npuscope.table.parts import Heading, Part, Rows, Say
 from npuscope.tile.graph.outputs import GraphCounts
 from npuscope.tile.graph.task_graph import Graph

@@ -16,7 +16,7 @@ from npuscope.table.formats import many
 from npuscope.table.parts import Heading, Part
 
 if TYPE_CHECKING:
-    from npuscope.report.anchor import Section
+    from npuscope.report.simulate import Section
     from npuscope.time.run import Simulated
 
 Document = dict[str, object]

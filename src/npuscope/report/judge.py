@@ -8,7 +8,7 @@ from pathlib import Path
 
 from npuscope.answer.answer import MEANING, MOST_FINDINGS, Answer
 from npuscope.check.rule import Finding
-from npuscope.report.check_sarif import sarif, sarif_rule
+from npuscope.report.check import sarif, sarif_rule
 from npuscope.table.formats import TIMES, duration, fitting, many, printable, significant
 
 SHOWN = 3  # reasons of a candidate in Markdown

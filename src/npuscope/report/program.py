@@ -1,4 +1,4 @@
-"""A tile program: whether its numbers are right, its tasks and work, its memory, its lowering, one block inside."""
+"""A tile program: whether its numbers are right, its tasks and work, its memory, its lowering."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ import polars as pl
 
 from npuscope.check.columns import ERRORS, MEMORY, error_row, place_of, table_of, tile_table, usage_row
 from npuscope.lower.lowering import after_each_pass, body_text
-from npuscope.table.columns import Column, Columns, Table, all_rows
-from npuscope.table.formats import BYTES, COUNT, TEXT, capacity, duration, levels, many, percent, printable, times
+from npuscope.table.columns import Column, Columns, Table
+from npuscope.table.formats import BYTES, COUNT, TEXT, capacity, many, percent, printable
 from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
-from npuscope.table.text import aligned
 from npuscope.tile.record.model import short_name
 
 if TYPE_CHECKING:  # who shows one of them need not be able to make the others
     from npuscope.check.memory_use import Usage
     from npuscope.check.run import Fit
-    from npuscope.explain.diagnosis import Diagnosis
     from npuscope.lower.program import PlannedBody, Program
     from npuscope.tile.graph.outputs import GraphCounts
     from npuscope.tile.record.model import Notice, Recording
     from npuscope.tile.script.run import ScriptRun
-    from npuscope.time.inside import Inside
 
 VERDICTS = {True: "PASS", False: "FAIL", None: "not checked"}
 NUMBERS = {
@@ -36,8 +33,6 @@ KERNELS, ALL_KERNELS = 24, 200
 FEW = 12  # kernels that `run` lists one by one
 FUNCTIONS = 20  # rows of memory
 NOTICES = 5
-WAITS = 10  # rows of a block's waits
-DRAWN = 80  # columns of the drawing of a block
 SENTENCE = "people read a notice as a sentence"
 NOTICED = Columns(
     "simulate.notices",
@@ -203,37 +198,3 @@ def _lowering_lines(body: PlannedBody, program: Program) -> Iterator[str]:
             yield from text.splitlines()
         before = text
     yield ""
-
-
-def pipes(file: str, block: Inside, found: Diagnosis) -> Iterator[Part]:
-    """What `npuscope simulate --pipes` prints."""
-    of = f"one of {block.blocks:,} alike of {many(block.all_blocks, 'block')}"
-    memory = f"memory {times(block.slow)} as slow as alone on the chip" if block.slow > 1.005 else "memory as alone"
-    tables = block.tables()
-    yield Say(
-        f"{file}: {block.kernel}, {of}: {duration(block.timing.duration)}, {memory}, "
-        f"{many(len(block.lane.pipe), 'instruction')}"
-    )
-    yield Say(found.verdict.sentence, strong=True)
-    yield Notes([*found.verdict.evidence, found.verdict.remedy])
-    yield Rows(tables["pipes"])
-    drawn = aligned([(name, levels(shares)) for name, shares in block.over_time(DRAWN).items()], (False, False))
-    yield Heading(f"how busy over time, a column is {duration(block.timing.duration / DRAWN)}")
-    yield Say("\n".join(drawn))
-    if tables["waits"].frame.height:
-        yield Heading("who waited longest, and for whom (a pipe's result, its issue, a free slot)")
-        yield Rows(tables["waits"], WAITS)
-
-
-def pipes_dict(file: str, block: Inside, found: Diagnosis) -> dict[str, object]:
-    """The contract of `npuscope simulate --pipes --json` (docs/reference/json.md)."""
-    return {
-        "file": file,
-        "kernel": block.kernel,
-        **found.as_dict(),
-        "blocks": block.all_blocks,
-        "duration_ns": block.timing.duration,
-        "slow": block.slow,
-        "instructions": len(block.lane.pipe),
-        **all_rows(block.tables()),
-    }

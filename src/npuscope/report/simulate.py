@@ -1,27 +1,69 @@
-"""A simulated run as a report: how long, why, how sure, and where the time of cores went."""
+"""A simulated run: how long, why, how sure, on top of a capture; one block inside; and what changes would buy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from npuscope.answer.prediction import Prediction
+import polars as pl
+
+from npuscope.base.interval import Against
 from npuscope.check.rule import Finding
-from npuscope.report import anchor as anchor_report
-from npuscope.report.anchor import Anchored
-from npuscope.report.captures import BLOCKERS, KERNELS, WORTH_A_LINE, causes, headline
-from npuscope.report.check_text import finding_lines
+from npuscope.explain.changes import Gains, WhatIf
+from npuscope.explain.diagnosis import Diagnosis
+from npuscope.report.captures import BLOCKERS, KERNELS, WORTH_A_LINE, causes, headline, together
+from npuscope.report.check import finding_lines
 from npuscope.report.program import notice_table, noticed_lines
-from npuscope.table.columns import Table
-from npuscope.table.formats import many, rough_percent
-from npuscope.table.parts import Heading, Notes, Part, Rows, Say
-from npuscope.time.bound import Bound
+from npuscope.table.columns import Table, all_rows
+from npuscope.table.formats import (
+    change,
+    duration,
+    figures,
+    levels,
+    many,
+    percent,
+    rough_percent,
+    sentence_start,
+    times,
+)
+from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
+from npuscope.table.text import aligned
 from npuscope.time.certainty import certainty_of
+from npuscope.time.measured.base import CHANGED, MeasuredBase, MeasuredChange
 from npuscope.time.per_line import per_kernel
-from npuscope.time.uncertainty import basis_told, estimate_told, interval_told, time_estimate
+from npuscope.time.uncertainty import basis_told, chance_told, estimate_told, interval_told, time_estimate, versus_told
+from npuscope.time.whatif import likely_gains
+
+if TYPE_CHECKING:
+    from npuscope.answer.prediction import Prediction
+    from npuscope.time.inside import Inside
+
+Section = tuple[str, Sequence[str], Sequence[Table]]  # of a page: title, sentences, tables
+KERNEL_ROWS = 40  # rows of kernels beside a capture
+NAMED = 6  # kernels of a sentence
+FAR = 0.1  # of the measured wall
+WAITS = 10  # rows of a block's waits
+DRAWN = 80  # columns of the drawing of a block
+GAIN_ROWS = 15
+NO_MATTER = 0.001  # of the wall is not worth a row
+WIDTH, PLACE, NAME = 40, 20, 9  # characters of what a row is about, and at least of file and line and of kernel in it
+GAIN_MEANING = "80%: measured ratios that were predicted like these lie in there so often."
+EACH_CHANGE = "Each change alone; gains do not add up."
+
+
+@dataclass(frozen=True)
+class BesideCapture:
+    """The program before a change beside a capture of it (--measured); `change` is a prediction on top of the two."""
+
+    program: str
+    capture: str
+    base: MeasuredBase
+    change: MeasuredChange | None = None
 
 
 def simulate(
-    prediction: Prediction, anchored: Anchored | None = None, full: bool = True, wide: bool = False
+    prediction: Prediction, anchored: BesideCapture | None = None, full: bool = True, wide: bool = False
 ) -> Iterator[Part]:
     """What `npuscope simulate` prints; not in `full` only its times, before anything is known of findings."""
     simulated = prediction.simulated
@@ -32,17 +74,24 @@ def simulate(
     yield Heading(f"{where}: {estimate_told(prediction.estimate)}, {counts}")
     yield from causes(prediction.diagnosis if full else prediction.limits)
     explained = prediction.explanation if full else None
+    bound = simulated.bound
+    units = {
+        "cube cores": bound.cube_busy,
+        "vector cores": bound.vector_busy,
+        "scheduler threads": bound.scheduler_busy,
+        "orchestrator": bound.orchestrator_busy,
+    }
     yield Heading("The run:")
     yield Notes(
         [
-            _busy(simulated.bound),
+            f"busy: {', '.join(f'{name} {rough_percent(share)}' for name, share in units.items())}",
             *(headline(explained)[1:] if explained else ()),  # without the window: it is the wall
             *_how_sure(prediction, wide),
             *noticed_lines([program.recording], [(program.recording, notice) for notice in simulated.grave]),
         ]
     )
     if anchored is not None:
-        yield from anchor_report.prediction(anchored, wide)
+        yield from beside_capture(anchored, wide)
     if explained is None:
         yield Rows(_kernels(prediction, anchored), wide=wide)
         return
@@ -52,20 +101,9 @@ def simulate(
     yield Notes(explained.notes, "note: ")
 
 
-def _kernels(prediction: Prediction, anchored: Anchored | None) -> Table:
-    return per_kernel(
-        prediction.simulated, prediction.timeline.busy, anchored.prediction.spread() if anchored else None
-    )
-
-
-def _busy(bound: Bound) -> str:
-    units = {
-        "cube cores": bound.cube_busy,
-        "vector cores": bound.vector_busy,
-        "scheduler threads": bound.scheduler_busy,
-        "orchestrator": bound.orchestrator_busy,
-    }
-    return "busy: " + ", ".join(f"{name} {rough_percent(share)}" for name, share in units.items())
+def _kernels(prediction: Prediction, anchored: BesideCapture | None) -> Table:
+    spread = anchored.change.spread() if anchored and anchored.change else None
+    return per_kernel(prediction.simulated, prediction.timeline.busy, spread)
 
 
 def _how_sure(prediction: Prediction, wide: bool) -> list[str]:
@@ -85,10 +123,12 @@ def _how_sure(prediction: Prediction, wide: bool) -> list[str]:
 def refused(file: str, device: str, errors: Sequence[Finding]) -> Iterator[Part]:
     """A program that does not run on the chip, in the words of `npuscope check`."""
     yield Heading(f"{file} cannot run on {device}: {many(len(errors), 'error')}")
-    yield Say("\n".join(line for error in errors for line in finding_lines(error)))
+    yield Notes([line for error in errors for line in finding_lines(error)])
 
 
-def simulate_dict(prediction: Prediction, anchored: Anchored | None = None, full: bool = True) -> dict[str, object]:
+def simulate_data(
+    prediction: Prediction, anchored: BesideCapture | None = None, full: bool = True
+) -> dict[str, object]:
     """The contract of `npuscope simulate --json` (docs/reference/json.md)."""
     simulated = prediction.simulated
     job, program, bound = simulated.prepared.job, simulated.prepared.program, simulated.bound
@@ -111,11 +151,170 @@ def simulate_dict(prediction: Prediction, anchored: Anchored | None = None, full
         "notes": list(program.recording.notes),
         "notices": notice_table((program.recording, notice) for notice in simulated.noticed).rows(),
         "per_kernel": _kernels(prediction, anchored).rows(),
-        **({} if anchored is None else {"anchor": anchor_report.prediction_dict(anchored)}),
+        **({} if anchored is None else {"anchor": capture_data(anchored)}),
     }
 
 
-def refused_dict(file: str, device: str, errors: Sequence[Finding]) -> dict[str, object]:
-    """The contract of `npuscope simulate --json` for a program that does not fit."""
-    told = [{"id": e.id, "file": e.file, "line": e.line, "message": e.message, "fix": e.fix} for e in errors]
-    return {"file": file, "device": device, "error": errors[0].message, "errors": told}
+def beside_capture(one: BesideCapture, wide: bool = False) -> Iterator[Part]:
+    """What --measured adds: the capture against the program it is of, and what a change makes of it."""
+    [(title, sentences, tables)] = capture_sections(one)
+    yield Heading(title)
+    for table in tables:
+        yield Rows(table, KERNEL_ROWS, wide=wide)
+    yield Notes(sentences)
+
+
+def capture_sections(one: BesideCapture | None) -> list[Section]:
+    """The same for a page."""
+    if one is None:
+        return []
+    base = one.base
+    title = f"{one.capture} against {one.program}: {many(len(base.matched), 'kernel')} matched"
+    for some, what in ((base.only_measured, "measured"), (base.only_simulated, "simulated")):
+        title += f", {len(some)} only {what} ({_listed([kernel.kernel for kernel in some])})" if some else ""
+    sentences = _nearness(base) if one.change is None else _sentences(one.change)
+    return [(title, sentences, list((one.change or base).tables().values()))]
+
+
+def capture_data(one: BesideCapture) -> dict[str, object]:
+    """The field `anchor` of `simulate --json` and `rank --json` (docs/reference/json.md)."""
+    base, found = one.base, one.change
+    data: dict[str, object] = {
+        "program": one.program,
+        "capture": one.capture,
+        "matched": len(base.matched),
+        "only_measured": [kernel.kernel for kernel in base.only_measured],
+        "only_simulated": [kernel.kernel for kernel in base.only_simulated],
+        "typical": base.factors.typical,
+    }
+    if found is not None:
+        expected = found.expected
+        data |= {
+            "simulated_wall_ns": found.plain.wall_ns,
+            "change": found.change.as_dict(),
+            "expected_ns": None if expected is None else round(expected.value),
+            "expected_interval_ns": None if expected is None else expected.as_dict(),
+        }
+    return {**data, **all_rows((found or base).tables())}
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _nearness(found: MeasuredBase) -> list[str]:
+    """How near the anchored run comes to the capture, and what to doubt."""
+    lines = []
+    if found.measured_ns is not None:
+        off, plain = found.anchored_ns / found.measured_ns - 1, found.simulated_ns / found.measured_ns - 1
+        far = ": something in it is not in the model" if abs(off) > FAR else ""
+        anchored = f"anchored {change(off)} of the measured wall, {change(plain)} without the capture"
+        lines.append(f"before the change: {anchored}{far}")
+    there, here = (dict(one.cores) for one in (found.measured, found.simulated))
+    if there and there != here:
+        ran, simulated = (" and ".join(f"{count} {unit}" for unit, count in some.items()) for some in (there, here))
+        lines.append(f"the capture ran on {ran} cores, the simulation on {simulated}: is --device the chip it is of?")
+    if other := [one.kernel for one in found.other_blocks]:
+        lines.append(f"other numbers of blocks than the capture's: {_listed(other)}; is it of the same arguments?")
+    return lines
+
+
+def _sentences(found: MeasuredChange) -> list[str]:
+    ratio, expected = found.change.ratio, found.expected
+    lines = _nearness(found.anchor)
+    if changed := [kernel for kernel, state in found.states.items() if state == CHANGED]:
+        guess = "taken to be off by as much as before the change, which is a guess"
+        lines.append(f"changed: {_listed(changed)}; {guess}")
+    if unknown := found.unmeasured:
+        typical = times(found.anchor.factors.typical)
+        lines.append(f"not measured: {_listed(unknown)}; taken to be off by {typical}, the median of the others")
+    lines.append(
+        f"the change: {figures(ratio.value)} of the time before (80%: {interval_told(ratio)}), "
+        f"faster with a probability of {chance_told(found.change)}"
+    )
+    if expected is not None and found.anchor.measured_ns is not None:
+        lines.append(f"so the measured {figures(found.anchor.measured_ns / 1e3)} µs become {estimate_told(expected)}")
+    lines.append(
+        f"the interval: how far {ratio.basis.rows} published changes of {ratio.basis.commits} commits were off when "
+        "predicted from their measured time before; a capture kernel by kernel should do no worse"
+    )
+    return lines
+
+
+def pipes(file: str, block: Inside, found: Diagnosis) -> Iterator[Part]:
+    """What `npuscope simulate --pipes` prints."""
+    of = f"one of {block.blocks:,} alike of {many(block.all_blocks, 'block')}"
+    memory = f"memory {times(block.slow)} as slow as alone on the chip" if block.slow > 1.005 else "memory as alone"
+    tables = block.tables()
+    yield Say(
+        f"{file}: {block.kernel}, {of}: {duration(block.timing.duration)}, {memory}, "
+        f"{many(len(block.lane.pipe), 'instruction')}"
+    )
+    yield Say(found.verdict.sentence, strong=True)
+    yield Notes([*found.verdict.evidence, found.verdict.remedy])
+    yield Rows(tables["pipes"])
+    drawn = aligned([(name, levels(shares)) for name, shares in block.over_time(DRAWN).items()], (False, False))
+    yield Heading(f"how busy over time, a column is {duration(block.timing.duration / DRAWN)}")
+    yield Say("\n".join(drawn))
+    if tables["waits"].frame.height:
+        yield Heading("who waited longest, and for whom (a pipe's result, its issue, a free slot)")
+        yield Rows(tables["waits"], WAITS)
+
+
+def gains(found: Gains, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
+    """Of a simulated run with its verdict and with how sure the gains are."""
+    table = found.main_table() if diagnosis is None else likely_gains(found, diagnosis.bound)
+    yield Say(sentence_start(found.title()), strong=True)
+    if diagnosis is not None:
+        yield Say(diagnosis.verdict.sentence, strong=True)
+    frame = table.frame.with_columns(pl.col("what").map_elements(brief, return_dtype=pl.String))
+    worth = frame.filter(pl.col("gain_ns").abs() >= NO_MATTER * found.wall_ns)
+    yield Rows(replace(table, frame=worth), GAIN_ROWS)
+    if little := frame.height - worth.height:
+        others = f"{many(little, 'other')} would change less than {percent(NO_MATTER)}; --json has all."
+        yield Say(others, where=In.TEXT)
+    yield Say(EACH_CHANGE)
+    if diagnosis is not None:
+        if diagnosis.together is not None:
+            yield Say(together(diagnosis.together))
+        wall = time_estimate(found.wall_ns, "wall", diagnosis.bound)
+        yield Say(f"As it is: {estimate_told(wall)}. {GAIN_MEANING}")
+    for note in found.notes:
+        yield Say(note)
+    if reckoned := [f"{gain.what}: {gain.how}" for gain in found.gains if gain.kind == "finding"]:
+        yield Heading("What the findings above stand for:")
+        yield Notes(reckoned)
+    if found.not_expressed:
+        yield Heading("Not tried:")
+        yield Notes([f"{what}: {why}" for what, why in found.not_expressed])
+
+
+def asked(found: WhatIf, versus: Against | None = None) -> Iterator[Part]:
+    """Of one change that was asked for: the time with it, between which bounds, and why so wide."""
+    first, *rest = found.title().split("\n")
+    yield Say(sentence_start(first), strong=True)
+    for sentence in (*rest, *([] if versus is None else [versus_told(versus)])):
+        yield Say(sentence)
+    yield Rows(found.main_table())
+
+
+def gains_data(found: Gains, diagnosis: Diagnosis) -> dict[str, object]:
+    """The contract of `npuscope whatif PROGRAM --json` (docs/reference/json.md)."""
+    wall = time_estimate(found.wall_ns, "wall", diagnosis.bound)
+    likely = {"gains": likely_gains(found, diagnosis.bound).rows(), "wall_interval_ns": wall.as_dict()}
+    return {**found.as_dict(), **likely, **diagnosis.as_dict()}
+
+
+def brief(what: str) -> str:
+    """A finding's id, place and kernel within WIDTH: file and kernel lose their beginnings."""
+    if len(what) <= WIDTH or what.count(" ") != 2:
+        return what
+    id, place, kernel = what.split(" ")
+    place = _end(place, max(PLACE, WIDTH - len(id) - len(kernel) - 2))
+    return f"{id} {place} {_end(kernel, max(NAME, WIDTH - len(id) - len(place) - 2))}"
+
+
+def _end(word: str, width: int) -> str:
+    """The end of a place or of a scope's name: the line, and the number that tells scopes of one function apart."""
+    return word if len(word) <= width else "…" + word[1 - width :]

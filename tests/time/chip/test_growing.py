@@ -18,7 +18,7 @@ from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
 from npuscope.chip.devices import Constant, Device, load
 from npuscope.lower.program import Program
-from npuscope.report.simulate import simulate_dict
+from npuscope.report.simulate import simulate_data
 from npuscope.time.chip.engine import run_chip, run_with_room
 from npuscope.time.chip.job import HEAP, SLOTS
 from npuscope.time.run import Simulated, simulate
@@ -79,7 +79,7 @@ def _prediction(run: Simulated) -> Prediction:
 
 
 def told(run: Simulated) -> dict[str, Any]:
-    found: dict[str, Any] = simulate_dict(_prediction(run), full=False)
+    found: dict[str, Any] = simulate_data(_prediction(run), full=False)
     assert [notice.message for notice in run.grave] == [one["message"] for one in found["notices"]]
     return found
 

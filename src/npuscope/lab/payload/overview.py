@@ -16,7 +16,7 @@ from npuscope.table.formats import printable
 from npuscope.table.parts import Chart, Heading, In, Marked, Notes, Part, Rows, Say
 
 if TYPE_CHECKING:
-    from npuscope.report.anchor import Section
+    from npuscope.report.simulate import Section
 
 MOST_ROWS = 2000  # of a table on a page
 OF_RUN = ("causes", "together")  # a run has them beside its panels, and of a program more is known of them later

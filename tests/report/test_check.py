@@ -12,9 +12,8 @@ from npuscope.check.rule import Example, Finding, Rule, Waste
 from npuscope.check.rules import all_rules
 from npuscope.check.run import Checked, ranked
 from npuscope.chip.devices import load
-from npuscope.report.check_markdown import check_markdown
-from npuscope.report.check_sarif import check_sarif
-from npuscope.report.check_text import TOP, check_text
+from npuscope.report.check import TOP, check, check_sarif
+from npuscope.table.parts import as_markdown, as_text
 
 SOURCE = """def layer():
     # Scope 1: norm
@@ -36,16 +35,20 @@ def checked(*findings: Finding) -> Checked:
     return Checked("factory.<locals>.layer", ranked(findings, load("ascend910b1")), (), (), ())
 
 
+def text_of(*findings: Finding, everything: bool = False, file: str = "layer.py") -> str:
+    return as_text(check(file, "chip", [checked(*findings)], everything))
+
+
+def review_of(*findings: Finding) -> str:
+    return as_markdown(check("layer.py", "chip", [checked(*findings)]), "npuscope check layer.py")
+
+
 def finding(file: str, line: int, id: str = "short-row", **more: object) -> Finding:
     return Finding(id, "hint", file, line, "what", "How.", **more)  # type: ignore[arg-type]
 
 
 def test_scopes_come_by_what_they_cost_and_their_findings_too(source: str) -> None:
-    text = check_text(
-        "layer.py",
-        "chip",
-        [checked(finding(source, 3, waste=Waste(bytes=10)), finding(source, 5, waste=Waste(bytes=10**9, tasks=2)))],
-    )
+    text = text_of(finding(source, 3, waste=Waste(bytes=10)), finding(source, 5, waste=Waste(bytes=10**9, tasks=2)))
     assert text.splitlines()[:2] == ["Fits on chip and is safe to schedule: 2 hints", "layer.py: layer on chip"]
     assert text.index("Scope 2: attention (layer.py, lines 4 to 6): 1 finding") < text.index("Scope 1: norm")
     assert "costs 1 GB of GM traffic, 2 tasks\n" in text  # no microseconds: nothing was simulated
@@ -54,27 +57,20 @@ def test_scopes_come_by_what_they_cost_and_their_findings_too(source: str) -> No
 def test_long_scopes_are_cut_but_never_wrong_numbers(source: str) -> None:
     cheap = [finding(source, 3, f"rule-{n}", waste=Waste(bytes=100 - n)) for n in range(TOP + 3)]
     wrong = Finding("variance-not-rsqrt", "warning", source, 3, "wrong", "How.")
-    short = check_text("layer.py", "chip", [checked(*cheap, wrong)])
+    short = text_of(*cheap, wrong)
     assert "… and 3 more here; --all shows them" in short
     assert "[variance-not-rsqrt]" in short
-    whole = check_text("layer.py", "chip", [checked(*cheap, wrong)], everything=True)
+    whole = text_of(*cheap, wrong, everything=True)
     assert [f"[rule-{n}]" in whole for n in range(TOP + 3)] == [True] * (TOP + 3)
     assert "more here" not in whole
 
 
 def test_a_review_has_performance_quality_what_spans_scopes_and_costs(source: str) -> None:
-    review = check_markdown(
-        "layer.py",
-        "chip",
-        [
-            checked(
-                finding(source, 3, waste=Waste(bytes=1000)),
-                finding(source, 3, "rounding-mode"),
-                finding(source, 5, "gm-round-trip", waste=Waste(bytes=2000), also=((source, 3),)),
-                finding(source, 5, "short-row", also=((source, 6),)),
-            )
-        ],
-        "npuscope check layer.py",
+    review = review_of(
+        finding(source, 3, waste=Waste(bytes=1000)),
+        finding(source, 3, "rounding-mode"),
+        finding(source, 5, "gm-round-trip", waste=Waste(bytes=2000), also=((source, 3),)),
+        finding(source, 5, "short-row", also=((source, 6),)),
     )
     order = ["## Scope 1: norm (layer.py, lines 2–3)", "**Performance**", "**short-row**", "**Code quality**",
              "**rounding-mode**", "## Scope 2", "Also: 6.", "## Across scopes", "**gm-round-trip**", "Also: 3.",
@@ -88,9 +84,9 @@ def test_nothing_from_the_source_acts_on_a_terminal_or_on_markdown(tmp_path: Pat
     file = str(tmp_path / "la[y]er.py")
     Path(file).write_text("def f():\n    # Scope 1: <b>x</b> | \x1b[31m\n    a = 1\n")
     nasty = Finding("x", "hint", file, 3, "<script> *b* `c` | \x1b[2J", "How.", change="a ``` b \x1b\n# c")
-    text = check_text("l\x1b.py", "chip", [checked(nasty)])
+    text = text_of(nasty, file="l\x1b.py")
     assert "\x1b" not in text
-    review = check_markdown("l.py", "chip", [checked(nasty)], "npuscope")
+    review = review_of(nasty)
     assert "\x1b" not in review
     assert "<script>" not in review
     assert "<b>" not in review
@@ -106,9 +102,9 @@ def test_nothing_from_the_source_acts_on_a_terminal_or_on_markdown(tmp_path: Pat
 
 
 def test_nothing_found_says_so(source: str) -> None:
-    first = check_text("layer.py", "chip", [checked()]).splitlines()[0]
+    first = text_of().splitlines()[0]
     assert first == "Fits on chip and is safe to schedule: nothing found"
-    assert "nothing found." in check_markdown("layer.py", "chip", [checked()], "npuscope")
+    assert "nothing found." in review_of()
 
 
 @pytest.mark.parametrize(

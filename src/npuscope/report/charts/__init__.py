@@ -1,1 +1,0 @@
-"""What the charts of a report show, as plain data: lab/page/chart/ draws them, all alike."""
