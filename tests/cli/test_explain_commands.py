@@ -146,7 +146,7 @@ def test_compare_three_runs_is_a_trend(tmp_path: Path) -> None:
 def test_whatif(run: Path) -> None:
     told = npuscope("whatif", run, "--scale", "down=0.5", "--dispatch-cost", "1")
     assert told.returncode == 0
-    assert "what if: 100 µs → 93 µs (-7.0%)" in told.stdout
+    assert "What if: 100 µs → 93 µs (-7.0%)" in told.stdout
     assert "replay error -6.0%" in told.stdout
     data = json.loads(npuscope("whatif", run, "--merge", "gate+up", "--json").stdout)
     assert data["tasks"] == [12, 11]

@@ -44,7 +44,7 @@ def test_options_change_a_program_s_simulated_run() -> None:
     words = (ROOT / SMALL[0], "--scale", "fa_fused=0.5", *SMALL[1:])
     told = npuscope("whatif", *words)
     assert told.returncode == 0, told.stderr
-    assert told.stdout.startswith("what if: ")
+    assert told.stdout.startswith("What if: ")
     assert "replay error" in told.stdout
     assert "Both are simulated: measured, the ratio of " in told.stdout
 
