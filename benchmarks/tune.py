@@ -27,8 +27,7 @@ from optuna.trial import Trial, TrialState
 
 from npuscope.answer.rank import answers_of
 from npuscope.answer.request import Request
-from npuscope.answer.search import Goals, Search
-from npuscope.answer.space import Point, SearchSpace, space_of
+from npuscope.answer.search import Goals, Point, Search, SearchSpace, space_of
 
 ROOT = Path(__file__).resolve().parents[1]
 NEAR = 1.02

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuscope.answer.search import Goals, Search, front
-from npuscope.answer.space import Point, SearchSpace, space_of
+from npuscope.answer.search import Goals, Point, Search, SearchSpace, front, space_of
 
 pytest.importorskip("optuna")
 

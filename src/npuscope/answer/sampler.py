@@ -1,31 +1,36 @@
 """An Optuna sampler that knows that tile sizes act smoothly, and that proposes no point twice.
 
-Optuna's tree-structured estimator missed the best in one search of five, and its Gaussian process needs torch.
-This one asks its own process (`surrogate.py`) which untried point may gain most. Of two goals each question weighs them
+Optuna's tree-structured estimator missed the best in one search of five, and its Gaussian process needs torch. This one
+has a process of its own: it learns from the answers how far each setting reaches, and says of every untried point how
+much faster than the best it may be, weighed with how likely it is to run at all. Of two goals each question weighs them
 anew, so that all of a front is looked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from random import Random
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from npuscope.answer.space import Point
-from npuscope.answer.surrogate import Floats, Smoothness, promise, smoothness, standard
-
+Floats = NDArray[np.float64]
+Point = tuple[int, ...]  # as of `search.py`, which asks this module
 FIRST = 4  # points that run, drawn before there is something to learn from
 MOST_UNTRIED = 2048  # of a larger space so many are drawn, and those beside the best are taken
 MOST_TRIED = 500  # the best of those that ran, the last of those that cannot
 AGAIN = 1.1  # learns anew with so many times the answers
+REACHES = (0.15, 0.3, 0.6, 1.2, 2.5, 5.0)  # of a setting, in lengths of its whole range
+NOISES = (1e-4, 1e-2)  # of the variance: simulated times are jumpy, because blocks change places
+ROUNDS = 2  # over all settings, each looking for its own reach
 
 
 class SmoothSampler(BaseSampler):
@@ -94,3 +99,78 @@ class SmoothSampler(BaseSampler):
         """Points with each setting from 0 to 1."""
         most = np.maximum(np.array(self._sizes) - 1, 1)
         return np.asarray(np.array(points, float).reshape(-1, len(most)) / most)
+
+
+@dataclass(frozen=True)
+class Smoothness:
+    """How far each setting reaches, and how jumpy times are."""
+
+    reach: tuple[float, ...]
+    noise: float
+
+
+def smoothness(points: Floats, goals: Floats) -> Smoothness:
+    """Under which the answers are likeliest; one setting after the other. Points are rows of places in 0 to 1."""
+    goals, squares = standard(goals), _squares(points, points)
+    best = Smoothness((0.6,) * points.shape[1], NOISES[0])
+    most = _likelihood(squares, goals, best)
+    for _ in range(ROUNDS):
+        for place in range(points.shape[1]):
+            for one in REACHES:
+                other = Smoothness((*best.reach[:place], one, *best.reach[place + 1 :]), best.noise)
+                if (found := _likelihood(squares, goals, other)) > most:
+                    best, most = other, found
+        for noise in NOISES:
+            if (found := _likelihood(squares, goals, other := Smoothness(best.reach, noise))) > most:
+                best, most = other, found
+    return best
+
+
+def promise(how: Smoothness, tried: Floats, goals: Floats, failed: Floats, untried: Floats) -> Floats:
+    """How much smaller than the best each untried point's goal may be; `failed` are points that cannot run."""
+    goals = standard(goals)
+    near = _alike(_squares(untried, tried), how)
+    root, weights = _solved(_alike(_squares(tried, tried), how), goals, how.noise)
+    seen = np.linalg.solve(root, near.T)
+    deviation = np.sqrt(np.maximum(1.0 + how.noise - (seen * seen).sum(axis=0), 1e-9))
+    return _gain(goals.min() - near @ weights, deviation) * _chance(near, _alike(_squares(untried, failed), how))
+
+
+def standard(values: Floats) -> Floats:
+    """About zero, with a spread of one."""
+    return np.asarray((values - values.mean()) / (values.std() or 1.0))
+
+
+def _chance(ran: Floats, failed: Floats) -> Floats:
+    """That a point runs: those near it have a vote each."""
+    ayes = ran.sum(axis=1) + 0.5
+    return np.asarray(ayes / (ayes + failed.sum(axis=1)))
+
+
+def _gain(better: Floats, deviation: Floats) -> Floats:
+    """Expected improvement over the best, with a logistic in place of the normal distribution's integral."""
+    by = better / deviation
+    below = (1 + np.tanh(0.851 * by)) / 2
+    return np.asarray(better * below + deviation * np.exp(-by * by / 2) / np.sqrt(2 * np.pi))
+
+
+def _squares(a: Floats, b: Floats) -> Floats:
+    """Squared distances per setting: setting, point of a, point of b."""
+    apart = a.T[:, :, None] - b.T[:, None, :]
+    return np.asarray(apart * apart)
+
+
+def _alike(squares: Floats, how: Smoothness) -> Floats:
+    """How alike the times of two points are: a Matérn 5/2 kernel, each setting in its own reach."""
+    distance = np.sqrt(5.0 * np.tensordot(1 / np.square(how.reach), squares, 1))
+    return np.asarray((1.0 + distance + distance * distance / 3.0) * np.exp(-distance))
+
+
+def _solved(alike: Floats, goals: Floats, noise: float) -> tuple[Floats, Floats]:
+    root = np.linalg.cholesky(alike + noise * np.eye(len(goals)))
+    return np.asarray(root), np.asarray(np.linalg.solve(root.T, np.linalg.solve(root, goals)))
+
+
+def _likelihood(squares: Floats, goals: Floats, how: Smoothness) -> float:
+    root, weights = _solved(_alike(squares, how), goals, how.noise)
+    return float(-goals @ weights / 2 - np.log(np.diag(root)).sum())

@@ -1,13 +1,17 @@
-"""Which point of a space of settings to try next: an Optuna study with a sampler for tile sizes (`sampler.py`).
+"""Settings of a program with the values to try, and which point of them to try next: an Optuna study with a sampler
+for tile sizes (`sampler.py`, apart from this because Optuna may not be installed).
 
 The first point is the program as it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING
 
-from npuscope.answer.space import Point, SearchSpace
 from npuscope.base.errors import NpuscopeError
 
 if TYPE_CHECKING:
@@ -15,7 +19,32 @@ if TYPE_CHECKING:
 
     from optuna.trial import Trial
 
+Point = tuple[int, ...]  # a value's number per setting; near numbers are near values
 Goals = tuple[float, ...]  # what is to be small: the time, and memory or tasks where a front is asked for
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """Settings with the values to try, and the point at which the program is now."""
+
+    settings: tuple[tuple[str, tuple[str, ...]], ...]
+    start: Point
+
+    @cached_property
+    def size(self) -> int:
+        return prod(len(values) for _, values in self.settings)
+
+    def at(self, point: Point) -> tuple[tuple[str, str], ...]:
+        """The settings of a point."""
+        return tuple((name, values[at]) for (name, values), at in zip(self.settings, point, strict=True))
+
+
+def space_of(settings: Sequence[tuple[str, Sequence[str], str | None]]) -> SearchSpace:
+    """A space of (name, values, the present value); where that is not among the values the first one is the start."""
+    return SearchSpace(
+        tuple((name, tuple(values)) for name, values, _ in settings),
+        tuple(values.index(now) if now in values else 0 for _, values, now in settings),
+    )
 
 
 class Search:

@@ -21,8 +21,7 @@ from npuscope.answer.numbers import Numbers, numbers_of
 from npuscope.answer.rank import KIND, brief_answers
 from npuscope.answer.request import Request
 from npuscope.answer.results import results_in
-from npuscope.answer.search import Goals, Search, front
-from npuscope.answer.space import Point, SearchSpace, space_of
+from npuscope.answer.search import Goals, Point, Search, SearchSpace, front, space_of
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import Failed, Limits

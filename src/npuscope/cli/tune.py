@@ -26,7 +26,7 @@ import typer
 
 from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
-from npuscope.answer.space import space_of
+from npuscope.answer.search import space_of
 from npuscope.answer.tune import GOALS, found_space, tune
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.base.pool import Workers
