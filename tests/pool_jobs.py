@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -106,3 +108,13 @@ def is_loaded(module: str) -> bool:
 
 def server(_: object) -> int:
     return os.getppid()
+
+
+def leave_folders(code: int | None) -> None:
+    """Makes temporary folders and files, and leaves at once, or ends its process or the one that started it."""
+    tempfile.mkdtemp()
+    tempfile.mkstemp()
+    if code is None:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(600)
+    os._exit(code or 0)

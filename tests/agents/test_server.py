@@ -14,9 +14,12 @@ import anyio
 import pytest
 
 from npuscope.models import file_of
+from npuscope.trace.example import write_decode_steps
 
 pytest.importorskip("mcp")
 from mcp import Client, StdioServerParameters
+from mcp_types import ListRootsResult, Root
+from pydantic import FileUrl
 
 PROGRAM = str(Path(sys.executable).with_name("npuscope"))
 SLOW = """
@@ -55,12 +58,13 @@ if __name__ == "__main__":
 """
 
 
-def served(story: Callable[[Client], Awaitable[None]]) -> None:
+def served(story: Callable[[Client], Awaitable[None]], *roots: Path, **options: Any) -> None:
     """Tells a story to a server over standard input and output."""
+    arguments = ["mcp", *(word for root in roots for word in ("--root", str(root)))]
 
     async def whole() -> None:
         with anyio.fail_after(600):
-            async with Client(StdioServerParameters(command=PROGRAM, args=["mcp"])) as client:
+            async with Client(StdioServerParameters(command=PROGRAM, args=arguments), **options) as client:
                 await story(client)
 
     anyio.run(whole)
@@ -109,7 +113,7 @@ def test_captures_are_explained_and_compared(small: dict[str, Path]) -> None:
         same = await answer(client, "compare", a=capture, b=capture)
         assert same["verdict"] == "B takes 1 times as long as A"
 
-    served(story)
+    served(story, Path(capture).parent)
 
 
 def test_mistakes_are_told_in_a_sentence_and_cost_nothing_else(tmp_path: Path) -> None:
@@ -126,7 +130,7 @@ def test_mistakes_are_told_in_a_sentence_and_cost_nothing_else(tmp_path: Path) -
         assert [one["verdict"] for one in told["answers"]] == ["time", "fails"]
         assert (await answer(client, "op", name="row_max"))["name"] == "row_max"  # it goes on
 
-    served(story)
+    served(story, tmp_path)
 
 
 def test_progress_is_told_and_budgets_are_kept() -> None:
@@ -236,3 +240,65 @@ def mended(source: str, finding: dict[str, Any]) -> str | None:
         ]
         return source[:head] + "\n".join(blocks) + "\n" + source[tail:]
     return None
+
+
+async def refusal(client: Client, tool: str, **arguments: Any) -> str:
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error, result.structured_content
+    return str(result.content[0].text)
+
+
+@pytest.fixture
+def rooms(tmp_path: Path) -> Path:
+    """in/kernel.csv, and outside of `in` a table, a program and a device file with a secret, to which links lead."""
+    for name in ("in", "out", "in/folder"):
+        (tmp_path / name).mkdir()
+    write_decode_steps(tmp_path / "in" / "kernel.csv")
+    for name in ("secret.csv", "secret.py", "secret.toml"):
+        (tmp_path / "out" / name).write_text("hunter2 = hunter2\n")
+    (tmp_path / "in" / "link.csv").symlink_to(tmp_path / "out" / "secret.csv")
+    (tmp_path / "in" / "folder" / "kernel_details.csv").symlink_to(tmp_path / "out" / "secret.csv")
+    return tmp_path
+
+
+def test_nothing_outside_the_roots_is_read(rooms: Path) -> None:
+    # GIVEN a server with one root
+    inside, out = str(rooms / "in" / "kernel.csv"), rooms / "out"
+
+    async def story(client: Client) -> None:
+        # WHEN tools are asked for what lies in it, and for a model
+        assert (await answer(client, "explain", path=inside))["wall_ns"] > 0
+        assert (await answer(client, "findings", path="model:basics/softmax"))["findings"]
+        # THEN they answer; what lies elsewhere is refused in a sentence without its content
+        asked: list[tuple[str, dict[str, Any]]] = [
+            ("explain", {"path": str(out / "secret.csv")}),
+            ("explain", {"path": str(rooms / "in" / ".." / "out" / "secret.csv")}),
+            ("explain", {"path": str(rooms / "in" / "link.csv")}),
+            ("explain", {"path": str(rooms / "in" / "folder")}),
+            ("explain", {"path": inside, "device": str(out / "secret.toml")}),
+            ("compare", {"a": inside, "b": str(out / "secret.csv")}),
+            ("what_if", {"path": str(out / "secret.csv")}),
+            ("findings", {"path": str(out / "secret.py")}),
+            ("judge", {"programs": [str(out / "secret.py")]}),
+            ("judge", {"programs": ["import os\n\n"], "baseline": str(out / "secret.py")}),
+            ("chip", {"device": str(out / "secret.toml")}),
+            ("op", {"device": str(out / "secret.toml")}),
+        ]
+        for tool, arguments in asked:
+            text = await refusal(client, tool, **arguments)
+            assert "outside the folders" in text, (tool, arguments)
+            assert "hunter2" not in text
+            assert "\n" not in text
+
+    served(story, rooms / "in")
+
+
+def test_the_roots_of_the_client_are_allowed_too(rooms: Path) -> None:
+    async def roots(_: object) -> ListRootsResult:
+        return ListRootsResult(roots=[Root(uri=FileUrl((rooms / "in").as_uri()))])
+
+    async def story(client: Client) -> None:
+        assert (await answer(client, "explain", path=str(rooms / "in" / "kernel.csv")))["wall_ns"] > 0
+        assert "outside the folders" in await refusal(client, "explain", path=str(rooms / "out" / "secret.csv"))
+
+    served(story, rooms / "in" / "folder", list_roots_callback=roots)

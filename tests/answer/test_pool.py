@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,9 +14,9 @@ import pool_jobs as jobs
 import pytest
 from patience import MOST, becomes, is_alive
 
-from npuscope.answer.judge import WARM
+from npuscope.answer.judge import WARM, judge
 from npuscope.base.jobs import Failed, Limits
-from npuscope.base.pool import Pool
+from npuscope.base.pool import Pool, close_pools
 
 MIB = 1024**2
 
@@ -155,3 +156,30 @@ def test_the_warm_process_has_one_thread_and_its_children_use_all_of_polars() ->
         assert forked is True, "the server found threads and started a new interpreter"
         found = [pool.ask(jobs.by_group, n, Limits(MOST)) for n in range(1, 101)]
         assert {handle.result() for handle in found} == {sum(range(5000))}
+
+
+@pytest.mark.parametrize("code", [0, 3, None])
+def test_temporary_folders_of_a_job_go_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int | None
+) -> None:
+    # GIVEN a temporary folder
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    # WHEN a job leaves things in it and leaves at once, or kills the server
+    with Pool(workers=1, modules=()) as pool:
+        failed = pool.ask(jobs.leave_folders, code).result()
+        assert isinstance(failed, Failed)
+        assert failed.kind == ("lost" if code is None else "exited")
+    # THEN nothing of it stays
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_candidate_that_leaves_folders_behind_is_cleared_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    answer = judge("import os, tempfile\n\ntempfile.mkdtemp()\nos._exit(3)\n")
+    close_pools()
+    assert answer.verdict == "exited"
+    assert list(tmp_path.iterdir()) == []

@@ -6,21 +6,25 @@ a call that the client cancels ends at once. Answers have a budget of bytes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from threading import Event
 from typing import Annotated, Any
 
 import anyio
 from anyio import from_thread, to_thread
 from mcp.server import MCPServer
-from mcp.server.mcpserver import Context
+from mcp.server.mcpserver import Context, ListRoots, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import ListRootsResult
 from pydantic import BaseModel, Field
 
 from npuscope import __version__
 from npuscope.agents import tools
 from npuscope.agents.guide import guide as guide_text
+from npuscope.agents.roots import check_allowed, folder_of
 from npuscope.agents.tools import Asked
 from npuscope.answer.answer import LEAST_BUDGET, within
 from npuscope.answer.judge import WARM, How, judge_many
@@ -41,7 +45,7 @@ Budget = Annotated[int, Field(ge=LEAST_BUDGET, description="Most bytes of the an
 Device = Annotated[str, Field(description="The chip: a name such as ascend910b1, or a TOML file.")]
 Arguments = Annotated[list[str], Field(description="The program's own arguments.")]
 Settings = Annotated[dict[str, str], Field(description="Options, constants or fields of the program to set.")]
-Path = Annotated[str, Field(description="A capture (file or folder) or a tile program (.py, or model:NAME).")]
+Capture = Annotated[str, Field(description="A capture (file or folder) or a tile program (.py, or model:NAME).")]
 
 
 class Judged(BaseModel):
@@ -97,10 +101,33 @@ class Found(BaseModel):
     cut: dict[str, str] = {}
 
 
-def server() -> MCPServer[Any]:
-    """The server with its tools; `server().run()` serves standard input and output."""
+def client_roots(context: Context[Any, Any]) -> ListRoots | None:
+    """Asks a client that has roots for them."""
+    capabilities = context.client_capabilities
+    return ListRoots() if capabilities is not None and capabilities.roots is not None else None
+
+
+Roots = Annotated[ListRootsResult | None, Resolve(client_roots)]
+
+
+def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
+    """The server with its tools; `server().run()` serves standard input and output.
+
+    It reads what lies below `roots`, without them below the working directory, and below the client's roots.
+    """
+    folders = [Path(root) for root in roots] or [Path.cwd()]
     made: MCPServer[Any] = MCPServer("npuscope", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR")
     pool = Pool(modules=WARM)
+
+    def check(given: ListRootsResult | None, device: str, *paths: str | None) -> None:
+        """Refuses paths outside of all roots; a device is a path where it looks like one."""
+        named = [folder_of(str(root.uri)) for root in (given.roots if given is not None else [])]
+        device_file = device if "/" in device or os.sep in device or device.endswith(".toml") else None
+        try:
+            asked = [path for path in (device_file, *paths) if path is not None]
+            check_allowed(asked, [*folders, *(folder for folder in named if folder is not None)])
+        except NpuscopeError as error:
+            raise ToolError(str(error)) from error
 
     async def told(name: str, arguments: Sequence[Any], budget: int, seconds: float = 300.0) -> dict[str, Any]:
         handle = pool.ask(tools.run, (name, tuple(arguments)), Limits(seconds=seconds))
@@ -116,6 +143,7 @@ def server() -> MCPServer[Any]:
     @made.tool()
     async def judge(
         context: Context[Any, Any],
+        given: Roots,
         programs: Annotated[list[str], Field(min_length=1, description="Files, or sources of several lines.")],
         arguments: Arguments = [],  # noqa: B006
         settings: Settings = {},  # noqa: B006
@@ -126,6 +154,7 @@ def server() -> MCPServer[Any]:
         budget: Budget = BUDGET,
     ) -> Judged:
         """Does each tile program run, is it right, fit and safe, how long does it take, and what is worth changing."""
+        check(given, device, baseline, *programs)
         stop = Event()
 
         told_last = -1
@@ -160,50 +189,57 @@ def server() -> MCPServer[Any]:
 
     @made.tool()
     async def explain(
-        path: Path, arguments: Arguments = [], settings: Settings = {}, step: int | None = None,  # noqa: B006
+        given: Roots, path: Capture, arguments: Arguments = [], settings: Settings = {}, step: int | None = None,  # noqa: B006
         rank: int | None = None, device: Device = "ascend910b1", budget: Budget = BUDGET,
     ) -> Explained:  # fmt: skip
         """Where the time of a capture or of a simulated program went: causes with evidence, worth and remedy."""
+        check(given, device, path)
         asked = Asked(path, tuple(arguments), settings, device, step, rank)
         return Explained(**await told("explain", [asked], budget))
 
     @made.tool()
     async def compare(
-        a: Path, b: Path, kernels: Annotated[str | None, Field(description="A regular expression.")] = None,
+        given: Roots, a: Capture, b: Capture,
+        kernels: Annotated[str | None, Field(description="A regular expression.")] = None,
         budget: Budget = BUDGET,
     ) -> Compared:  # fmt: skip
         """How capture B differs from capture A, kernel by kernel and cause by cause."""
+        check(given, "", a, b)
         return Compared(**await told("compare", [a, b, kernels], budget))
 
     @made.tool()
     async def what_if(
-        path: Path, arguments: Arguments = [], settings: Settings = {}, rank: int | None = None,  # noqa: B006
+        given: Roots, path: Capture, arguments: Arguments = [], settings: Settings = {}, rank: int | None = None,  # noqa: B006
         device: Device = "ascend910b1", budget: Budget = BUDGET,
     ) -> GainsAnswer:  # fmt: skip
         """What would be gained if one kernel, one kind of wait or one finding cost half or nothing."""
+        check(given, device, path)
         asked = Asked(path, tuple(arguments), settings, device, None, rank)
         return GainsAnswer(**await told("what_if", [asked], budget))
 
     @made.tool()
     async def findings(
-        path: Annotated[str, Field(description="A tile program: a .py file, or model:NAME.")],
+        given: Roots, path: Annotated[str, Field(description="A tile program: a .py file, or model:NAME.")],
         arguments: Arguments = [], device: Device = "ascend910b1", budget: Budget = BUDGET,  # noqa: B006
     ) -> Found:  # fmt: skip
         """What is wrong with a tile program or wasted by it, each with its line, its fix and what it is worth."""
+        check(given, device, path)
         answer = await told("findings", [Asked(path, tuple(arguments), {}, device)], budget)
         return Found(findings=answer["findings"], cut=answer.get("cut", {}))
 
     @made.tool()
     async def op(
-        name: Annotated[str | None, Field(description="An op, such as row_max; none lists all.")] = None,
+        given: Roots, name: Annotated[str | None, Field(description="An op, such as row_max; none lists all.")] = None,
         device: Device = "ascend910b1", budget: Budget = BUDGET,
     ) -> dict[str, Any]:  # fmt: skip
         """The reference of the tile language's ops: signature, unit, types, cost."""
+        check(given, device)
         return await told("op", [name, device], budget)
 
     @made.tool()
-    async def chip(device: Device = "ascend910b1", budget: Budget = BUDGET) -> dict[str, Any]:
+    async def chip(given: Roots, device: Device = "ascend910b1", budget: Budget = BUDGET) -> dict[str, Any]:
         """What a chip has: cores, sizes of its memories, peak rates."""
+        check(given, device)
         return await told("chip", [device], budget)
 
     @made.tool()

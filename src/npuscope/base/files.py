@@ -10,14 +10,15 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from threading import get_ident
+from threading import Lock, get_ident
 from typing import IO, Any, TypeVar
 
 import npuscope
@@ -147,3 +148,36 @@ def take(file: IO[Any]) -> bool:
     except (BlockingIOError, PermissionError):  # as POSIX says it, and as Windows does
         return False
     return True
+
+
+def remove_tree(folder: str) -> None:
+    """A folder with all in it, as far as it lets itself be removed."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+_redirecting = Lock()
+
+
+@contextlib.contextmanager
+def quiet_failure() -> Iterator[None]:
+    """What native code writes to stderr in here, such as a panic of Polars, is dropped when this fails.
+
+    One thread at a time: two that exchange the one descriptor of a process would put back each other's. What other
+    threads write meanwhile comes later, and is lost with a failure.
+    """
+    with _redirecting, contextlib.ExitStack() as end:
+        try:
+            shown = os.dup(2)
+        except OSError:  # there is no stderr
+            yield
+            return
+        end.callback(os.close, shown)
+        written = end.enter_context(tempfile.TemporaryFile())
+        os.dup2(written.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(shown, 2)
+        written.seek(0)
+        for piece in written:
+            os.write(2, piece)

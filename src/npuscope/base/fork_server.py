@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 
+from npuscope.base.files import remove_tree, user_caches
 from npuscope.base.jobs import Failed, Frames, NotOurs, Order, Used, failure, framed, over_memory, run_job
 
 QUIET = {  # read when a library is loaded, and taken out of the environment again
@@ -58,8 +59,8 @@ class ForkedJob:
     peak: int = 0
 
 
-def main(parent: int, workers: int, modules: Sequence[str], forks: bool) -> None:
-    """Serves until the parent's end of the socket closes."""
+def main(parent: int, workers: int, modules: Sequence[str], forks: bool, scratch: str) -> None:
+    """Serves until the parent's end of the socket closes. Each job has its own temporary folder in `scratch`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C
     with socket.socket(fileno=parent) as link:
         forks = forks and sys.platform == "linux"
@@ -70,7 +71,7 @@ def main(parent: int, workers: int, modules: Sequence[str], forks: bool) -> None
         if forks:
             warm(modules)
             forks = not other_threads()
-        Server(link, workers, forks, modules if forks else ()).serve()
+        Server(link, workers, forks, scratch, modules if forks else ()).serve()
 
 
 def warm(modules: Sequence[str]) -> None:
@@ -101,8 +102,10 @@ def other_threads() -> list[str]:
 class Server:
     """Orders wait in `waiting`; jobs under way are in `jobs`, by process."""
 
-    def __init__(self, link: socket.socket, workers: int, forks: bool, modules: Sequence[str] = ()) -> None:
-        self.link, self.workers, self.forks = link, workers, forks
+    def __init__(
+        self, link: socket.socket, workers: int, forks: bool, scratch: str, modules: Sequence[str] = ()
+    ) -> None:
+        self.link, self.workers, self.forks, self.scratch = link, workers, forks, scratch
         asked = (getattr(sys.modules.get(name), "refresh", None) for name in modules)
         self.refresh: list[Callable[[], None]] = [refresh for refresh in asked if refresh is not None]
         self.waiting: deque[Order] = deque()
@@ -141,6 +144,7 @@ class Server:
                 _kill(job.process)
             self.jobs.clear()
             self._end_strangers()
+            remove_tree(self.scratch)
 
     def _listen(self) -> None:
         piece = self.link.recv(1 << 20)
@@ -165,6 +169,12 @@ class Server:
     def _start(self, order: Order) -> None:
         for refresh in self.refresh:
             refresh()
+        folder = os.path.join(self.scratch, str(order.number))
+        os.makedirs(folder, exist_ok=True)
+        environment = {**order.place.environment, "TMPDIR": folder}
+        if not environment.get("HOME") and not environment.get("XDG_CACHE_HOME"):
+            environment["XDG_CACHE_HOME"] = str(user_caches())  # which would be in the job's folder
+        order = order._replace(place=order.place._replace(environment=environment))
         pipe, answer = os.pipe()
         base = _resident(os.getpid()) if self.forks else 0
         process = os.fork() if self.forks else _spawn(order, answer)
@@ -217,6 +227,7 @@ class Server:
             job = self.jobs.pop(process)
             self._drain(job)
             _kill(process)  # what it started and left
+            remove_tree(os.path.join(self.scratch, str(job.order.number)))
             peak = max(job.peak, usage.ru_maxrss * RSS_UNIT - job.base)
             body = job.answer  # which is not opened here
             if body is None or job.failed is not None:

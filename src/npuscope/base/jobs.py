@@ -11,6 +11,7 @@ import os
 import pickle
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
@@ -134,6 +135,7 @@ def _answer(order: Order) -> bytes:
         os.chdir(order.place.folder)
         os.environ.clear()
         os.environ.update(order.place.environment)
+        tempfile.tempdir = None  # the warm process may have looked it up
         _set_memory(order.limits.bytes)
         function, argument = pickle.loads(order.call)
         return framed((function(argument),))

@@ -20,6 +20,7 @@ import pickle
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from types import TracebackType
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.files import remove_tree
 from npuscope.base.fork_server import QUIET
 from npuscope.base.jobs import Failed, Frames, JobPlace, Limits, Order, Used, framed
 
@@ -97,7 +99,8 @@ class _Link:
 
     def __init__(self, workers: int, modules: Sequence[str], forks: bool) -> None:
         own, other = socket.socketpair()
-        arguments = (other.fileno(), workers, tuple(modules), forks)
+        self.scratch = tempfile.mkdtemp(prefix="npuscope-jobs-")
+        arguments = (other.fileno(), workers, tuple(modules), forks, self.scratch)
         script = _SERVE.format(path=[os.path.abspath(place) for place in sys.path], arguments=arguments)
         with other:
             self.process = subprocess.Popen(
@@ -141,6 +144,7 @@ class _Link:
         self.listener.join()
         self.socket.close()
         self.process.wait()
+        remove_tree(self.scratch)  # the server has, unless a job ended it
 
 
 class Pool:

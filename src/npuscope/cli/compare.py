@@ -48,7 +48,7 @@ from npuscope.cli.output import (
 )
 from npuscope.explain import explain_ranks
 from npuscope.explain.comparison import Comparison, compare_explained, trend_of
-from npuscope.explain.many.runs import SeveralRuns, compare_runs, read_runs
+from npuscope.explain.many.runs import SeveralRuns, check_ran, compare_runs, read_runs
 from npuscope.lab.document import page
 from npuscope.lab.runs import compare_document, parts_page
 from npuscope.report import comparison as reports
@@ -93,6 +93,8 @@ def command(
         ranks = [explain_ranks(read_steps(path, step, rank=rank)) for path in paths]
         names = [found.named(name) for found, name in zip(ranks, names, strict=True)]
         explained = [found.explained[found.slowest] for found in ranks]
+        for path, one in zip(paths, explained, strict=True):
+            check_ran(one.work.wall, path)
         if len(paths) > 2:
             table = trend_of(dict(zip(names, explained, strict=True)), kernels)
             show(partial(reports.trend, table, kernels), {"trend": table.to_dicts()}, json=json)

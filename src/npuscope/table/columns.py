@@ -8,6 +8,7 @@ for; Markdown and pages have room for all; JSON also has what is `only` for prog
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -290,5 +291,6 @@ def as_data(value: object) -> object:
 
 
 def as_json(data: object, indent: int | None = 2) -> str:
-    """One JSON document."""
-    return json.dumps(as_data(data), indent=indent, ensure_ascii=False, default=str, allow_nan=False)
+    """One JSON document; characters that a terminal would obey are escaped in it."""
+    text = json.dumps(as_data(data), indent=indent, ensure_ascii=False, default=str, allow_nan=False)
+    return re.sub(r"[^\n -~]", lambda one: one[0] if one[0].isprintable() else json.dumps(one[0])[1:-1], text)

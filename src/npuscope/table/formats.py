@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, floor, log10
+from math import ceil, floor, isfinite, log10
 from typing import NamedTuple
 
 WIDEST = 56  # characters of a text cell
@@ -106,6 +106,8 @@ def figures(value: float, most: int | None = None) -> str:
     """The same with its zeros, since numbers below one another have them; with at most so many decimals."""
     if value == 0:
         return "0"
+    if not isfinite(value):
+        return NOTHING if value != value else "∞" if value > 0 else "-∞"
     wanted = max(2 - floor(log10(abs(float(f"{value:.2e}")))), 0)
     digits = wanted if most is None else min(wanted, most)
     text = f"{value:,.{digits}f}"

@@ -22,7 +22,7 @@ from npuscope.base.toml_file import read_toml
 from npuscope.explain.explanation import Explanation
 from npuscope.explain.many.history import WALL, History
 from npuscope.explain.many.ratio import CONFIDENCE, ENOUGH, Ratio, holm, more_runs, ratio_of, typical
-from npuscope.explain.many.runs import Run
+from npuscope.explain.many.runs import Run, check_ran
 from npuscope.explain.ranks import explain_ranks
 from npuscope.explain.waits import PARTS
 from npuscope.table.columns import Column, Columns, Table, Tabular
@@ -148,6 +148,8 @@ def gate(traces: Sequence[Trace], budget: Budget, baseline: Sequence[Trace] = ()
     if not baseline and any(limit.max_increase is not None for limit in budget.limit):
         raise NpuscopeError("the budget limits an increase, and there is no baseline", remedy="Give --baseline.")
     run, before = ([explain_ranks(trace).explained for trace in given] for given in (traces, baseline))
+    for trace, ranks in zip([*traces, *baseline], [*run, *before], strict=True):
+        check_ran(max((rank.work.wall for rank in ranks), default=0), next(iter(trace.meta.files), None))
     rows = [_row(limit, budget.noise, _values(limit, run), _values(limit, before)) for limit in budget.limit]
     return Gate(LIMITS.table(rows).frame, (len(run), len(baseline)))
 

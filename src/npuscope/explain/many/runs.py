@@ -97,9 +97,14 @@ def read_runs(paths: Sequence[str | Path], steps: bool = False, rank: int | None
         work = slowest_part(read(place), rank)
         runs += steps_as_runs(str(place), work) if steps else [run_of(str(place), work)]
     for run in runs:
-        if run.wall_ns <= 0:
-            raise BadInput("nothing ran in it, so there is no time to compare", path=run.name)
+        check_ran(run.wall_ns, run.name)
     return runs
+
+
+def check_ran(wall_ns: float, path: str | None) -> None:
+    """Refuses a capture without time: a table with a heading only."""
+    if wall_ns <= 0:
+        raise BadInput("nothing ran in it, so there is no time to compare", path=path or "a capture")
 
 
 def slowest_part(trace: Trace, rank: int | None = None) -> Work:

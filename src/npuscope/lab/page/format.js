@@ -26,6 +26,7 @@ export function micros(ns, digits = 3) {
 /** Three significant digits with their zeros, at most so many decimals. @param {number} value @param {number} most */
 export function figures(value, most = 100) {
   if (value === 0) return "0";
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? NOTHING : value > 0 ? "∞" : "-∞";
   const power = Math.floor(Math.log10(Math.abs(Number(value.toPrecision(3)))));
   const digits = Math.min(Math.max(2 - power, 0), most);
   const text = fixed(value, digits);

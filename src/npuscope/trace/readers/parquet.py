@@ -13,6 +13,7 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from npuscope.base.errors import BadInput
+from npuscope.base.files import quiet_failure
 from npuscope.trace.core import OUTSIDE, Meta, Trace, account_of, add_counts, overlaps, within
 from npuscope.trace.formats import Reader
 from npuscope.trace.source import read_json
@@ -50,6 +51,13 @@ def read(path: Path, window: tuple[int, int] | None = None) -> Trace:
         raise BadInput(f"folder version {head.npuscope_trace}, this npuscope reads {VERSION}", path=path / "meta.json")
     meta = _with_unknown(read_json(path / "meta.json", Meta, "the meta.json of an npuscope folder"), path)
     try:
+        return _read(path, head, meta, window)
+    except (PolarsError, PanicException, OSError) as error:  # damaged metadata makes Polars panic
+        raise BadInput(f"not a whole npuscope folder ({str(error).splitlines()[0]})", path=path) from error
+
+
+def _read(path: Path, head: Head, meta: Meta, window: tuple[int, int] | None) -> Trace:
+    with quiet_failure():
         tables = {name: _scan(path / f"{name}.parquet") for name in TABLES if _is_there(path, name)}
         rows = {name: int(table.select(pl.len()).collect().item()) for name, table in tables.items()}
         _check_rows(rows, head, meta, path)
@@ -61,8 +69,6 @@ def read(path: Path, window: tuple[int, int] | None = None) -> Trace:
         outside = sum(rows[name] - kept[name].height for name in ("slices", "counters") if name in kept)
         meta = replace(meta, dropped=add_counts(meta.dropped, {OUTSIDE: outside} if outside else {}))
         trace = Trace.of(kept["slices"], kept["lanes"], meta, kept["edges"], kept.get("counters"))
-    except (PolarsError, PanicException, OSError) as error:  # damaged metadata makes Polars panic
-        raise BadInput(f"not a whole npuscope folder ({str(error).splitlines()[0]})", path=path) from error
     _check(trace, path)
     return trace if window is None else trace.window(*window)
 
