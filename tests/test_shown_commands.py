@@ -20,6 +20,8 @@ from command import npuscope
 from noisy_runs import write_runs
 from sessions import ROOT, blocks, prepare
 
+pytestmark = pytest.mark.full
+
 PAGES = sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "generated"} & set(p.parts))
 NAMES = ["README.md", "CONTRIBUTING.md", *(str(page.relative_to(ROOT)) for page in PAGES)]
 SPAN = re.compile(r"(?<!`)`((?:npuscope|python|pip|make|git) [^`\n]+)`(?!`)")

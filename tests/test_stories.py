@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from sessions import FENCE, ROOT, left_out, own_programs, prepare, printed, sessions
 
+pytestmark = pytest.mark.full
+
 PAGES = sorted((ROOT / "docs/stories").glob("*.md"))
 
 

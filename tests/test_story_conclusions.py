@@ -8,7 +8,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pytest
 from command import npuscope
+
+pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).resolve().parents[1]
 A8W8, A8W8_LAYER = "models/qwen3_14b/decode_a8w8.py", "models/qwen3_14b/decode_layer_a8w8.py"

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from sessions import ROOT, blocks
 
+pytestmark = pytest.mark.full
+
 README = (ROOT / "README.md").read_text()
 UNREACHED = re.compile(r"No matching distribution|Could not find a version|Connection|Temporary failure|timed out")
 

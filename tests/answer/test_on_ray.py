@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from command import npuscope
 
+pytestmark = pytest.mark.full
+
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'npuscope[ray]'")
 GEMM, SOFTMAX = "model:basics/gemm", Path(__file__).resolve().parents[2] / "models" / "basics" / "softmax.py"
 RESULTS = ("verdict", "right", "time", "tasks", "blocks", "bound", "findings", "kernels")

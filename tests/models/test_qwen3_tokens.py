@@ -11,6 +11,8 @@ from qwen3_14b import decode, generate
 from qwen3_14b.config import SMALL, Qwen3, sized
 from qwen3_14b.quality import tensors_of
 
+pytestmark = pytest.mark.full
+
 RECORD = Path(__file__).resolve().parents[1] / "data" / "qwen3_small.npz"
 
 
