@@ -85,8 +85,8 @@ def options(command: str) -> frozenset[str] | None:
     """What `npuscope COMMAND` takes, that of its subcommands included; None where there is no such command."""
     from npuscope.cli import app
 
-    commands: dict[str, Any] = getattr(typer.main.get_command(app), "commands")  # noqa: B009
-    if (found := commands.get(command)) is None:
+    group: Any = typer.main.get_command(app)
+    if (found := group.get_command(None, command)) is None:
         return None
     each = (found, *getattr(found, "commands", {}).values())
     return frozenset(name for one in each for given in one.params for name in (*given.opts, *given.secondary_opts)) | {
