@@ -121,9 +121,10 @@ def test_a_baseline_of_nothing_is_an_increase(tmp_path: Path) -> None:
     assert statuses(gate([dozen()], other, [instant])) == ["FAIL"]
 
 
-def test_an_empty_capture_keeps_no_limit(tmp_path: Path) -> None:
+def test_an_empty_capture_is_refused(tmp_path: Path) -> None:
     limits = budget(tmp_path, '[[limit]]\nmetric = "wall_us"\nmax = 1\n')
-    assert statuses(gate([made([])], limits)) == ["FAIL"]
+    with pytest.raises(NpuscopeError, match="nothing ran"):
+        gate([made([])], limits)
 
 
 def test_a_decrease_may_be_demanded(tmp_path: Path) -> None:
