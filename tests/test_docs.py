@@ -70,6 +70,7 @@ def test_a_long_cell_would_be_found() -> None:
     assert words_in("see [two words](page.md) and " + "word " * 19) == 23
 
 
+@pytest.mark.full
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     lacking = [name for name in SITE if find_spec(name) is None]
     if lacking:

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from sessions import ROOT
 
 AS_ON_WINDOWS = (sys.executable, str(ROOT / "tests/as_on_windows.py"))
 AS_ON_MACOS = "import os\ndel os.pipe2, os.sched_getaffinity\n"
 
 
+@pytest.mark.full
 def test_commands_work_without_what_windows_lacks(tmp_path: Path) -> None:
     """`sweep --results` locks a file, `simulate` keeps compiled code in the profile, `judge` says that it cannot."""
     (tmp_path / "run.json").write_text('[{"ph": "X", "name": "matmul", "pid": 1, "tid": 1, "ts": 0, "dur": 5}]')

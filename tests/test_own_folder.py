@@ -192,6 +192,7 @@ program(np.zeros((64, 256), np.float32), np.zeros((64, 256), np.float32))
 """
 
 
+@pytest.mark.full
 def test_simulate_works_where_nothing_can_be_kept(elsewhere: Elsewhere) -> None:
     (elsewhere.place / "add.py").write_text(PROGRAM)
     nowhere = {"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null/caches"}

@@ -190,6 +190,7 @@ def test_several_calls_at_a_time_are_all_answered() -> None:
     served(story)
 
 
+@pytest.mark.full
 def test_a_small_agent_improves_a_slow_kernel_by_what_the_tools_say() -> None:
     """It knows nothing of kernels: it applies the line that a finding brings, and for tasks that could be blocks
     the form that the guide shows; it keeps what the judge calls faster."""

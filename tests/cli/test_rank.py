@@ -197,6 +197,7 @@ def test_a_program_that_refuses_its_arguments_is_listed_with_its_words(add: Path
     assert "unrecognized arguments: --what" in done.output
 
 
+@pytest.mark.full
 def test_processes_and_ray_give_the_same(add: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'npuscope[ray]'")
     here = told("sweep", add, "--set", "ROWS=4,16,512", "--jobs", 1)

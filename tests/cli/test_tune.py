@@ -81,6 +81,7 @@ def test_a_program_whose_best_is_wrong_takes_the_next(tmp_path: Path) -> None:
     assert told["best"]["settings"] == {"TILE": "64"}
 
 
+@pytest.mark.full
 def test_killed_and_resumed_it_loses_nothing(tmp_path: Path) -> None:
     results = tmp_path / "tune.jsonl"
     words = [

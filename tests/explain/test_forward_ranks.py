@@ -32,6 +32,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root_of(tmp_path_factory.mktemp("root"), plans)
 
 
+@pytest.mark.full
 def test_processes_and_ray_give_the_same(root: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'npuscope[ray]'")
     wanted = ForwardOptions(statistics=True)

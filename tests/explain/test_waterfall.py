@@ -94,7 +94,7 @@ def test_a_second_dispatch_buffer_hides_work(shared: Path) -> None:
     assert found["work moved onto or off the path"] < -480_000
 
 
-@pytest.mark.parametrize("whose", ["ours", "real"])
+@pytest.mark.parametrize("whose", ["ours", pytest.param("real", marks=pytest.mark.full)])
 def test_every_two_captures_add_up(request: pytest.FixtureRequest, whose: str) -> None:
     paths = [*request.getfixturevalue("small").values()] if whose == "ours" else captures()
     if not paths:

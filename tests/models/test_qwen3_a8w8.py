@@ -104,6 +104,7 @@ def test_a_variant_that_adds_in_the_same_order_gives_the_same_bits(name: str) ->
     assert found.first is None, found.text()
 
 
+@pytest.mark.full
 def test_16_and_48_tokens_of_the_default_layer() -> None:
     found = quality.check(SMALL, Flags(), 48)
     assert found.passed, found.text()
@@ -112,6 +113,7 @@ def test_16_and_48_tokens_of_the_default_layer() -> None:
     assert (sixteen.tokens == found.tokens[:, :16]).all()
 
 
+@pytest.mark.full
 def test_the_batched_rope_repeats_itself() -> None:
     found = quality.check(SMALL, FAULTY, 48)
     assert not found.passed

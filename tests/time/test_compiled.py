@@ -42,6 +42,7 @@ def test_plain_python_says_what_compiled_code_says() -> None:
     assert plain[1] == compiled[1]
 
 
+@pytest.mark.full
 def test_without_machine_code_the_answer_does_not_wait_for_the_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

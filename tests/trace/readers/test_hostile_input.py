@@ -105,6 +105,7 @@ def test_looking_for_the_events_takes_one_pass(tmp_path: Path, monkeypatch: pyte
     assert tokens < 1_000_000  # five of each of the header's 100,000 objects, and few a second time
 
 
+@pytest.mark.full
 def test_one_very_large_event_is_looked_at_a_few_times_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
     look = EventStream._exact_cut
