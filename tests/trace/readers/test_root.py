@@ -135,8 +135,22 @@ def test_a_disk_is_no_profiler_root(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     refused(tmp_path, "more than 5 files")
 
 
+@pytest.mark.parametrize("table", ["slices", "lanes", "edges", "counters"])
+def test_one_flipped_bit_is_found_before_polars_sees_it(tmp_path: Path, table: str) -> None:
+    # GIVEN a folder of which one bit has changed: some of them would end the whole process
+    npuscope.read(write_kernel_table(tmp_path / "k.csv", [kernel_row()])).write(tmp_path / "k.npu")
+    damaged = tmp_path / "k.npu" / f"{table}.parquet"
+    data = bytearray(damaged.read_bytes())
+    data[-20] ^= 4
+    damaged.write_bytes(data)
+    # WHEN / THEN reading names the file, also where only a window is asked for
+    refused(tmp_path / "k.npu", rf"{table}\.parquet is not as it was written\. Copy")
+    with pytest.raises(npuscope.NpuscopeError, match="not as it was written"):
+        npuscope.read(tmp_path / "k.npu", window=(0, 1))
+
+
 def test_a_folder_whose_metadata_polars_chokes_on_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # found by benchmarks/mutate.py: a flipped bit in the names of an Enum's values makes Polars panic
+    # an older folder has no hashes: a flipped bit in the names of an Enum's values makes Polars panic
     npuscope.read(write_kernel_table(tmp_path / "k.csv", [kernel_row()])).write(tmp_path / "k.npu")
 
     def panic(*_: object, **__: object) -> None:

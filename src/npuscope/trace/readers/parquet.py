@@ -1,10 +1,12 @@
 """npuscope's own folder: slices.parquet, lanes.parquet, edges.parquet, counters.parquet and meta.json.
 
-Folders of earlier versions have no counters.parquet and no counts of rows; they still open.
+meta.json holds the size and the hash of each table: Polars ends the whole process on some damaged Parquet, so it is
+given none. Folders of earlier versions have no hashes, no counters.parquet and no counts of rows; they still open.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -23,11 +25,19 @@ VERSION = 1
 TABLES = ("slices", "lanes", "edges", "counters")
 
 
+class Content(msgspec.Struct, frozen=True):
+    """What a file holds, in short."""
+
+    bytes: int
+    sha256: str
+
+
 class Head(msgspec.Struct):
     """What meta.json says of the folder itself."""
 
     npuscope_trace: int
     rows: dict[str, int] | None = None  # of each table; not in older folders
+    content: dict[str, Content] | None = None  # of each file beside this; not in older folders
 
 
 def is_folder(path: Path) -> bool:
@@ -44,13 +54,20 @@ def is_ours(path: Path) -> bool:
     return f'"{MARK}"'.encode() in (path / "meta.json").read_bytes()[:200]
 
 
+def content_of(path: Path) -> Content:
+    """A file's size and hash."""
+    with path.open("rb") as file:
+        return Content(path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+
+
 def read(path: Path, window: tuple[int, int] | None = None) -> Trace:
-    """The folder's Trace. With `window`, only what overlaps it leaves the disk."""
+    """The folder's Trace. With `window`, only what overlaps it is unpacked."""
     head = read_json(path / "meta.json", Head, "the meta.json of an npuscope folder")
     if head.npuscope_trace != VERSION:
         raise BadInput(f"folder version {head.npuscope_trace}, this npuscope reads {VERSION}", path=path / "meta.json")
     meta = _with_unknown(read_json(path / "meta.json", Meta, "the meta.json of an npuscope folder"), path)
     try:
+        _check_files(head, path)
         return _read(path, head, meta, window)
     except (PolarsError, PanicException, OSError) as error:  # damaged metadata makes Polars panic
         raise BadInput(f"not a whole npuscope folder ({str(error).splitlines()[0]})", path=path) from error
@@ -76,7 +93,7 @@ def _read(path: Path, head: Head, meta: Meta, window: tuple[int, int] | None) ->
 def _with_unknown(meta: Meta, path: Path) -> Meta:
     """The meta, with what a newer npuscope, or somebody else, put into the folder counted as unknown."""
     keys = read_json(path / "meta.json", dict[str, msgspec.Raw], "the meta.json of an npuscope folder").keys()
-    known = {MARK, "rows", *(field.name for field in fields(Meta))}
+    known = {MARK, "rows", "content", *(field.name for field in fields(Meta))}
     files = {child.name for child in path.iterdir()} - {"meta.json", *(f"{name}.parquet" for name in TABLES)}
     strange = {
         **{f"key of meta.json '{key}'": 1 for key in sorted(keys - known)},
@@ -91,6 +108,16 @@ def _scan(path: Path) -> pl.LazyFrame:
 
 def _is_there(path: Path, table: str) -> bool:
     return table != "counters" or (path / "counters.parquet").is_file()
+
+
+def _check_files(head: Head, path: Path) -> None:
+    """Tables that are not as they were written."""
+    for name, written in (head.content or {}).items():
+        found = content_of(path / name)
+        if found != written:
+            cut = f" ({found.bytes:,} bytes for {written.bytes:,})" if found.bytes != written.bytes else ""
+            what = f"not a whole npuscope folder: {name} is not as it was written{cut}"
+            raise BadInput(what, path=path, remedy="Copy or write the folder again.")
 
 
 def _check_rows(rows: dict[str, int], head: Head, meta: Meta, path: Path) -> None:
