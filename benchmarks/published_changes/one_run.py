@@ -73,15 +73,18 @@ def measured(recording: Recording, simulated: Simulated) -> Measured:
         .agg(slices=pl.len(), busy=pl.col("dur").sum(), first=pl.col("start").min(), last=end.max())
         .rows(named=True)
     )
-    wall = slices.select(pl.col("finish").max() - pl.col("dispatch").min()).item()
+    begin, last = slices.select(pl.col("dispatch").min(), pl.col("finish").max()).row(0)
+    times = simulated.times
     blocks = slices.select("task", "block").unique().height
     found = (*recording.notes, *(notice.message for notice in simulated.grave))
     return Measured(
         recording.program,
         len(recording.tasks),
         blocks,
-        wall,
+        last - begin,
         tuple(Scope(**one) for one in scopes),
+        begin,
+        round(float(times.submitted.max() - times.began.min())),
         findings=found,
         bound=simulated.bound.kind,
     )
