@@ -43,6 +43,24 @@ def two_scales(x: X, y: pl.Out[X], z: pl.Out[X]):
     return z
 
 
+scaled_again = pl.inline(scaled._func)
+
+
+@pl.jit
+def with_both(x: X, y: pl.Out[X], z: pl.Out[X]):
+    ids = pl.array.create(2, pl.TASK_ID)
+    ids = scaled(x, y, 2.0, ids, 0)
+    ids = scaled_again(y, z, 3.0, ids, 1)
+    return z
+
+
+def test_an_inline_function_may_be_made_inline_again() -> None:
+    """As modules of public programs do with a function of a sibling."""
+    finished = record(with_both, ones(4, 16), ones(4, 16), ones(4, 16), mode="values")
+    assert [task.kernel for task in finished.recording.tasks] == ["scale", "scale"]
+    assert (finished.result == 6).all()
+
+
 @MODES
 def test_inline_parameters_alias_the_callers_variables(mode: Mode) -> None:
     finished = record(two_scales, ones(4, 16), ones(4, 16), ones(4, 16), mode=mode)

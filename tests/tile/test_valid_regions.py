@@ -268,6 +268,25 @@ def test_turns_inside_and_outside_are_told_apart(mode: Mode) -> None:
 
 
 @pl.jit
+def elements(x: pl.Tensor[[2, 8], pl.INT32], y: pl.Out[pl.Tensor[[2, 6], pl.INT32]]):
+    for row in pl.spmd(2):
+        for column in pl.range(8):
+            pl.write(y, [row, column], pl.read(x, [row, column]))
+    return y
+
+
+@MODES
+def test_an_element_past_the_end_of_its_row_is_left_out_and_counted(mode: Mode) -> None:
+    x = np.arange(16, dtype=np.int32).reshape(2, 8)
+    finished = record(elements, x, np.zeros((2, 6), np.int32), mode=mode)
+    [found] = [one for one in finished.recording.notices if one.kind == "past_the_end"]
+    assert found.message.startswith("pl.write of an element past the end of y [2, 6] along axis 1")
+    if mode == "values":
+        assert (found.count, found.bytes) == (4, 16)
+        np.testing.assert_array_equal(finished.result, x[:, :6])
+
+
+@pl.jit
 def two_axes_into_four(x: pl.Tensor[[16, 32], pl.FP32], y: pl.Out[pl.Tensor[[2, 1, 24, 32], pl.FP32]]):
     for b in pl.parallel(2):
         with pl.at(level=CORE):

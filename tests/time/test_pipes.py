@@ -11,8 +11,8 @@ import pytest
 import npuscope.tile as pl
 from npuscope.base.errors import NpuscopeError
 from npuscope.time.chip.prepare import prepare
-from npuscope.time.core.pipes import time_block, time_ways
-from npuscope.time.core.stream import stream_of
+from npuscope.time.core.pipes import time_block, time_ways, trace_block
+from npuscope.time.core.stream import PLACE, stream_of
 from npuscope.time.inside import inside
 from npuscope.time.run import simulate
 from tests.lower.kernels import lowered, tensor
@@ -74,6 +74,29 @@ def test_a_pipe_works_or_waits_and_never_both() -> None:
     for row in block.pipes().iter_rows(named=True):
         assert row["busy_ns"] + row["waited_ns"] <= block.timing.duration + 1e-6, row
     assert block.waits()["waited_ns"].sum() == pytest.approx(block.pipes()["waited_ns"].sum())
+
+
+@pl.jit
+def gathered(x: pl.Tensor, q: pl.Tensor, y: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="gathered"):
+        rows = pl.create_l1([64, 128], pl.BF16)
+        for r in pl.range(64):
+            rows = pl.gather_row(rows, x, [r, 0], [63 - r, 0], [1, 128])
+        y[:, :] = pl.matmul(q[:, :], rows, b_trans=True, out_dtype=pl.FP32)
+    return y
+
+
+def test_a_product_waits_for_the_rows_gathered_into_its_operand() -> None:
+    """One load a row, back to back, into one tile; the product begins after the last."""
+    program, found = lowered(gathered, tensor((64, 128), "BF16"), tensor((16, 128), "BF16"), tensor((16, 64), "FP32"))
+    [mat] = [space for space in found[0].plan if space.space == "Mat"]
+    assert mat.used == (64 * 128 + 16 * 128) * 2  # no room for the rows by themselves
+    _, trace = trace_block(stream_of(found[0], program.device))
+    loads, products = (trace.pipe == PLACE["AIC", name] for name in ("MTE2", "M"))
+    starts, ends = trace.start[loads], trace.end[loads]
+    assert len(starts) == 65
+    assert trace.start[products][0] > ends[63]
+    np.testing.assert_allclose(starts[1:64], ends[:63])
 
 
 def scalars(apart: int):

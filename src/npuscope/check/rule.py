@@ -124,7 +124,8 @@ class Example(NamedTuple):
 class Rule:
     """`check` yields a finding per place and launch; the runner adds up equal ones, drops ignored ones and ranks.
 
-    `about` says under which heading of a review a finding belongs; "chip" is what keeps a program from running at all.
+    `about` says under which heading of a review a finding belongs; "chip" is what keeps a program from running at all,
+    "compiler" what the compiler would refuse as far as npuscope knows it: a program goes on with a warning.
     `without`: how its findings are taken away where they are priced.
     """
 
@@ -134,7 +135,7 @@ class Rule:
     why: str
     check: Callable[[Program], Iterable[Finding]]
     example: Example
-    about: Literal["chip", "performance", "quality"] = "performance"
+    about: Literal["chip", "compiler", "performance", "quality"] = "performance"
     without: Without = "less"
 
     def at(

@@ -18,7 +18,7 @@ _IN, _OUT = "timing.load_vector_l2", "timing.store_rate"
 LOAD = OpSpec("load", _LOAD, "custom", "A box of GM into Vec or Mat.", cost=_IN, roles=(OpRole.NO_NEW_VALUE,))
 GATHER_ROW = OpSpec(
     "gather_row", _LOAD, "custom", "One box of GM into a part of a tile, in place.", cost=_IN,
-    roles=(OpRole.NO_NEW_VALUE,),
+    storage="operand", roles=(OpRole.WRITES_INTO, OpRole.NO_NEW_VALUE),
 )
 STORE = OpSpec(
     "store", _STORE, "custom", "The valid part of a tile to GM, or added to what is there.", cost=_OUT,

@@ -226,16 +226,17 @@ def _equal_move_fix(name: str, before: Tile, after: Tile) -> str:
 
 UNEQUAL_MOVE = Rule(
     "unequal-move",
-    "error",
+    "warning",
     "a move between tiles of different shape",
     "A name that a loop carries is one place on chip. Where a turn leaves a tile of another shape or type in it the "
-    "compiler would have to move one onto the other, and refuses: a move wants equal shapes.",
+    "compiler would have to move one onto the other, and a move wants equal shapes. This is npuscope's reading of the "
+    "compiler: the program is simulated all the same.",
     _find_unequal_move,
     Example(
         "part = x[0:64, :]\nfor i in pl.range(4):\n    part = pl.add(part[0:32, :], 1.0)  # half as many rows",
         "part = x[0:32, :]\nfor i in pl.range(4):\n    part = pl.add(part, 1.0)",
     ),
-    about="chip",
+    about="compiler",
 )
 
 

@@ -22,7 +22,7 @@ from npuscope.tile.calls.functions import implements, settled
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.record.recorder import AccessKey, Launch
-from npuscope.tile.run.op_recorder import check_bounds, position, write_box
+from npuscope.tile.run.op_recorder import check_bounds, last_inside, position, write_box
 from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.values import checks, lanes
 from npuscope.tile.values.checks import Scalar, TaskId, describe, fitting, flat_ids, is_number, shown, tensor_or_tile
@@ -115,11 +115,15 @@ def write(dst: object, offset: object, value: object) -> Tensor | Tile:
         run.emit(WRITE, (x, value), None)
         _write_tile(run, x, where, value)
         return x
-    start, ones = _element_of(x, offset, "write")
+    where = _flat(x, offset)
     run.region("write")
+    last = last_inside(run, "write", x, where)
+    start, ones = _element_of(x, last or where, "write")
     access: AccessKey = (run.touch(x, "write", "write"), "write", ones, x.strides)
     run.emit(WRITE, (value,), None, (access,), (start,))
     buffer = x.buffer
+    if last is not None:
+        return x
     if isinstance(value, Unknown) or (x.dtype is not buffer.dtype and not run.computes):
         if buffer.known and not run.computes:
             run.shapes.will_write(x.buffer, run.block)

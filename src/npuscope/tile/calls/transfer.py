@@ -249,7 +249,7 @@ def gather_row(
     if len(box) != len(src.shape) or len(box) != len(into.shape):
         raise fault(f"pl.gather_row: a box {list(box)} of {describe(src)} into {describe(into)}")
     valid = inside(src, box, src_offset, None if valid_shape is None else shape_of(valid_shape), False, "gather_row")
-    tile = load_box(run, src, position(src, src_offset), box, valid, op=GATHER_ROW)
+    tile = load_box(run, src, position(src, src_offset), box, valid, op=GATHER_ROW, into=into)
     within = (valid or box)[::-1] if transpose else valid or box
     check_bounds("gather_row", into.shape, dst_offset, within, "the tile")
     if into.array is not None:

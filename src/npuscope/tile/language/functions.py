@@ -254,14 +254,19 @@ Kind = TypeVar("Kind", bound=TileFunction)
 def decorator(kind: type[Kind]) -> Callable[..., Kind | Callable[[object], Kind]]:
     def decorate(function: object = None, **options: object) -> Kind | Callable[[object], Kind]:
         if function is None:
-            return lambda f: kind(plain_function(f), options)
-        return kind(plain_function(function), options)
+            return lambda f: kind(plain_function(f, kind), options)
+        return kind(plain_function(function, kind), options)
 
     return decorate
 
 
-def plain_function(function: object) -> Function:
-    """What a decorator stands on: a plain function, and no other decorator of the language."""
+def plain_function(function: object, kind: type[TileFunction] | None = None) -> Function:
+    """What a decorator stands on: a plain function, and no other decorator of the language.
+
+    An inline function may be made inline again, as `pl.inline(other._func)` of another module does: both are usable.
+    """
+    if isinstance(function, Inline) and kind is Inline:
+        return function.function
     if isinstance(function, TileFunction):
         raise fault(f"{function.name} has two decorators of the language", "Keep one.")
     if isinstance(function, type):

@@ -270,6 +270,19 @@ def _cut_to_end(run: OpRecorder, op: str, tensor: Tensor, offset: Sequence[Whole
     return tuple(kept)
 
 
+def last_inside(run: OpRecorder, op: str, tensor: Tensor, where: Sequence[Whole]) -> list[Whole] | None:
+    """Of an element past the end of an axis the last one of it, where nothing is written, with a notice; else None."""
+    found, past = list(where), False
+    for axis, (extent, index) in enumerate(zip(tensor.shape, where, strict=True)):
+        inside = type(index) is Lane and index.settled_in(0, extent - 1)
+        if not inside and int(index) >= extent:
+            found[axis], past = extent - 1, True
+            about = f"pl.{op} of an element past the end of {tensor.buffer.name} {list(tensor.shape)} along axis {axis}"
+            message = f"{about}: the chip writes over what lies there; here it is left out"
+            run.recorder.notice(PAST_THE_END, message, bytes=tensor.dtype.bytes)
+    return found if past else None
+
+
 # --- loads and stores
 
 
@@ -286,8 +299,10 @@ def load_box(
     early: bool = False,
     reach: Shape | None = None,
     attributes: Attributes = (),
+    into: Tile | None = None,
 ) -> Tile:
-    """Loads a box that was checked; `kept`: the tile's shape where axes are dropped.
+    """Loads a box that was checked; `kept`: the tile's shape where axes are dropped; `into`: the tile that it becomes a
+    part of.
 
     `early`: the load stands before all else in its block; `reach`: the part that exists of a box that hangs over, the
     rest is poison.
@@ -302,7 +317,8 @@ def load_box(
     if early:
         run.emit_early(op, tile, access, start)
     else:
-        run.emit(op, (), tile, (access,), (start,), attributes, plane="load")
+        whole = tile if into is None else into
+        run.emit(op, () if into is None else (into,), whole, (access,), (start,), attributes, plane="load")
     if buffer.data is None or not (run.computes or (buffer.known and buffer.dtype.steers)):
         return tile
     first = run.shapes.one_place(start)

@@ -129,6 +129,8 @@ def _transfer(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     clash = _short_clashing(one, lowered, size, device) * timing["load_clash"].value if one.unit == "AIC" else 0.0
     near, far = (_brought(rows, moved, clash, CORE[one.unit], source, device) for source in ("l2", "hbm"))
     fixed, latency = timing["load_fixed"].value * NS, timing["load_latency"].value * NS
+    if one.spec.is_a(OpRole.WRITES_INTO):
+        latency = 0.0  # the next part of the tile may follow at once
     drawn = sum(_drawn(access, size, device) for access in one.accesses)
     return Cost(fixed, near, lines, f"timing.load_{CORE[one.unit]}_l2", latency, far, drawn)
 
