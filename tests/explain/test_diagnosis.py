@@ -212,7 +212,7 @@ def test_a_host_that_launches_slowly_and_one_that_stands_still() -> None:
     assert [cause.kind for cause in found.causes] == ["launch", "host", "core", "gap"][: len(found.causes)]
     assert "The device waits for the host's next launch for 7.74 ms" in cause(found, "launch").sentence
     stall = cause(found, "host")
-    assert "in 1 long pause in which the host launches nothing" in stall.sentence
+    assert "in 1 long pause, while the host is in `aten::item`" in stall.sentence
     assert stall.evidence[-1] == "in 100.0% of the longest pauses' time the host is in `aten::item`"
 
 

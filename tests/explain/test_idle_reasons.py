@@ -83,7 +83,7 @@ def test_a_stream_waits_for_the_hosts_launch() -> None:
     flow = pl.DataFrame({"src": [9], "dst": [2], "source": ["flow"], "name": ["ac2g"]})
     # WHEN / THEN
     found = analysis.bubbles(Trace.of(trace.slices, trace.lanes, trace.meta, flow))
-    assert found.by_reason == {"dispatch": 14 * US, "dependency+pickup": 6 * US}
+    assert found.by_reason == {"launch": 14 * US, "dependency+pickup": 6 * US}
     assert found.notes == (
         "Lanes are streams, not cores (1 of 2 slices have a launch): why streams wait for one another is not recorded.",
     )

@@ -41,7 +41,7 @@ def test_host_time_before_the_first_kernel_is_part_of_the_step(tmp_path: Path) -
     found = analysis.explain(trace)
     # THEN the device is busy 40 %, not 100, and waits for the host
     assert (found.work.wall, found.busy.running) == (100_000, 0.4)
-    assert found.path.by_part() == {"dispatch": 59_000, "run": 40_000, "dependency+pickup": 1_000}
+    assert found.path.by_part() == {"launch": 59_000, "run": 40_000, "dependency+pickup": 1_000}
     assert found.diagnosis.bound == "launch"
     row = found.steps.table.select("step", "phase", "tokens", "marked_ns", "span_ns", "slices").row(0)
     assert row == (0, "decode", 8, 100_000, 40_000, 2)

@@ -248,7 +248,7 @@ def _sentence(on_cores: bool, reason: str, kernel: str, blocker: str | None, ns:
             return f"{waited} for `{short(blocker, 48)}` {times}"
         return f"{waited} {times} until the scheduler noticed that `{short(blocker, 48)}` had ended"
     if not on_cores:
-        why = "the host had not launched it" if reason == "dispatch" else IN_WORDS.get(reason, reason)
+        why = "the host had not launched it" if reason == "launch" else IN_WORDS.get(reason, reason)
         return f"nothing ran for {ns_told} before {name}, {times}: {why}"
     if reason == "dispatch":
         return f"{name} waited {ns_told} {times}: ready, not handed out yet"

@@ -273,7 +273,7 @@ def _notes(work: Work, cores: int, stamped: int, tasks: int, contradictory: int)
     notes = []
     if work.spans_dispatch:
         notes.append("TraCR slices reach from dispatch to retired: the run inside them is not recorded.")
-    elif stamped + contradictory < tasks:
+    elif work.on_cores and stamped + contradictory < tasks:
         lacking = tasks - stamped - contradictory
         what = "no task has" if lacking == tasks else f"{lacking:,} of {tasks:,} tasks lack"
         notes.append(f"{what[0].upper()}{what[1:]} dispatch and finish times: overhead and tasks in flight need them.")

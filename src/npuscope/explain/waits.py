@@ -19,18 +19,20 @@ from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.formats import short, worded
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Intervals, Ints, counting, union_with_last
+from npuscope.trace.names import FURTHER_LAUNCHES, LAUNCHES
 
 REASONS = (
     "dependency",
     "FIN",
     "dispatch",
+    "launch",  # of a stream
     "pickup",
     "starved",
     "edge",
     "FIN+dispatch+pickup",  # edges, no dispatch times
     "dependency+FIN+dispatch+starved",  # dispatch times, no edges
     "dependency+pickup",  # a stream whose work was launched
-    "dependency+dispatch+pickup",  # a stream, launch unknown
+    "dependency+launch+pickup",  # a stream, launch unknown
     "dependency+FIN+dispatch+pickup+starved",  # neither
 )
 SCHEDULING = ("FIN", "dispatch", "pickup", "FIN+dispatch+pickup")  # what a faster scheduler would shorten
@@ -40,19 +42,20 @@ IN_WORDS = {  # what people read; programs rely on the reasons
     "dependency": "waiting for a task that still runs",
     "FIN": "waiting for the scheduler to notice an end",
     "dispatch": "ready, not handed out yet",
+    "launch": "not launched yet by the host",
     "pickup": "handed out, not started yet",
     "starved": "nothing ready to run",
     "edge": "before the first or after the last task",
     "FIN+dispatch+pickup": "waiting for the scheduler",
     "dependency+FIN+dispatch+starved": "not handed out yet, why is not recorded",
     "dependency+pickup": "launched, not started yet",
-    "dependency+dispatch+pickup": "idle, when it was launched is not recorded",
+    "dependency+launch+pickup": "idle, when it was launched is not recorded",
     "dependency+FIN+dispatch+pickup+starved": "idle, why is not recorded",
 }
 REASON = worded(IN_WORDS)  # a reason, or run
 WAIT = worded({f"wait: {reason}": words for reason, words in IN_WORDS.items()})  # a wait among other things
 _ON_CORES = ("dependency+FIN+dispatch+starved", "pickup", "dependency+FIN+dispatch+pickup+starved")
-_ON_STREAMS = ("dispatch", "dependency+pickup", "dependency+dispatch+pickup")
+_ON_STREAMS = ("launch", "dependency+pickup", "dependency+launch+pickup")
 
 
 class PieceArrays(NamedTuple):
@@ -140,8 +143,6 @@ def kernel_names(work: Work, rows: Ints) -> pl.Series:
 
 
 DEPENDENCIES = ["tensormap", "creator", "explicit"]
-# flows from a host's call to what it put on a stream
-LAUNCHES = ["ac2g", "async_cpu_to_gpu", "async_gpu", "HostToDevice"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -227,7 +228,11 @@ def dependencies(trace: Trace) -> pl.DataFrame:
 
 
 # what edges tell that is no dependency, by the name of the flow
-_LINKS = {**dict.fromkeys(LAUNCHES, "launches"), "torch_to_npu": "launches", "fwdbwd": "links from forward to backward"}
+_LINKS = {
+    **dict.fromkeys(LAUNCHES, "launches"),
+    **dict.fromkeys(FURTHER_LAUNCHES, "launches"),
+    "fwdbwd": "links from forward to backward",
+}
 
 
 def no_dependencies(trace: Trace) -> str:
@@ -324,14 +329,19 @@ def _submissions(trace: Trace, known: Ints) -> Ints:
 
 
 def _launches(work: Work) -> Ints:
-    """When the host's call that put each slice on its stream returned."""
+    """When the host's call that put each slice on its stream returned; the framework's call where no launch is."""
     edges = work.trace.edges
-    nothing = np.full(len(work.lane), NEVER)
+    returned = np.full(len(work.lane), NEVER)
     if work.on_cores or "name" not in edges.columns:
-        return nothing
-    edges = edges.filter(pl.col("name").is_in(LAUNCHES)).select("src", pl.col("dst").alias("task"))
-    if edges.is_empty():
-        return nothing
+        return returned
+    for names in (LAUNCHES, FURTHER_LAUNCHES):
+        ours = edges.filter(pl.col("name").is_in(names)).select("src", pl.col("dst").alias("task"))
+        if ours.height:
+            returned = np.where(returned == NEVER, _returns(work, ours), returned)
+    return returned
+
+
+def _returns(work: Work, edges: pl.DataFrame) -> Ints:
     host = work.trace.slices.lazy().filter(pl.col("kind") == "host")
     calls = host.select(pl.col("task").alias("src"), (pl.col("start") + pl.col("dur")).alias("returned"))
     launched = edges.lazy().join(calls, on="src").group_by("task").agg(pl.col("returned").max())

@@ -43,6 +43,27 @@ class Interner(dict[Any, int]):
         return number
 
 
+class LaneNumbers(Interner):
+    """Numbers lanes by (pid, tid). A whole number in quotes is that number: PyTorch of 2021 writes both."""
+
+    def __init__(self) -> None:
+        self.keys_in_order: list[tuple[int | str, int | str]] = []
+
+    def __missing__(self, key: Any) -> int:
+        plain = (_plain(key[0]), _plain(key[1]))
+        if plain == key:
+            number = self[key] = len(self.keys_in_order)
+            self.keys_in_order.append(key)
+        else:
+            number = self[key] = self[plain]
+        return number
+
+
+def _plain(id: Any) -> Any:
+    """A whole number in quotes as the number; anything else as it is."""
+    return int(id) if isinstance(id, str) and id.isdecimal() and id.isascii() and str(int(id[:18])) == id else id
+
+
 @dataclass
 class EventTable:
     """What a JSON file held. `lane`, `name`, `category` of slices and flows index the lists of those names."""
@@ -104,7 +125,7 @@ class _Mark(NamedTuple):
 class _Batches:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.names, self.categories, self.lanes = Interner(), Interner(), Interner()
+        self.names, self.categories, self.lanes = Interner(), Interner(), LaneNumbers()
         self.flow_ids, self.counter_names = Interner(), Interner()
         self.counter_ids: Interner = Interner({None: 0})
         self.text_times = 0  # times that the file has in quotes
@@ -249,7 +270,7 @@ class _Batches:
         """Ids as int64: small whole numbers as they are, all else numbered downwards from -1."""
         limit = 1 << 62
         return np.array(
-            [i if i.__class__ is int and 0 <= i < limit else -1 - self.flow_ids[i] for i in ids],
+            [i if i.__class__ is int and 0 <= i < limit else -1 - self.flow_ids[i] for i in map(_plain, ids)],
             dtype=np.int64,
         )
 
@@ -284,9 +305,9 @@ class _Batches:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
             return
         if event.name == "process_name":
-            table.process_names[event.pid] = str(value)
+            table.process_names[_plain(event.pid)] = str(value)
         else:
-            table.thread_names[event.pid, event.tid] = str(value)
+            table.thread_names[_plain(event.pid), _plain(event.tid)] = str(value)
 
     def _times(self, values: list[Any]) -> tuple[Ints, NDArray[np.bool_]]:
         """Nanoseconds, and where there was a number that fits. Raises _NeedsExactTimes rather than lose digits."""
@@ -326,7 +347,11 @@ class _Batches:
         table.slices = pl.concat(self.frames, how="diagonal") if self.frames else self._slice_frame([])
         table.flows = pl.concat(self.flow_frames, rechunk=True) if self.flow_frames else self._flow_frame([])
         self.frames, self.flow_frames = [], []
-        table.names, table.categories, table.lane_keys = list(self.names), list(self.categories), list(self.lanes)
+        table.names, table.categories, table.lane_keys = (
+            list(self.names),
+            list(self.categories),
+            self.lanes.keys_in_order,
+        )
         if self.counter_frames:
             table.counters = self._counters(table)
             self.counter_frames = []

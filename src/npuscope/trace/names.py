@@ -162,6 +162,9 @@ def numbered(names: Sequence[str]) -> list[int | None]:
     return steps
 
 
+# edges from a host's call to what it put on a stream: CUDA's and ROCm's by their flows, or by correlation; CANN's
+LAUNCHES = ("ac2g", "async_cpu_to_gpu", "async_gpu", "launch", "HostToDevice")
+FURTHER_LAUNCHES = ("torch_to_npu",)  # from the framework's call, which a queue may part from the launch itself
 QUEUE_ORDERS = re.compile(
     r"^(EVENT_|PROFILING_|TASK_|MODEL_|NOTIFY|Notify|STREAM_|FUSION_|CAPTURE_|WRITE_VALUE|Write Value)"
 )

@@ -42,7 +42,7 @@ LANES: dict[str, pl.DataType] = {
 EDGES: dict[str, pl.DataType] = {
     "src": pl.Int64(),  # null where the capture has only the other end
     "dst": pl.Int64(),
-    "source": pl.String(),  # tensormap, creator, explicit, flow
+    "source": pl.String(),  # tensormap, creator, explicit, flow, correlation
 }
 
 COUNTERS: dict[str, pl.DataType] = {

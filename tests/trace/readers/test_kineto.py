@@ -192,5 +192,5 @@ def test_categories_of_the_first_versions(tmp_path: Path) -> None:
     kinds = dict(trace.slices.select("kernel", "kind").iter_rows())
     assert (kinds["gemm"], kinds["Memcpy HtoD"], kinds["Memset"], kinds["aten::mm"]) == ("task", "copy", "copy", "host")
     assert trace.lanes.filter(pl.col("unit") == "stream").height == 1
-    assert trace.edges.select("src", "dst", "name").rows() == [(2, 3, "async_gpu")]
+    assert trace.edges.select("src", "dst", "name").rows() == [(2, 3, "launch")]
     assert trace.slices.filter(pl.col("kernel") == "gemm")["step"].item() == 1

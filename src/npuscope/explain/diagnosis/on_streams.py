@@ -27,7 +27,7 @@ from npuscope.explain.diagnosis.cause import (
 )
 from npuscope.explain.diagnosis.on_cores import BANDWIDTH, CORE, GAP, core_or_bandwidth, faster_kernels
 from npuscope.explain.waits import no_dependencies
-from npuscope.explain.work import NEVER, Work
+from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.formats import duration, many, percent, short
 
 COMMUNICATION = CauseKind("communication", "communication that no compute hides", of_work="comm")
@@ -47,7 +47,7 @@ NAMED_FROM = 0.3  # of the time looked at, from which a host's call is named
 LOOKED_AT = 20  # of the longest pauses
 INSIDE = 0.8  # of a pause lies in the host's call that is to blame
 AROUND = 4  # times as long as the pause: a longer call holds much else
-NOT_LAUNCHED, LAUNCHED = "dispatch", "dependency+pickup"  # parts of a path over streams (explain/waits.py)
+NOT_LAUNCHED, LAUNCHED = "launch", "dependency+pickup"  # parts of a path over streams (explain/waits.py)
 NO_LAUNCHES = "the capture has no launches; pauses this long are usually the host's"
 LATE_RANK = "Find the rank that comes late: give `npuscope report` the folder with all ranks."
 
@@ -124,61 +124,75 @@ def _unrecorded(run: RunFacts, pauses: pl.DataFrame, ns: int) -> Cause:
 
 
 def _launches(run: RunFacts, pauses: pl.DataFrame, ns: int) -> Cause:
-    work, sure = run.work, _has_launches(run)
+    work, sure = run.work, _not_launched(pauses)
     each, every = float(np.mean(work.end - work.start)), run.scope_ns / max(len(work.lane), 1)
     what = "The device waits for the host's next launch" if sure else "The device has nothing to run"
     sentence = f"{what} for {run.in_words(ns)}, in {many(pauses.height, 'pause')}."
     evidence = [
         f"half of the pauses are longer than {duration(float(np.median(pauses['ns'].to_numpy())))}",
         f"a kernel runs {duration(each)} on average, and one begins every {duration(every)}",
-        *([] if sure else [NO_LAUNCHES]),
-        *_host_was_in(run, pauses),
+        *([] if sure else _no_launches(run)),
+        *_host_was_in(run, pauses)[1],
     ]
     remedy = "Record the pass into a graph and replay it, fuse small kernels, or give each kernel more work."
     return _idle(LAUNCH, run, pauses, sentence, evidence, remedy, sure)
 
 
 def _stalls(run: RunFacts, pauses: pl.DataFrame, ns: int) -> Cause:
-    longest, kernel = pauses.select("ns", "kernel").row(0)
-    sure = _has_launches(run)
-    what = "in which the host launches nothing" if sure else "without any kernel"
-    sentence = f"The device stands still for {run.in_words(ns)}, in {many(pauses.height, 'long pause')} {what}."
+    longest, kernel, begin = pauses.select("ns", "kernel", "start").row(0)
+    sure, (call, named) = _not_launched(pauses), _host_was_in(run, pauses)
+    what = " in which the host launches nothing" if sure else " without any kernel"
+    what = f", while the host is in `{short(call, 60)}`" if call else what
+    sentence = f"The device stands still for {run.in_words(ns)}, in {many(pauses.height, 'long pause')}{what}."
+    edge = "before the first kernel" if begin <= run.work.window[0] else "after the last kernel"
     evidence = [
-        f"the longest takes {duration(longest)}, before {'the end' if kernel is None else quoted(kernel)}",
-        *([] if sure else [NO_LAUNCHES]),
-        *_host_was_in(run, pauses),
+        f"the longest takes {duration(longest)}, {edge if kernel is None else f'before {quoted(kernel)}'}",
+        *([] if sure else _no_launches(run)),
+        *named,
     ]
     remedy = "Let the host run ahead: no waiting for results, data loaded and inputs prepared beforehand."
     return _idle(HOST, run, pauses, sentence, evidence, remedy, sure)
 
 
-def _has_launches(run: RunFacts) -> bool:
-    """Whether the capture says when work was launched."""
-    return bool((run.ready.dispatch != NEVER).any())
+def _not_launched(pauses: pl.DataFrame) -> bool:
+    """Whether the capture says of most of the time that what comes next was not launched yet."""
+    late = int(pauses.filter(pl.col("part") == NOT_LAUNCHED)["ns"].sum())
+    return late >= MOSTLY * int(pauses["ns"].sum())
 
 
-def _host_was_in(run: RunFacts, pauses: pl.DataFrame) -> list[str]:
-    """What the host did in the longest pauses, which come first: the innermost of its calls that spans each."""
+def _no_launches(run: RunFacts) -> list[str]:
+    known = int((run.ready.dispatch != NEVER).sum())
+    if known == 0:
+        return [NO_LAUNCHES]
+    return [f"of {known:,} of {len(run.work.lane):,} kernels the capture says when they were launched, not of these"]
+
+
+def _host_was_in(run: RunFacts, pauses: pl.DataFrame) -> tuple[str, list[str]]:
+    """What the host did in the longest pauses, which come first: the call that launched what ends the pause where it
+    spans it, else the innermost of its calls that spans it. The name where it is most of their time, and the words."""
     longest = pauses.head(LOOKED_AT)
     least = int(INSIDE * int(longest["ns"].min() or 0))  # type: ignore[arg-type]
     host = run.work.trace.slices.lazy().filter((pl.col("kind") == "host") & (pl.col("dur") >= least))
     calls = host.select("start", (pl.col("start") + pl.col("dur")).alias("end"), "kernel").collect()
     if calls.is_empty():
-        return []
+        return "", []
     start, end = calls["start"].to_numpy(), calls["end"].to_numpy()
     spent: dict[str, int] = {}
-    for begin, stop, ns in longest.select("start", "end", "ns").iter_rows():
+    for begin, stop, ns, row in longest.select("start", "end", "ns", "row").iter_rows():
         covered = np.minimum(end, stop) - np.maximum(start, begin)
-        around = np.flatnonzero((covered >= INSIDE * ns) & (end - start <= AROUND * ns))
+        launched = run.ready.dispatch[row] if row != NONE else NEVER
+        around = np.flatnonzero((covered >= INSIDE * ns) & ((end - start <= AROUND * ns) | (end == launched)))
         if len(around):
             innermost = around[np.argmin((end - start)[around])]
             name = str(calls["kernel"][int(innermost)])
             spent[name] = spent.get(name, 0) + ns
     looked_at = int(longest["ns"].sum())
     name = max(spent, key=lambda one: spent[one], default="")
-    if spent.get(name, 0) < NAMED_FROM * looked_at:
-        return []
-    return [f"in {percent(spent[name] / looked_at)} of the longest pauses' time the host is in `{short(name, 60)}`"]
+    share = spent.get(name, 0) / max(looked_at, 1)
+    if share < NAMED_FROM:
+        return "", []
+    words = f"in {percent(share)} of the longest pauses' time the host is in `{short(name, 60)}`"
+    return name if share >= MOSTLY else "", [words]
 
 
 @found_in(THREADS)

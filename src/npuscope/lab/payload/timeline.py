@@ -445,11 +445,11 @@ ON_CORES = {
     "FIN+dispatch+pickup": "What {next} needs had ended; the scheduler had not started it.",
 }
 ON_STREAMS = {
-    "dispatch": "The host had not launched {next} yet.",
+    "launch": "The host had not launched {next} yet.",
     "pickup": "{next} was launched and had not started.",
     "dependency+pickup": "{next} was launched and had not started; for what it waited is not recorded.",
 }
-ON_STREAMS_SHORT = {"dispatch": "not launched yet", "pickup": "launched, not started yet"}
+ON_STREAMS_SHORT = {"pickup": "launched, not started yet"}
 NOT_RECORDED = "{next} came next; the capture does not say what it waited for."
 
 

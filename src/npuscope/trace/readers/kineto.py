@@ -1,8 +1,8 @@
 """torch-profiler (Kineto) JSON of NVIDIA and AMD GPUs.
 
-New files give `ts` relative to `baseTimeNanoseconds`, old ones absolute microseconds. Device events sit on
-(device, stream) lanes; `ac2g` flows lead from the launching call to the kernel. Files of PyTorch 1.8 and 1.9 call
-categories and flows otherwise.
+New files give `ts` relative to `baseTimeNanoseconds`, old ones absolute microseconds. Device events sit on (device,
+stream) lanes; `ac2g` flows lead from the launching call to the kernel, or both have one correlation. Files of PyTorch
+1.8 and 1.9 call categories and flows otherwise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from npuscope.trace.build import (
 from npuscope.trace.core import Trace, add_counts
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.formats import EventReader
-from npuscope.trace.names import ON_DEVICE, marked
+from npuscope.trace.names import LAUNCHES, ON_DEVICE, marked
 from npuscope.trace.schema import LARGEST_US, is_work
 from npuscope.trace.source import json_whole_number
 
@@ -48,11 +48,12 @@ FURTHER_HOST_CATEGORIES = {
     "privateuse1_driver", "collective_comm", "external_correlation", "cpu_instant_event",
 }  # fmt: skip
 KNOWN_CATEGORIES = DEVICE_CATEGORIES | DESCRIBING_CATEGORIES | HOST_CATEGORIES | FURTHER_HOST_CATEGORIES
-LAUNCH_FLOWS = ["ac2g", "async_gpu", "async_cpu_to_gpu"]  # new and old names of the flow from call to kernel
 # what the first versions called things: Kernel, Runtime and Operator are words of other tools too
 OLD_CATEGORIES = {
     "Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "Runtime": "cuda_runtime", "Operator": "cpu_op",
 }  # fmt: skip
+CORRELATED = "launch"  # the name of edges that are no flows, or flows without a name that says so
+CALLS = "(?i)runtime|driver"  # categories of the calls that launch
 OLD_FLOWS = {"async", "async_gpu"}  # categories of flows from call to kernel that are named after the call, or `launch`
 HEADER_KEYS = {"baseTimeNanoseconds", "deviceProperties", "distributedInfo"}
 # facts worth keeping of the header; the rest may hold host names, environment and tokens
@@ -101,7 +102,7 @@ def build(table: EventTable) -> Trace:
         device=_device_name(header),
         clock="epoch" if base or _looks_absolute(table) else "relative",
     )
-    return _steps_of_kernels(_answer_graph_launches(trace))
+    return _steps_of_kernels(_with_correlated(trace))
 
 
 def _kinds(table: EventTable) -> NDArray[np.uint8]:
@@ -112,11 +113,11 @@ def _kinds(table: EventTable) -> NDArray[np.uint8]:
 def _name_launches(table: EventTable) -> None:
     """Give old flows from call to kernel the name that says so."""
     old = [n for n, category in enumerate(table.categories) if category in OLD_FLOWS]
-    other = ~pl.col("name").is_in([n for n, name in enumerate(table.names) if name in LAUNCH_FLOWS])
+    other = ~pl.col("name").is_in([n for n, name in enumerate(table.names) if name in LAUNCHES])
     is_old = pl.col("category").is_in(old) & other
     if old and table.flows.select(is_old.any()).item():
         number = pl.lit(len(table.names), dtype=pl.UInt32)
-        table.names.append(LAUNCH_FLOWS[1])
+        table.names.append(CORRELATED)
         table.flows = table.flows.with_columns(pl.when(is_old).then(number).otherwise("name").alias("name"))
 
 
@@ -149,7 +150,7 @@ def _steps_of_kernels(trace: Trace) -> Trace:
     if step.null_count() == len(step):
         return trace
     # a task here is its slice's row
-    edges = trace.edges.filter(pl.col("name").is_in(LAUNCH_FLOWS)).select("src", "dst").drop_nulls()
+    edges = trace.edges.filter(pl.col("name").is_in(LAUNCHES)).select("src", "dst").drop_nulls()
     edges = edges.unique("dst", keep="first")
     step = step.scatter(edges["dst"], step.gather(edges["src"]))
     work = slices.lazy().filter(is_work()).select("task", "lane", "start").sort("lane", "start").collect()
@@ -166,24 +167,39 @@ def _steps_of_kernels(trace: Trace) -> Trace:
     return replace(trace, slices=slices.with_columns(step.scatter(rows["task"], steps)))
 
 
-def _answer_graph_launches(trace: Trace) -> Trace:
-    """ROCm's launches of graphs have no flow of their own; their kernels' flows have the launch's correlation."""
-    if "args" not in trace.slices.columns or trace.edges["src"].null_count() == 0:
+def _with_correlated(trace: Trace) -> Trace:
+    """Work that no flow leads to was launched by the call that has its correlation. Captures without flows have only
+    these, and so have the kernels of graphs on ROCm."""
+    if "args" not in trace.slices.columns:
         return trace
-    lonely = pl.col("src").is_null() & pl.col("dst").is_not_null() & pl.col("name").is_in(LAUNCH_FLOWS)
-    calls = trace.slices.filter((pl.col("kind") == "host") & pl.col("kernel").str.contains("GraphLaunch"))
-    calls = calls.select(
-        json_whole_number(calls["args"], "correlation").alias("flow"), call="task", call_lane="lane", call_time="start"
+    launches = pl.col("name").is_in(LAUNCHES) & pl.col("dst").is_not_null()
+    known = trace.edges.filter(launches & pl.col("src").is_not_null())["dst"].unique()
+    columns = trace.slices.lazy().select("task", "lane", "start", "kind", "cat", "args")
+    work = columns.filter(is_work() & ~pl.col("task").is_in(known.implode())).collect()
+    if work.is_empty():
+        return trace
+    calls = columns.filter((pl.col("kind") == "host") & pl.col("cat").cast(pl.String).str.contains(CALLS)).collect()
+    both = [
+        rows.select(
+            json_whole_number(rows["args"], "correlation").alias("flow"),
+            *(
+                pl.col(own).alias(name)
+                for own, name in (("task", side), ("lane", f"{side}_lane"), ("start", f"{side}_time"))
+            ),
+        ).drop_nulls("flow")
+        for rows, side in ((calls, "src"), (work, "dst"))
+    ]
+    met = both[0].unique("flow", keep="first", maintain_order=True).join(both[1], on="flow", maintain_order="right")
+    if met.is_empty():
+        return trace
+    replaced = launches & pl.col("src").is_null() & pl.col("dst").is_in(met["dst"].implode())
+    kept = trace.edges.filter(~replaced)
+    edges = pl.concat(
+        [kept, met.with_columns(source=pl.lit("correlation"), name=pl.lit(CORRELATED))], how="diagonal_relaxed"
     )
-    calls = calls.drop_nulls("flow").unique("flow", keep="first")
-    edges = trace.edges.join(calls, on="flow", how="left", maintain_order="left")
-    answered = lonely & pl.col("call").is_not_null()
-    count = int(edges.select(answered.sum()).item())
-    pairs = (("src", "call"), ("src_lane", "call_lane"), ("src_time", "call_time"))
-    edges = edges.with_columns(pl.when(answered).then(call).otherwise(own).alias(own) for own, call in pairs)
-    marked = add_counts(trace.meta.marked, {NO_OTHER_END: -count})
+    marked = add_counts(trace.meta.marked, {NO_OTHER_END: kept.height - trace.edges.height})
     meta = replace(trace.meta, marked={reason: n for reason, n in marked.items() if n})
-    return replace(trace, edges=edges.drop(call for _, call in pairs), meta=meta) if count else trace
+    return replace(trace, edges=edges, meta=meta)
 
 
 def _ranges_on_device(slices: pl.DataFrame) -> pl.DataFrame:
