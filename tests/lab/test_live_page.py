@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,18 @@ def test_a_person_edits_a_program_and_the_page_follows(tmp_path: Path) -> None:
         assert state(page, "selection.run") == "2"
         assert state(page, "runs.map(run => run.id)") == ["1", "2"]
         assert page.locator("header h1").inner_text() == "program.py"
+        # AND the header is the answer: which save, how it compares with the one before, and what was edited
+        assert page.locator(".standing").inner_text() == "save 2 of 2"
+        assert re.fullmatch(r"[\d.]+x save 1 \([\d.]+ to [\d.]+\), .*\d+%.*", page.locator(".ratio").inner_text())
+        assert "since save 1: TILE 64 → 32 (program.py:4)" in page.locator(".since").inner_text()
+        # WHEN a reader goes back, THEN the page says that it is old; one that is opened now shows the newest
+        page.get_by_label("Run", exact=True).select_option("1")
+        assert page.locator(".standing").inner_text() == "save 1 of 2"
+        other.page.reload()
+        shown(other.page, "2")
+        assert other.page.locator(".newest").count() == 0
+        page.locator(".newest").click()
+        assert state(page, "run") == "2"
         # WHEN it is broken, THEN the error stands at its line and the last run stays
         save(file, PROGRAM.replace("COLS, TILE", "1 / 0\nCOLS, TILE"))
         until(page, "document.querySelector('.trouble') !== null")
@@ -89,7 +102,7 @@ def test_a_person_edits_a_program_and_the_page_follows(tmp_path: Path) -> None:
         page.get_by_role("tab", name="Versions").click()
         page.locator('tr[data-version="2"]').get_by_role("button", name="compare").click()
         until(page, "npuscope.store.state.panel === 'compare'")
-        assert (state(page, "run"), state(page, "beside")) == ("2", "5")
+        assert (state(page, "beside"), state(page, "run")) == ("2", "5")  # A is the older
         changed = page.locator("table.diff").inner_text()
         assert "COLS, TILE = 256, 32" in changed
         assert "COLS, TILE = 256, 64" in changed

@@ -32,9 +32,11 @@ def document(
     shared: Mapping[str, Payload] | None = None,
     live: Payload | None = None,
     panel: str = "timeline",
+    run: str | None = None,
+    beside: str | None = None,
 ) -> dict[str, object]:
-    """`shared` has the panels that belong to no single run, `live` what a page needs to talk to its server; `panel` is
-    the one that a page opens with."""
+    """`shared` has the panels that belong to no single run, `live` what a page needs to talk to its server; `panel`,
+    `run` and the run `beside` it are those that a page opens with."""
     return {
         "format": FORMAT,
         "title": title,
@@ -42,6 +44,8 @@ def document(
         "shared": dict(shared or {}),
         "live": live,
         "panel": panel,
+        "run": run,
+        "beside": beside,
     }
 
 

@@ -26,9 +26,9 @@ from npuscope.explain import explain
 from npuscope.explain.changes import Change, whatif, whatif_each
 from npuscope.explain.comparison import compare_explained
 from npuscope.explain.explanation import Explanation
-from npuscope.lab.document import as_json
-from npuscope.lab.messages import Pair, PerfettoFile, Question, Replay, Trouble, VersionJob, VersionResult
-from npuscope.lab.payload.files import source_changes
+from npuscope.lab.document import Payload, as_json
+from npuscope.lab.messages import Pair, PerfettoFile, Question, Replay, SaveBefore, Trouble, VersionJob, VersionResult
+from npuscope.lab.payload.files import edits, source_changes
 from npuscope.lab.payload.inside import inside
 from npuscope.lab.payload.overview import comparison, parts
 from npuscope.lab.program_runs import panels_of, wall_of
@@ -39,6 +39,7 @@ from npuscope.tile.record.sites import is_users
 from npuscope.tile.script.observed import Reads, reads
 from npuscope.tile.script.places import own_files, places_of
 from npuscope.tile.script.run import imported
+from npuscope.time.uncertainty import against
 from npuscope.time.whatif import replay_against
 
 
@@ -51,7 +52,8 @@ def perform(job: VersionJob) -> VersionResult:
         trouble = _trouble_of(one)
     sources |= _texts(Path(file) for file in sorted(modules))
     if trouble is not None:
-        return VersionResult(job.id, trouble=trouble, sources=_with_its_file(trouble, sources))
+        sources = _with_its_file(trouble, sources)
+        return VersionResult(job.id, trouble=trouble, sources=sources, versus=_versus(job.before, sources))
     wall = wall_of(one)
     turned = ", ".join(f"{name} = {value}" for name, value in job.request.settings)
     run = run_of(job.name, one.timeline, job.id, simulated=one.simulated, wall=wall, text=turned)
@@ -66,6 +68,7 @@ def perform(job: VersionJob) -> VersionResult:
         bound=one.simulated.bound.kind,
         diagnosis=pickle.dumps(one.limits),
         noticed=tuple(f"{notice.message}." for notice in one.simulated.grave),
+        versus=_versus(job.before, sources, one),
     )
     if job.early:
         _send(job.early, made)
@@ -75,6 +78,16 @@ def perform(job: VersionJob) -> VersionResult:
     if job.early:
         return VersionResult(job.id, sources=sources, panels=later, diagnosis=whole)
     return replace(made, panels=later, diagnosis=whole)
+
+
+def _versus(before: SaveBefore | None, sources: Mapping[str, str], one: Prediction | None = None) -> Payload | None:
+    """The save before: what was edited since, and the ratio of the times with its interval and its probability."""
+    if before is None:
+        return None
+    found: dict[str, object] = {"id": before.id, "name": before.name, "edits": edits(before.sources, sources)}
+    if one is not None:
+        found |= against(before.wall_ns, one.estimate.value, before.bound, one.simulated.bound.kind).as_dict()
+    return found
 
 
 def _trouble_of(one: Prediction) -> Trouble | None:

@@ -11,6 +11,17 @@ from npuscope.base.pool import Named
 
 
 @dataclass(frozen=True)
+class SaveBefore:
+    """The save that a version is held against: its time in nanoseconds, what limits it, and its text."""
+
+    id: str
+    name: str
+    wall_ns: float
+    bound: str
+    sources: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class VersionJob:
     """What to run; `id` and `name` are the version's, `early` is the path of a socket for its timeline."""
 
@@ -18,6 +29,7 @@ class VersionJob:
     name: str
     request: Request
     early: str = ""
+    before: SaveBefore | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,12 @@ class VersionResult:
     bound: str = ""  # what limits a simulated run
     diagnosis: bytes = b""  # of a simulated run, which knows more than its trace
     noticed: tuple[str, ...] = ()  # what a reader of its time should know, in a sentence each
+    versus: Mapping[str, object] | None = None  # the save before it: what was edited since and, of runs, the ratio
+
+    @property
+    def wall_ns(self) -> float:
+        """Of a simulated run, without its interval."""
+        return float(self.wall["value"]) if isinstance(self.wall, Mapping) else 0.0
 
     @property
     def digest(self) -> str:

@@ -86,7 +86,7 @@ def compare_document(
     payload = {**comparison(names, found), "first": [section(*one) for one in first]}
     if simulated is not None:
         payload["source"] = source_changes(*(program_texts(one.prepared.program.recording) for one in simulated))
-    return document(f"{names[0]} against {names[1]}", runs, {"compare": payload})
+    return document(f"{names[0]} against {names[1]}", runs, {"compare": payload}, run="B", beside="A")
 
 
 def kernel_places(explained: Sequence[Explanation]) -> dict[str, int]:

@@ -91,14 +91,19 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
     interface = PerfettoUi()
 
     async def start(_: Request) -> Response:
-        held = [run_json(one) for one in session.versions.all() if one.has_run]
+        newest = session.versions.newest_save()
+        captures = [one for one in session.versions.all() if one.measured]
+        held = [run_json(one) for one in (*captures, *([newest] if newest else []))]  # a page asks for others
         live = {
             "token": token,
             "program": session.subject.file if session.subject else None,
             "perfetto": interface.is_there,
             **session.hello(),
         }
-        text = page(document(session.title, [], session.shared, live)).replace('"runs":[]', '"runs":[/*RUNS*/]', 1)
+        beside = captures[0].id if newest and captures else None
+        shows = {"run": newest.id if newest else None, "beside": beside, "panel": "source" if beside else "timeline"}
+        text = page(document(session.title, [], session.shared, live, **shows))
+        text = text.replace('"runs":[]', '"runs":[/*RUNS*/]', 1)
         runs = ",".join(one.decode().replace("<", "\\u003c") for one in held)
         return Response(
             text.replace("/*RUNS*/", runs, 1), 200, {**HEADERS, "Content-Security-Policy": POLICY}, "text/html"

@@ -27,6 +27,7 @@ from npuscope.lab.messages import (
     PerfettoFile,
     Question,
     Replay,
+    SaveBefore,
     Trouble,
     VersionJob,
     VersionResult,
@@ -118,13 +119,20 @@ class Session:
         id = self.versions.next_id()
         version = Version(id, name, time.time(), dict(settings), saved=what == "save")
         self.versions.put(version)
-        job = VersionJob(id, name, self._request(version), f"{self._folder}/early")
+        job = VersionJob(id, name, self._request(version), f"{self._folder}/early", self._before())
         self.publish({"type": "working", "what": what, "version": version.as_dict()})
         limits = self.limits if self.versions.last_made() else self.limits._replace(seconds=FIRST_S)
         handle = self._pool.ask(perform, job, limits)
         self._running[id] = handle
         _then(handle, partial(self._done, id))
         return id
+
+    def _before(self) -> SaveBefore | None:
+        save = self.versions.newest_save()
+        if save is None or save.made is None:
+            return None
+        made = save.made
+        return SaveBefore(save.id, save.name, made.wall_ns, made.bound, made.sources)
 
     def _request(self, version: Version) -> Request:
         assert self.subject is not None
@@ -292,7 +300,7 @@ class Session:
         """Where things stand, for a page that begins to listen or has lost touch."""
         versions = [version.as_dict() for version in self.versions.all()]
         working = [version.id for version in self.versions.all() if version.id in self._running and not version.has_run]
-        return {"type": "hello", "versions": versions, "working": working, "gone": list(self.gone.values())}
+        return {"type": "hello", "versions": versions, "working": working, "away": list(self.gone.values())}
 
     def publish(self, event: Event) -> None:
         """To all who listen; one that has fallen far behind is let go and begins anew."""

@@ -59,6 +59,7 @@ class Version:
             "noticed": list(made.noticed) if made else [],
             "trouble": self.trouble.as_dict() if self.trouble else None,
             "cpu_s": made.cpu_s if made else None,
+            "versus": made.versus if made else None,
             "has_run": self.has_run,
             "has_panels": made is not None and bool(made.panels),
             "has_source": made is not None and bool(made.sources) and not self.measured,
@@ -101,6 +102,12 @@ class Versions:
         """The newest with a run that is no capture."""
         able = [one for one in self._kept.values() if one.has_run and not one.measured]
         return able[-1] if able else None
+
+    def newest_save(self) -> Version | None:
+        """The newest save with a run: what a page opens with, and what the next version is held against."""
+        return next(
+            (one for one in reversed(self._kept.values()) if one.saved and one.has_run and not one.measured), None
+        )
 
     def _forget(self, newest: str) -> None:
         while len(self._kept) > MOST or sum(one.bytes for one in self._kept.values()) > MOST_BYTES:

@@ -56,9 +56,28 @@ export function softened(reason, ground) {
   );
 }
 
-/** @param {string} name */
+/** @type {Map<string, string>} */
+const kept = new Map();
+
+/** A colour of style.css in the theme of now, which `retheme` forgets. @param {string} name */
 export function themed(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const known = kept.get(name);
+  if (known !== undefined) return known;
+  const text = getComputedStyle(document.documentElement).getPropertyValue(name).trim(),
+    both = text.match(/^light-dark\(\s*(.+?),\s*(#\w+|rgba\([^)]*\))\s*\)$/);
+  const found = both ? both[isDark() ? 2 : 1].trim() : text;
+  kept.set(name, found);
+  return found;
+}
+
+export function retheme() {
+  kept.clear();
+}
+
+/** What the reader chose on the page, else in the system. */
+export function isDark() {
+  const { theme } = document.documentElement.dataset;
+  return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
 /** @param {string} color @returns {[number, number, number]} */
@@ -70,5 +89,5 @@ export function rgb(color) {
 /** Black or white, whichever reads better on a colour. @param {string} color */
 export function inkOn(color) {
   const [r, g, b] = rgb(color).map((part) => (part / 255) ** 2.2);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.3 ? "#10151c" : "#ffffff";
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#10151c" : "#ffffff";
 }

@@ -2,11 +2,15 @@
 // Without a server (a page that is a file) none of this runs.
 
 import { element, fill } from "./format.js";
+import { newestSave } from "./header.js";
 import { unpackAll } from "./packed.js";
+import { liveOf } from "./store.js";
+
+/** @typedef {import("./types").Version} Version */
 
 const MOST_RUNS = 24; // held by the page; the server has the others
 
-/** @param {string} address @param {any} body */
+/** @param {string} address @param {object | undefined} body */
 async function asked(address, body = undefined) {
   const how =
     body === undefined
@@ -24,7 +28,7 @@ export function placeText(at) {
   return name ? `${name}${at.line ? `:${at.line}` : ""}: ` : "";
 }
 
-/** The versions of a document's server, newest last, with the one of this number changed or added. @param {any[]} versions @param {any} version */
+/** The versions of a document's server, newest last, with the one of this number changed or added. @param {Version[]} versions @param {Version} version */
 function withVersion(versions, version) {
   return versions.some((one) => one.id === version.id)
     ? versions.map((one) => (one.id === version.id ? version : one))
@@ -39,22 +43,13 @@ export class Live {
     this.redraw = redraw;
     /** Versions that the reader asked for here and waits to see. @type {Set<string>} */
     this.wanted = new Set();
-    const { live } = store.state;
+    this.comparing = ""; // the pair that is being compared
+    const { live } = this;
     store.set({
-      versions: live.versions ?? [],
-      live: {
-        ...live,
-        lost: false,
-        gone: false,
-        notice: "",
-        away: live.gone ?? [],
-        failed: null,
-        broken: null,
-        look: null,
-        ask: this,
-      },
+      live: { ...live, lost: false, gone: false, notice: "", failed: null, broken: null, look: null, ask: this },
     });
     store.on(["run"], () => this.note());
+    store.on(["run", "beside", "panel"], () => this.compareAgain());
     this.note();
     if (live.perfetto) {
       store.on(["run"], () => this.link());
@@ -72,14 +67,18 @@ export class Live {
         .catch((error) => this.say(error.message));
     };
     source.onerror = () => {
-      if (!this.store.state.live.gone) this.now({ lost: true });
+      if (!this.live.gone) this.now({ lost: true });
     };
     addEventListener("pagehide", () => source.close());
   }
 
-  /** @param {any} patch */
+  get live() {
+    return liveOf(this.store);
+  }
+
+  /** @param {Partial<import("./types").LiveState>} patch */
   now(patch) {
-    this.store.set({ live: { ...this.store.state.live, ...patch } });
+    this.store.set({ live: { ...this.live, ...patch } });
     this.note();
   }
 
@@ -96,12 +95,12 @@ export class Live {
 
   /** @param {any} event */
   async hear(event) {
-    const { store } = this,
-      { live, versions } = store.state;
+    const { store, live } = this,
+      { versions } = store.state;
     if (event.type === "hello") {
       store.set({ versions: event.versions });
-      this.now({ lost: false, working: event.working, away: event.gone });
-      const newest = event.versions.filter((/** @type {any} */ one) => one.has_run && !one.measured).pop();
+      this.now({ lost: false, working: event.working, away: event.away });
+      const newest = newestSave(event.versions);
       if (newest && !this.held(newest.id)) await this.take(newest.id, this.follows(newest.id));
       for (const one of event.versions) if (one.has_panels && this.held(one.id)) await this.panels(one.id);
     } else if (event.type === "working") {
@@ -111,8 +110,7 @@ export class Live {
       store.set({ versions: withVersion(versions, event.version) });
       const id = event.version.id,
         show = this.wanted.delete(id) || (event.version.saved && this.follows(id));
-      if (event.version.saved && this.comparesWithNewest(id)) await this.compare(store.state.run, id, false);
-      else if (show || event.version.saved) await this.take(id, show);
+      if (show || event.version.saved) await this.take(id, show);
       this.now({ working: this.without(event.version.id) });
     } else if (event.type === "error") {
       store.set({ versions: withVersion(versions, event.version) });
@@ -143,13 +141,13 @@ export class Live {
 
   /** The version that decides whether the program runs: a knob that was turned here, else the newest save. */
   decides() {
-    return this.store.state.live.failed ?? this.newestSave();
+    return this.live.failed ?? this.onDisk();
   }
 
   /** Keeps the files of a save that does not run, for the panel that shows its lines. */
   async breaks() {
     const last = this.decides(),
-      { broken } = this.store.state.live;
+      { broken } = this.live;
     if (last?.trouble && last.has_source) {
       if (broken?.id !== last.id)
         this.now({
@@ -165,24 +163,15 @@ export class Live {
 
   /** @param {string} id */
   without(id) {
-    return this.store.state.live.working.filter((/** @type {string} */ one) => one !== id);
+    return this.live.working.filter((one) => one !== id);
   }
 
-  /** The newest simulated run that the page holds, but for one. @param {string} id */
-  newest(id) {
-    const before = this.store.state.runs.filter((one) => !one.measured && one.id !== id).map((one) => Number(one.id));
-    return before.length === 0 ? null : String(Math.max(...before));
-  }
-
-  /** Whether the reader looks at the newest run, and so wants the one after it. @param {string} id */
+  /** Whether the reader looks at the newest save, or at what was tried since, and so wants the one after it. @param {string} id */
   follows(id) {
-    return [null, this.store.state.run].includes(this.newest(id));
-  }
-
-  /** Whether the reader compares an older run with the newest. @param {string} id */
-  comparesWithNewest(id) {
-    const { run, beside, shared } = this.store.state;
-    return beside !== null && run !== beside && shared.compare !== undefined && beside === this.newest(id);
+    const { versions, run } = this.store.state,
+      before = newestSave(versions.filter((one) => one.id !== id)),
+      shown = versions.find((one) => one.id === run);
+    return !before || !shown || shown.measured || Number(run) >= Number(before.id);
   }
 
   /** Fetches a run, and shows it. @param {string} id @param {boolean} show */
@@ -203,11 +192,10 @@ export class Live {
               (one, n) => n > 0 || one.measured || one.id === store.state.run || one.id === store.state.beside,
             );
       const runs = this.held(id) ? kept : [...kept, run];
-      const beside =
-        before?.measured && store.state.beside === null && !runs.some((one) => !one.measured && one.id !== id)
-          ? before.id
-          : store.state.beside;
-      store.set(show ? { runs, run: id, beside } : { runs });
+      const first = before?.measured && !runs.some((one) => !one.measured && one.id !== id); // a capture and its program
+      const beside = first && store.state.beside === null ? before.id : store.state.beside,
+        panel = first && store.state.panel === store.state.opens ? "source" : store.state.panel;
+      store.set(show ? { runs, run: id, beside: beside === id ? null : beside, panel } : { runs });
     } else if (show) store.set({ run: id });
   }
 
@@ -225,7 +213,7 @@ export class Live {
 
   // ---- what panels ask for
 
-  /** @param {Record<string, any>} settings @param {boolean} show */
+  /** @param {Record<string, string | number>} settings @param {boolean} show */
   async turn(settings, show = true) {
     const { id } = await asked("knob", { settings });
     const version = this.store.state.versions.find((one) => one.id === id);
@@ -238,9 +226,9 @@ export class Live {
     return asked(`version/${id}`, { name });
   }
 
-  /** The newest save, which the files on disk hold. */
-  newestSave() {
-    return this.store.state.versions.filter((one) => one.saved && !one.measured).at(-1);
+  /** The newest save, which the files on disk hold; it may not run. */
+  onDisk() {
+    return this.store.state.versions.findLast((one) => one.saved && !one.measured);
   }
 
   /** @param {string} id @param {string} over the save that the reader means to write over */
@@ -253,7 +241,7 @@ export class Live {
     return unpackAll(await asked(`inside/${id}/${body}.json`));
   }
 
-  /** What a change would buy; none: every change. @param {string} id @param {any} change */
+  /** What a change would buy; none: every change. @param {string} id @param {object} change */
   whatif(id, change) {
     return asked(`whatif/${id}`, change);
   }
@@ -263,18 +251,39 @@ export class Live {
     return asked(`sources/${id}.json`);
   }
 
-  /** What has changed from A to B, which stand beside each other from then on. @param {string} a @param {string} b @param {boolean} show */
-  async compare(a, b, show = true) {
+  /** What has changed between two versions, which stand beside each other from then on: A is the older. @param {string} one @param {string} other @param {boolean} show */
+  async compare(one, other, show = true) {
+    const order = this.store.state.versions.map((version) => version.id),
+      [a, b] = order.indexOf(one) <= order.indexOf(other) ? [one, other] : [other, one];
     const found = await asked(`compare/${a}/${b}.json`);
     await this.take(a, false);
     await this.take(b, false);
-    const shared = { ...this.store.state.shared, compare: found };
-    this.store.set({ shared, run: a, beside: b, ...(show ? { panel: "compare" } : {}) });
+    const shared = { ...this.store.state.shared, compare: { ...found, ids: [a, b] } };
+    this.store.set({ shared, run: b, beside: a, ...(show ? { panel: "compare" } : {}) });
+  }
+
+  /** A comparison that is looked at follows what is shown; one that nobody looks at goes. */
+  compareAgain() {
+    const { shared, run, beside, panel, versions } = this.store.state,
+      ids = shared.compare?.ids ?? [];
+    if (shared.compare && beside === null) {
+      const { compare: _, ...others } = shared;
+      this.store.set({ shared: others });
+    }
+    if (beside === null || (!shared.compare && panel !== "compare") || (ids[0] === beside && ids[1] === run)) return;
+    const key = `${beside} ${run}`,
+      able = [beside, run].every((id) => versions.find((one) => one.id === id)?.has_run);
+    if (!able || this.comparing === key) return;
+    this.comparing = key;
+    this.compare(beside, run, false)
+      .catch((error) => this.say(error.message))
+      .finally(() => (this.comparing = ""));
   }
 
   /** The line below the title: what is under way, what went wrong. */
   note() {
-    const { live, versions } = this.store.state,
+    const { live } = this,
+      { versions } = this.store.state,
       last = this.decides();
     const lines = [];
     if (live.gone) lines.push(element("span", { class: "bad" }, "The lab has ended. The page keeps what it shows."));
@@ -285,7 +294,7 @@ export class Live {
         element(
           "span",
           { class: "working" },
-          `${live.working.map((/** @type {string} */ id) => versions.find((one) => one.id === id)?.name ?? id).join(", ")}: working …`,
+          `${live.working.map((id) => versions.find((one) => one.id === id)?.name ?? id).join(", ")}: working …`,
         ),
       );
     if (live.away?.length)
@@ -297,7 +306,7 @@ export class Live {
           element("span", { class: "soft" }, "Work goes on when it is back; a version's source can be written back."),
         ),
       );
-    if (last?.trouble) lines.push(this.trouble(last));
+    if (last?.trouble) lines.push(this.trouble({ ...last, trouble: last.trouble }));
     const shown = versions.find((one) => one.id === this.store.state.run);
     if (shown?.noticed?.length)
       lines.push(element("div", { class: "trouble" }, element("b", {}, `${shown.name}: `), shown.noticed.join(" ")));
@@ -306,11 +315,12 @@ export class Live {
     this.status.hidden = lines.length === 0;
   }
 
-  /** Why a version has no run; each place leads to its line. @param {any} version */
+  /** Why a version has no run; each place leads to its line. @param {Version & {trouble: import("./types").Trouble}} version */
   trouble(version) {
     const { message, remedy, more } = version.trouble,
-      { broken } = this.store.state.live;
-    const place = (/** @type {any} */ at, /** @type {number} */ n) =>
+      { broken } = this.live,
+      { edits = [], name = "" } = version.versus ?? {};
+    const place = (/** @type {import("./types").Place} */ at, /** @type {number} */ n) =>
       at.line > 0 && broken?.id === version.id && broken.files[at.file] !== undefined
         ? element(
             "button",
@@ -325,21 +335,16 @@ export class Live {
       element("b", {}, `${version.name} does not run. `),
       place(version.trouble, 0),
       element("span", {}, ` ${message}${/[.!?]$/.test(message) ? "" : "."} ${remedy ?? ""} `),
+      edits.length ? element("b", {}, `Edited since ${name}: ${edits.map((one) => one.text).join(", ")}. `) : null,
       element("span", { class: "soft" }, kept),
-      more?.length
-        ? element(
-            "ul",
-            {},
-            ...more.map((/** @type {any} */ one, /** @type {number} */ n) =>
-              element("li", {}, place(one, n + 1), one.message),
-            ),
-          )
+      more.length
+        ? element("ul", {}, ...more.map((one, n) => element("li", {}, place(one, n + 1), one.message)))
         : null,
     );
   }
 
   /** To the line of a trouble. @param {number} place */
   lookAt(place) {
-    this.store.set({ panel: "source", live: { ...this.store.state.live, look: { place } } });
+    this.store.set({ panel: "source", live: { ...this.live, look: { place } } });
   }
 }

@@ -22,11 +22,16 @@ async function main() {
   document.getElementById("app")?.append(shell.box);
   shell.start();
   Object.assign(globalThis, { npuscope: { store, shell } });
-  if (data.live)
-    new Live(store, shell.status, () => {
+  if (data.live) {
+    const wanted = new URLSearchParams(location.hash.slice(1)).get("run");
+    const live = new Live(store, shell.status, () => {
       shell.drawHead();
       shell.diagnosis.draw();
-    }).start();
+    });
+    live.start();
+    if (wanted !== null && store.state.versions.some((one) => one.id === wanted && one.has_run))
+      await live.take(wanted, true);
+  }
   document.documentElement.dataset.ready = "true";
 }
 
@@ -41,7 +46,7 @@ function waitFor(store) {
   let shown = null;
   store.on(["live"], (state) => {
     // why it did not, at its line
-    if (!state.live.broken) {
+    if (!state.live?.broken) {
       text.replaceChildren();
       shown = null;
     } else if (shown) shown.update(state);

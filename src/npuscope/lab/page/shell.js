@@ -1,7 +1,8 @@
 // The frame of the app: what it is about, tabs, the timeline above and a panel below it, diagnosis and selection beside.
 
-import { duration, element, fill } from "./format.js";
-import { switchTheme, themeButton } from "./theme.js";
+import { element, fill } from "./format.js";
+import { answer, newestSave } from "./header.js";
+import { followTheme, switchTheme, themeButton } from "./theme.js";
 import { linkOf, linkSays, selectionOf } from "./link.js";
 import { Pane, modelOf } from "./timeline/pane.js";
 import { DiagnosisBox } from "./diagnosis.js";
@@ -10,16 +11,7 @@ import { listenKeys } from "./keys.js";
 import { helpSheet } from "./help.js";
 import { PANELS } from "./panels/all.js";
 
-/** A predicted wall with its interval, or a measured one. @param {any} wall */
-export function wallText(wall) {
-  if (wall === null || wall === undefined) return "";
-  if (typeof wall === "number") return duration(wall);
-  const value = wall.value ?? wall.ns,
-    text = duration(value);
-  return wall.low !== undefined && wall.high !== undefined
-    ? `${text} (${duration(wall.low)} to ${duration(wall.high)})`
-    : text;
-}
+const FLASH_MS = 2600;
 
 export class Shell {
   /** @param {import("./types").Store} store */
@@ -54,9 +46,6 @@ export class Shell {
     const { store } = this;
     const { patch, select } = linkSays(location.hash, store.state);
     if (patch.panel === undefined && store.state.runs.length === 0) patch.panel = this.panels()[0]?.id; // about no run: no timeline
-    if (patch.beside === undefined && store.state.shared.compare && store.state.runs.length === 2)
-      patch.beside = store.state.runs[1].id;
-    this.besideFirst = patch.beside ?? null;
     store.set(patch);
     if (patch.window === undefined) store.set({ window: store.full() });
     const selection =
@@ -66,7 +55,8 @@ export class Shell {
     this.drawHead();
     this.drawTabs();
     this.mount();
-    store.on(["runs", "run", "beside", "live", "versions"], () => {
+    store.on(["run"], () => this.flash());
+    store.on(["runs", "run", "beside", "live", "versions", "shared"], () => {
       this.drawHead();
       this.drawTabs();
       this.mount();
@@ -83,6 +73,7 @@ export class Shell {
     );
     addEventListener("hashchange", () => this.follow());
     listenKeys(this);
+    followTheme(() => this.repaint());
   }
 
   /** What a link in the page, or a changed address, says. */
@@ -103,7 +94,8 @@ export class Shell {
   }
 
   link() {
-    return linkOf(this.store.state, this.store.full(), this.first);
+    const { state } = this.store; // a page that shows the newest save shows a newer one when it is opened again
+    return linkOf(state, this.store.full(), newestSave(state.versions)?.id ?? this.first);
   }
 
   keepLink() {
@@ -117,47 +109,51 @@ export class Shell {
     this.mounted?.made.repaint?.();
   }
 
+  /** Shows a run; the server has those that the page does not hold. @param {string} id */
+  show(id) {
+    const { runs, live } = this.store.state;
+    if (runs.some((one) => one.id === id)) this.store.set({ run: id });
+    else live?.ask.take(id, true).catch((error) => live.ask.say(error.message));
+  }
+
+  /** Sets a run beside the shown one, or nothing. @param {string | null} id */
+  async setBeside(id) {
+    if (id !== null) await this.store.state.live?.ask.take(id, false);
+    this.store.set({ beside: id });
+  }
+
   drawHead() {
     const { store } = this,
-      { state } = store,
-      run = store.run();
+      { state } = store;
+    /** @type {{id: string, name: string}[]} */
+    const able = state.live ? state.versions.filter((one) => one.has_run) : state.runs;
     const choose = (
       /** @type {string} */ label,
       /** @type {string | null} */ now,
-      /** @type {boolean} */ none,
-      /** @type {(id: string | null) => void} */ act,
+      /** @type {{id: string, name: string}[]} */ runs,
+      /** @type {string} */ before,
+      /** @type {(id: string) => void} */ act,
     ) => {
       const box = element(
         "select",
         { "aria-label": label, title: label },
-        ...(none ? [element("option", { value: "" }, "nothing beside")] : []),
-        ...state.runs.map((one) =>
-          element(
-            "option",
-            { value: one.id, selected: one.id === now ? "" : null },
-            `${none ? "beside: " : ""}${one.name}`,
-          ),
-        ),
+        before ? element("option", { value: "" }, "nothing beside") : null,
+        ...runs.map((one) => element("option", { value: one.id }, `${before}${one.name}`)),
       );
       box.value = now ?? "";
-      box.addEventListener("change", () => act(box.value || null));
+      box.addEventListener("change", () => act(box.value));
       return box;
     };
-    const several = state.runs.length > 1;
+    const several = able.length > 1,
+      others = able.filter((one) => one.id !== state.run);
     fill(
       this.head,
       element("h1", {}, state.title),
-      several ? choose("Run", state.run, false, (id) => store.set({ run: id ?? state.run })) : null,
-      several ? choose("Run beside it", state.beside, true, (id) => store.set({ beside: id })) : null,
-      element("b", { class: "wall" }, wallText(run?.wall)),
-      run === undefined
-        ? null
-        : element(
-            "span",
-            { class: `badge ${run.measured ? "" : "predicted"}` },
-            run.measured ? "measured" : "simulated",
-          ),
-      element("span", { class: "soft about" }, run?.text ?? ""),
+      several ? choose("Run", state.run, able, "", (id) => this.show(id)) : null,
+      several
+        ? choose("Run beside it", state.beside, others, "beside: ", (id) => this.setBeside(id === "" ? null : id))
+        : null,
+      ...answer(store, (id) => this.show(id)),
       element("span", { class: "grow" }),
       ...state.links.map(([text, address]) => element("a", { href: address }, text)),
       element(
@@ -171,6 +167,13 @@ export class Shell {
         themeButton(() => this.repaint()),
       ),
     );
+  }
+
+  /** For a moment the header says that another run is shown now. */
+  flash() {
+    clearTimeout(this.flashing);
+    this.head.classList.add("flash");
+    this.flashing = setTimeout(() => this.head.classList.remove("flash"), FLASH_MS);
   }
 
   /** The panels that this document has something for. */

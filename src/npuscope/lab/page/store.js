@@ -4,7 +4,7 @@
 
 export const SHOWN = { bubbles: true, path: true, arrows: true, counters: true };
 
-/** @param {any} document @returns {import("./types").Store} */
+/** @param {import("./types").Document} document @returns {import("./types").Store} */
 export function createStore(document) {
   /** @type {{keys: (keyof State)[], act: (state: State) => void}[]} */
   const followers = [];
@@ -12,8 +12,8 @@ export function createStore(document) {
   const state = {
     title: document.title,
     runs: document.runs,
-    run: document.runs[0]?.id ?? "",
-    beside: null,
+    run: document.run ?? document.runs[0]?.id ?? "",
+    beside: document.beside ?? null,
     opens: document.panel ?? "timeline",
     panel: document.panel ?? "timeline",
     window: [0, 1],
@@ -23,8 +23,8 @@ export function createStore(document) {
     folded: [],
     split: true,
     shared: document.shared ?? {},
-    live: document.live ?? null,
-    versions: document.versions ?? [],
+    live: document.live,
+    versions: document.live?.versions ?? [],
     links: [],
   };
   const find = (/** @type {string | null} */ id) => state.runs.find((run) => run.id === id) ?? null;
@@ -53,3 +53,6 @@ export function createStore(document) {
   };
   return store;
 }
+
+/** What a panel knows of the server that only a served page has. @param {import("./types").Store} store */
+export const liveOf = (store) => /** @type {import("./types").LiveState} */ (store.state.live);

@@ -72,17 +72,85 @@ export type Diagnosis = {
   together: { findings: number; gain: Gain } | null;
 };
 
+/** Nanoseconds: of a measured run a number, of a simulated one with its interval. */
+export type Wall = number | { value: number; low?: number; high?: number; coverage?: number };
+
 export type Run = {
   id: string;
   name: string;
   text: string;
   measured: boolean;
-  wall: any;
+  wall: Wall;
   diagnosis: Diagnosis;
   timeline: Timeline;
   panels: Record<string, any>;
   expected?: string[];
-  model?: any;
+  model?: import("./timeline/model.js").Model;
+};
+
+/** Why a version has no run: lab/messages.py. */
+export type Place = { message: string; file: string; line: number };
+export type Trouble = Place & { remedy: string; more: Place[] };
+
+export type Edit = { file: string; line: number; text: string };
+/** A version against the save before it; a version that did not run has edits alone. */
+export type Versus = {
+  id: string;
+  name: string;
+  edits: Edit[];
+  ratio?: number;
+  low?: number;
+  high?: number;
+  probability_faster?: number;
+  verdict?: string;
+};
+
+/** A version of the program as the server lists it: lab/versions.py. */
+export type Version = {
+  id: string;
+  name: string;
+  at: number;
+  settings: Record<string, string>;
+  measured: boolean;
+  named: boolean;
+  saved: boolean;
+  source: string;
+  wall: Wall | null;
+  verdict: string;
+  noticed: string[];
+  trouble: Trouble | null;
+  versus: Versus | null;
+  has_run: boolean;
+  has_panels: boolean;
+  has_source: boolean;
+};
+
+/** A save that does not run, with its files by their paths. */
+export type Broken = { id: string; name: string; trouble: Trouble; files: Record<string, string> };
+
+export type LiveState = {
+  program: string | null;
+  perfetto: boolean;
+  working: string[];
+  lost: boolean;
+  gone: boolean;
+  notice: string;
+  away: string[];
+  failed: Version | null;
+  broken: Broken | null;
+  look: { place: number } | null;
+  ask: import("./live.js").Live;
+};
+
+/** A document as the page holds it: lab/document.py. */
+export type Document = {
+  title: string;
+  runs: Run[];
+  shared?: Record<string, any>;
+  live: (LiveState & { versions: Version[] }) | null;
+  panel?: string;
+  run?: string | null;
+  beside?: string | null;
 };
 
 export type Selection =
@@ -117,8 +185,8 @@ export type State = {
   folded: string[];
   split: boolean;
   shared: Record<string, any>;
-  live: any;
-  versions: any[];
+  live: LiveState | null;
+  versions: Version[];
   links: [string, string][];
 };
 

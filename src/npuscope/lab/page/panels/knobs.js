@@ -1,12 +1,13 @@
 // The knobs of the program: constants, options and fields with the values that divide. Turning one simulates the variant.
 
 import { duration, element, fill } from "../format.js";
+import { wallOf } from "../header.js";
 import { placeText } from "../live.js";
+import { liveOf } from "../store.js";
 
-/** @param {any} version */
-const wallOf = (version) => (version?.wall ? (version.wall.value ?? version.wall.ns ?? version.wall) : null);
+/** @typedef {{name: string, value: string | number | boolean | null, values: (string | number | boolean)[], file: string, line: number, text: string, cuts: string[]}} Knob */
 
-/** @param {any} a @param {any} b */
+/** @param {Record<string, unknown>} a @param {Record<string, unknown>} b */
 const same = (a, b) =>
   JSON.stringify(
     Object.entries(a)
@@ -19,12 +20,10 @@ const same = (a, b) =>
       .sort(),
   );
 
-/** The run whose knobs are shown: the one that is shown, else the newest that has some. @param {any} state */
+/** The run whose knobs are shown: the one that is shown, else the newest that has some. @param {import("../types").State} state */
 function holder(state) {
-  const shown = state.runs.find((/** @type {any} */ run) => run.id === state.run);
-  return shown?.panels.knobs
-    ? shown
-    : [...state.runs].reverse().find((/** @type {any} */ run) => run.panels.knobs !== undefined);
+  const shown = state.runs.find((run) => run.id === state.run);
+  return shown?.panels.knobs ? shown : state.runs.findLast((run) => run.panels.knobs !== undefined);
 }
 
 /** @type {import("../types").Panel} */
@@ -54,13 +53,16 @@ export const panel = {
       const { state } = store,
         run = holder(state);
       if (!run) return;
-      const { knobs, settings } = run.panels.knobs,
+      const live = liveOf(store),
+        disk = live.ask.onDisk();
+      const { knobs, settings } = /** @type {{knobs: Knob[], settings: Record<string, string>}} */ (run.panels.knobs),
         own = state.versions.find((one) => one.id === run.id);
       const alike = state.versions.filter((one) => !one.measured && one.source === own?.source);
       const key = JSON.stringify([
         run.id,
-        alike.map((one) => [one.id, wallOf(one), one.trouble !== null]),
-        state.live.working,
+        alike.map((one) => [one.id, wallOf(one.wall), one.trouble !== null]),
+        live.working,
+        disk?.source,
       ]);
       if (
         key === drawn ||
@@ -71,38 +73,38 @@ export const panel = {
       )
         return;
       drawn = key;
+      const isOld = disk !== undefined && own !== undefined && disk.source !== own.source;
       const focus = list.contains(document.activeElement)
         ? /** @type {HTMLElement} */ (document.activeElement).dataset.turn
         : undefined;
-      const turn = (/** @type {string} */ name, /** @type {any} */ value, show = true) => {
+      const turn = (/** @type {string} */ name, /** @type {string | number | boolean} */ value, show = true) => {
         below.hidden = true;
-        return state.live.ask
+        return live.ask
           .turn({ ...settings, [name]: typeof value === "boolean" ? Number(value) : value }, show)
           .catch(failed);
       };
-      /** The version with a value of a knob, all else as here. @param {string} name @param {any} value */
+      /** The version with a value of a knob, all else as here. @param {string} name @param {string | number | boolean} value */
       const found = (name, value) =>
         alike
           .filter((one) =>
             same(one.settings, { ...settings, [name]: typeof value === "boolean" ? Number(value) : value }),
           )
           .pop() ?? (String(now(name)) === String(value) ? own : undefined);
-      const now = (/** @type {string} */ name) =>
-        settings[name] ?? knobs.find((/** @type {any} */ one) => one.name === name)?.value;
-      const best = (/** @type {any} */ knob) =>
-        Math.min(...knob.values.map((/** @type {any} */ value) => wallOf(found(knob.name, value)) ?? Infinity));
+      const now = (/** @type {string} */ name) => settings[name] ?? knobs.find((one) => one.name === name)?.value;
+      const best = (/** @type {Knob} */ knob) =>
+        Math.min(...knob.values.map((value) => wallOf(found(knob.name, value)?.wall) ?? Infinity));
 
-      const lines = knobs.map((/** @type {any} */ knob) => {
+      const lines = knobs.map((knob) => {
         const least = best(knob),
-          tried = knob.values.filter((/** @type {any} */ value) => wallOf(found(knob.name, value)) !== null).length;
-        const buttons = knob.values.map((/** @type {any} */ value) => {
+          tried = knob.values.filter((value) => wallOf(found(knob.name, value)?.wall) !== null).length;
+        const buttons = knob.values.map((value) => {
           const version = found(knob.name, value),
-            wall = wallOf(version),
+            wall = wallOf(version?.wall),
             is = String(now(knob.name)) === String(value),
-            works = version && state.live.working.includes(version.id);
+            works = version && live.working.includes(version.id);
           const note = version?.trouble
             ? "does not run"
-            : version?.noticed.some((/** @type {string} */ line) => line.startsWith(`${knob.name} `))
+            : version?.noticed.some((line) => line.startsWith(`${knob.name} `))
               ? "no effect"
               : wall !== null
                 ? duration(wall)
@@ -122,8 +124,9 @@ export const panel = {
                   : wall === null
                     ? "simulate it"
                     : "show it",
+              disabled: isOld && !version?.has_run ? "" : null,
               onclick: () => {
-                if (version?.has_run) state.live.ask.take(version.id, true).catch(failed);
+                if (version?.has_run) live.ask.take(version.id, true).catch(failed);
                 else if (!works) turn(knob.name, value);
               },
             },
@@ -132,6 +135,7 @@ export const panel = {
           );
         });
         const free = element("input", {
+          disabled: isOld ? "" : null,
           placeholder: "another value",
           "aria-label": `Another value of ${knob.name}`,
           size: "10",
@@ -144,7 +148,7 @@ export const panel = {
           }
         });
         const all =
-          knob.values.length > 2
+          knob.values.length > 2 && !isOld
             ? element(
                 "button",
                 {
@@ -169,9 +173,23 @@ export const panel = {
           element("div", { class: "knob-values" }, ...buttons, free, all),
         );
       });
-      const tiles = knobs.filter((/** @type {any} */ knob) => knob.cuts.length).length;
+      const tiles = knobs.filter((knob) => knob.cuts.length).length;
       fill(
         list,
+        isOld
+          ? element(
+              "p",
+              { class: "verdict" },
+              `These are the knobs of ${own?.name}, but the files hold ${disk.name}: a knob is tried with the files as they are. Show ${disk.name}, or write ${own?.name} back in Versions.`,
+            )
+          : null,
+        knobs.length === 0
+          ? element(
+              "p",
+              { class: "soft" },
+              "No constant, option or field of this program can be turned. Give a size a name, such as TILE = 128.",
+            )
+          : null,
         ...lines.slice(0, tiles),
         tiles && tiles < lines.length
           ? element(

@@ -1,26 +1,22 @@
 // The versions of the program: every save and every turned knob; go back to one, compare any two.
 
 import { duration, element, fill, percent, worded } from "../format.js";
+import { wallOf } from "../header.js";
+import { liveOf } from "../store.js";
 import { changes } from "./source_changes.js";
 
 const WRITE = "write these files back …";
 
-/** @param {any} version */
-const wallOf = (version) =>
-  version.wall === null
-    ? null
-    : typeof version.wall === "number"
-      ? version.wall
-      : (version.wall.value ?? version.wall.ns);
+/** @typedef {import("../types").Version} Version */
 
-/** @param {any} store @param {any} version @param {any} shown */
+/** @param {import("../types").Store} store @param {Version} version @param {Version | undefined} shown */
 function outcome(store, version, shown) {
   if (version.trouble) return element("span", { class: "bad", title: version.trouble.message }, "does not run");
-  const wall = wallOf(version),
-    other = shown ? wallOf(shown) : null;
+  const wall = wallOf(version.wall),
+    other = wallOf(shown?.wall);
   if (wall === null)
-    return element("span", { class: "soft" }, store.state.live.working?.includes(version.id) ? "working …" : "–");
-  if (other === null || shown.id === version.id || other === 0) return element("span", {}, duration(wall));
+    return element("span", { class: "soft" }, liveOf(store).working.includes(version.id) ? "working …" : "–");
+  if (!other || shown?.id === version.id) return element("span", {}, duration(wall));
   const change = wall / other - 1;
   if (Math.abs(change) < 0.0005)
     return element("span", {}, `${duration(wall)} `, element("span", { class: "soft" }, "the same"));
@@ -38,7 +34,8 @@ export const panel = {
   title: "Versions",
   has: (_, state) => state.live !== null && state.versions.length > 0,
   mount(box, store) {
-    const ask = () => store.state.live.ask;
+    const { ask: server } = liveOf(store),
+      ask = () => server;
     const list = element("div", {}),
       below = element("div", {});
     const failed = (/** @type {Error} */ error) => {
@@ -54,7 +51,7 @@ export const panel = {
       below,
     );
 
-    /** Renames in place. @param {any} version @param {HTMLElement} cell */
+    /** Renames in place. @param {Version} version @param {HTMLElement} cell */
     const rename = (version, cell) => {
       const input = element("input", { value: version.name, "aria-label": `Name of ${version.name}`, maxlength: "80" });
       let over = false;
@@ -79,7 +76,7 @@ export const panel = {
       input.select();
     };
 
-    /** The files of a version against those of another. @param {any} version */
+    /** The files of a version against those of another. @param {Version} version */
     const source = async (version) => {
       const shown = store.state.versions.find((one) => one.id === store.state.run),
         others = await ask().sources(version.id);
@@ -87,12 +84,12 @@ export const panel = {
       const files = Object.entries(others),
         differ = now === null ? [] : files.filter(([file, text]) => now[file] !== text);
       const write = element("button", {}, WRITE);
-      /** The save that would be written over, once the reader was asked. @type {any} */
+      /** The save that would be written over, once the reader was asked. @type {Version | null | undefined} */
       let over = null;
       write.addEventListener("click", () => {
-        if (over === null) {
-          over = ask().newestSave();
-          write.textContent = `overwrite the files on disk (${over.name}) with those of “${version.name}”?`;
+        if (!over) {
+          over = ask().onDisk();
+          write.textContent = `overwrite the files on disk (${over?.name}) with those of “${version.name}”?`;
           return;
         }
         const newest = over;
@@ -210,7 +207,7 @@ export const panel = {
                     "td",
                     { class: "bound" },
                     ...worded(version.trouble ? version.trouble.message : version.verdict),
-                    ...version.noticed.map((/** @type {string} */ line) => element("div", { class: "bad" }, line)),
+                    ...version.noticed.map((line) => element("div", { class: "bad" }, line)),
                   ),
                   element(
                     "td",

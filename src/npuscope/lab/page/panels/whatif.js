@@ -112,7 +112,7 @@ export const panel = {
     const asked = async (change, show) => {
       status.textContent = "trying …";
       try {
-        show(await ask.whatif(run.id, change));
+        show(await ask?.whatif(run.id, change));
         status.textContent = "";
       } catch (error) {
         status.textContent = /** @type {Error} */ (error).message;

@@ -109,7 +109,7 @@ export class Minimap {
         }
       }
     }
-    paper.fillStyle = `rgba(${themed("--cell")}, .18)`;
+    paper.fillStyle = `${themed("--accent")}2e`;
     paper.strokeStyle = themed("--accent");
     paper.lineWidth = 1.5;
     paper.fillRect(x(from), 0, Math.max(x(to) - x(from), 2), HIGH);

@@ -37,7 +37,7 @@ export class Pane {
       this.legend,
     );
     document.body.append(this.tip);
-    store.on(["run", "beside", "runs"], () => this.build());
+    store.on(["run", "beside", "runs", "shared"], () => this.build());
     store.on(["window", "selection"], () => this.draw());
     store.on(["shown", "folded"], () => {
       for (const view of this.views) view.lay();
@@ -81,16 +81,16 @@ export class Pane {
     const { store } = this,
       runs = [store.run(), store.beside()].filter((run) => run !== null && run !== undefined);
     this.views = runs.map((run) => new View(modelOf(/** @type {any} */ (run)), store));
-    this.place.replaceChildren(
-      ...this.views.map((view, n) =>
-        element(
-          "div",
-          { class: "view" },
-          this.views.length > 1 ? element("div", { class: "view-name" }, `${"AB"[n]} ${view.model.run.name}`) : null,
-          view.box,
-        ),
+    const letters = store.state.shared.compare ? ["B ", "A "] : ["", ""]; // what is shown, and what it is held against
+    const boxes = this.views.map((view, n) =>
+      element(
+        "div",
+        { class: "view" },
+        this.views.length > 1 ? element("div", { class: "view-name" }, `${letters[n]}${view.model.run.name}`) : null,
+        view.box,
       ),
     );
+    this.place.replaceChildren(...boxes.reverse());
     this.place.classList.toggle("pair", this.views.length > 1);
     for (const view of this.views) listen(view, this);
     this.views.forEach((view, n) => {

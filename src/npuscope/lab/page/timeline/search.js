@@ -82,7 +82,7 @@ export class Search {
     }
     const [first, second] = found.map((one) => whole(one?.slices.length ?? 0));
     const where = this.place >= 0 ? `${whole(this.place + 1)} of ${first}` : `${first} found`;
-    this.count.textContent = second === undefined ? where : `${where}, ${second} in B`;
+    this.count.textContent = second === undefined ? where : `${where}, ${second} beside`;
   }
 
   /** Shows the next hit, or the one before. @param {number} by */

@@ -350,7 +350,7 @@ export class View {
     const left = Math.max(this.x(range[0]), this.names),
       right = Math.min(this.x(range[1]), this.width);
     if (right <= left) return;
-    paper.fillStyle = `rgba(${themed("--cell")}, .16)`;
+    paper.fillStyle = `${themed("--accent")}29`;
     paper.fillRect(left, this.head, right - left, this.height);
     paper.fillStyle = themed("--accent");
     paper.fillRect(left, this.head, 1.5, this.height);
