@@ -100,9 +100,9 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
             "perfetto": interface.is_there,
             **session.hello(),
         }
-        beside = captures[0].id if newest and captures else None
-        shows = {"run": newest.id if newest else None, "beside": beside, "panel": "source" if beside else "timeline"}
-        text = page(document(session.title, [], session.shared, live, **shows))
+        shown, beside = (newest.id if newest else None), (captures[0].id if newest and captures else None)
+        opens = "source" if beside else "timeline"
+        text = page(document(session.title, [], session.shared, live, opens, shown, beside))
         text = text.replace('"runs":[]', '"runs":[/*RUNS*/]', 1)
         runs = ",".join(one.decode().replace("<", "\\u003c") for one in held)
         return Response(

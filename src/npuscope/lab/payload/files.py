@@ -81,8 +81,9 @@ def _constants(text: str) -> dict[str, tuple[str, int]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = node.targets[0], node.value
-            both_tuples = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
-            pairs = zip(target.elts, value.elts, strict=False) if both_tuples else [(target, value)]
+            pairs = [(target, value)]
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                pairs = list(zip(target.elts, value.elts, strict=False))
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
             pairs = [(node.target, node.value)]
         elif isinstance(node, ast.keyword) and node.arg is not None:
