@@ -17,7 +17,7 @@ import typer.main
 from sessions import FENCE, ROOT
 
 DOCS = ROOT / "docs"
-MOST_WORDS = 29_700
+MOST_WORDS = 30_300
 PAGES = sorted(page for page in DOCS.rglob("*.md") if not {"_build", "generated"} & set(page.parts))
 TABLES = sorted((DOCS / "reference/tables").glob("*.csv"))
 MOST_IN_A_CELL = 20  # words beside names in backticks

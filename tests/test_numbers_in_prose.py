@@ -43,6 +43,7 @@ GIVEN: dict[str, dict[str, str]] = {
         "256": "MOST_PROCESSES of study/fork_server.py",
     },
     "docs/howto/lab.md": {"60": "the limit of a run in the lab"},
+    "docs/howto/sql.md": dict.fromkeys(("30", "2"), "LIMITS of explain/sql.py"),
     "docs/howto/predict.md": {"1.6": "computed below", "5.2": "computed below"},
     "docs/stories/a8w8_fan_out.md": {
         **dict.fromkeys(("356", "280", "37.8", "0.79"), TRUST),

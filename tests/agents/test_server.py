@@ -81,7 +81,7 @@ def test_every_tool_is_listed_with_schemas_and_answers() -> None:
     async def story(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert tools.keys() == {
-            "judge", "explain", "compare", "what_if", "findings", "op", "chip", "rules", "guide",
+            "judge", "explain", "compare", "what_if", "findings", "op", "chip", "rules", "guide", "sql",
         }  # fmt: skip
         for name, tool in tools.items():
             assert tool.description
@@ -112,6 +112,12 @@ def test_captures_are_explained_and_compared(small: dict[str, Path]) -> None:
         assert told["wall_ns"] > 0
         same = await answer(client, "compare", a=capture, b=capture)
         assert same["verdict"] == "B takes 1 times as long as A"
+        assert (await answer(client, "sql", path=capture))["tables"]["gaps"]["dur"] == "int, ns: how long it took"
+        [row] = (await answer(client, "sql", path=capture, query="SELECT COUNT(*) AS n FROM slices"))["rows"]
+        assert row["n"] > 0
+        files = await client.call_tool("sql", {"path": capture, "query": "SELECT * FROM read_csv('/etc/passwd')"})
+        assert files.is_error
+        assert "no files" in files.content[0].text
 
     served(story, Path(capture).parent)
 

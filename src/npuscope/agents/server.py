@@ -32,6 +32,7 @@ from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import Failed, Limits
 from npuscope.base.pool import Pool
+from npuscope.explain.sql import LIMITS, refusal
 from npuscope.models import PREFIX, file_of
 
 BUDGET = 8192  # bytes of an answer, unless the client says otherwise
@@ -129,15 +130,17 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
         except NpuscopeError as error:
             raise ToolError(str(error)) from error
 
-    async def told(name: str, arguments: Sequence[Any], budget: int, seconds: float = 300.0) -> dict[str, Any]:
-        handle = pool.ask(tools.run, (name, tuple(arguments)), Limits(seconds=seconds))
+    async def told(
+        name: str, arguments: Sequence[Any], budget: int, limits: Limits = Limits(seconds=300.0)
+    ) -> dict[str, Any]:
+        handle = pool.ask(tools.run, (name, tuple(arguments)), limits)
         try:
             answer = await to_thread.run_sync(handle.result, abandon_on_cancel=True)
         except anyio.get_cancelled_exc_class():
             handle.cancel()
             raise
         if isinstance(answer, Failed):
-            raise ToolError(answer.message)
+            raise ToolError(str(refusal(answer, limits)) if name == "sql" and answer.error is None else answer.message)
         return within(answer, budget)
 
     @made.tool()
@@ -226,6 +229,16 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
         check(given, device, path)
         answer = await told("findings", [Asked(path, tuple(arguments), {}, device)], budget)
         return Found(findings=answer["findings"], cut=answer.get("cut", {}))
+
+    @made.tool()
+    async def sql(
+        given: Roots, path: Annotated[str, Field(description="A capture: a file or a folder.")],
+        query: Annotated[str, Field(description="A SELECT; nothing lists tables, columns and examples.")] = "",
+        rank: int | None = None, budget: Budget = BUDGET,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Rows of an SQL query over a capture's tables (slices, lanes, edges, counters, kernels, gaps, path, steps)."""
+        check(given, "", path)
+        return await told("sql", [path, query, rank], budget, LIMITS)
 
     @made.tool()
     async def op(

@@ -90,6 +90,23 @@ def what_if(asked: Asked) -> Told:
     return {"wall_ns": told.get("wall_ns", told.get("measured_ns")), "gains": list(told["gains"])[:MOST_GAINS]}  # type: ignore[call-overload]
 
 
+def sql(path: str, query: str, rank: int | None = None) -> Told:
+    """The rows of a query over a capture; without one what a query can name, and examples."""
+    from npuscope.explain.choosing import choose_rank
+    from npuscope.explain.sql import EXAMPLES, answer, schema_of
+    from npuscope.table.columns import as_data
+    from npuscope.trace import read
+
+    trace = choose_rank(read(path), rank)
+    if not query.strip():
+        tables: dict[str, dict[str, str]] = {}
+        for table, column, kind, meaning in schema_of(trace).frame.iter_rows():
+            tables.setdefault(table, {})[column] = f"{kind}: {meaning}"
+        return {"tables": tables, "examples": [one.text for one in EXAMPLES]}
+    found = answer((trace, query))
+    return {"rows": as_data(found.rows.to_dicts()), "of": found.rows.height}
+
+
 def findings(asked: Asked) -> Told:
     """What `check` finds in a program, with line, fix and what it is worth."""
     from npuscope.answer.prediction import checks
@@ -163,6 +180,6 @@ def run(call: tuple[str, Sequence[Any]]) -> Told:
     name, arguments = call
     tools = {
         "explain": explain, "compare": compare, "what_if": what_if, "findings": findings, "op": op, "chip": chip,
-        "rules": rules,
+        "rules": rules, "sql": sql,
     }  # fmt: skip
     return tools[name](*arguments)  # type: ignore[operator, no-any-return]

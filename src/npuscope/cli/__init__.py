@@ -21,7 +21,7 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.table.text import paint_for
 
 GROUPS = {
-    "Explain a trace": ("report", "lab", "view", "compare", "gate", "history", "forward", "roofline", "align"),
+    "Explain a trace": ("report", "lab", "view", "compare", "gate", "history", "forward", "roofline", "align", "sql"),
     "Try a change without the chip": (
         "judge", "whatif", "run", "check", "memory", "graph", "simulate", "rank", "sweep", "tune", "tpot", "predict",
         "calibrate",

@@ -20,7 +20,10 @@ export function scatter(spec) {
       ...own,
       ...ends.map((/** @type {any} */ end) => end[axis]).filter((/** @type {any} */ value) => value !== null),
     ];
-    return /** @type {[number, number]} */ ([Math.min(...own) / 2, Math.max(...all) * 2]);
+    const [least, most] = [Math.min(...own), Math.max(...all)],
+      room = (most - least) / 20;
+    const log = (axis ? spec.y : spec.x).log;
+    return /** @type {[number, number]} */ (log ? [least / 2, most * 2] : [least - room, most + room]);
   };
   const [across, up] = [reach(0), reach(1)];
   const draw = (/** @type {number} */ width) => {

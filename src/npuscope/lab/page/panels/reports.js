@@ -12,6 +12,7 @@ const REPORTS = [
   ["align", "Alignment"],
   ["several", "Several runs"],
   ["history", "History"],
+  ["sql", "SQL"],
 ];
 
 export const reports = REPORTS.map(([id, title]) => ({
