@@ -220,6 +220,21 @@ def coarse_times(trace: Trace) -> Iterator[Symptom]:
         yield Symptom("float-times", "warning", "start is a multiple of 125 ns", device.height, effect)
 
 
+@check
+def unknown_unit(trace: Trace) -> Iterator[Symptom]:
+    """Times whose unit nothing says: some simulators write cycles where the format says microseconds."""
+    for notes in trace.meta.all_notes():
+        if "unit_assumed" in notes:
+            effect = f"Taken for {notes['unit_assumed']}: if that is wrong, every time is wrong by the same factor."
+            yield Symptom("unit-assumed", "warning", "clock whose rate nothing says", 1, effect)
+    if count := _note_sum(trace, "unit_unknown"):
+        effect = (
+            "Nothing says who wrote them, and they may be cycles: read as microseconds, as the format has it. "
+            "Shares and ratios hold either way; absolute times only if that is right."
+        )
+        yield Symptom("unit-unknown", "warning", "time in an unknown unit", count, effect)
+
+
 @counted("unsorted", "note", "record out of order", "Analyses sort by start; tools that trust the order underflow.")
 def unordered(trace: Trace) -> int:
     return _note_sum(trace, "unsorted_rows") + trace.meta.repaired.get(OUT_OF_ORDER, 0)

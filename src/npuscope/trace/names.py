@@ -29,7 +29,7 @@ _PATTERNS = [
     (re.compile(r"^(?:AIVector|AIV)[_ ]?([0-9]{1,9})$"), "AIV", "task"),
     (re.compile(r"^AIC \(core([0-9]{1,9})\)$"), "AIC", "task"),
     (re.compile(r"^AIV[0-9]* \(core([0-9]{1,9})\)$"), "AIV", "task"),
-    (re.compile(r"^(?:Fake )?Core_([0-9]{1,9})$"), "AIC", "task"),
+    (re.compile(r"^Core_([0-9]{1,9})$"), "AIC", "task"),
     (re.compile(r"^(?:AICPU|Sched|Orch)[_ ]?([0-9]{1,9})$"), "AICPU", "schedule"),
 ]
 

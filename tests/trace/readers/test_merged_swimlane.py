@@ -80,10 +80,3 @@ def test_process_names_count_never_pids(tmp_path: Path) -> None:
     ]
     trace = npuscope.read(write_events(tmp_path / "t.json", events))
     assert dict(zip(trace.slices["kernel"], trace.slices["kind"], strict=True)) == {"submit": "schedule", "qk": "task"}
-
-
-def test_hicann_machine_view_is_recognised(tmp_path: Path) -> None:
-    events = [*named("Machine View", "Fake Core_3", tid=1006), x("0-1-53-82-3()", 1e9, 2.5, tid=1006)]
-    trace = npuscope.read(write_events(tmp_path / "t.json", events))
-    assert trace.meta.format == "merged-swimlane"
-    assert trace.slices["kernel"].to_list() == ["0-1-53-82-3"]

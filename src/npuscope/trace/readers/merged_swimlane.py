@@ -1,4 +1,4 @@
-"""Swimlane JSON of PyPTO and simpler, merged for Perfetto: five dialects, recognised by process names.
+"""Swimlane JSON of PyPTO and simpler, merged for Perfetto: four dialects, recognised by process names.
 
 A task shows up in up to three places: on its core (Worker View or AICore View), as the scheduler saw it
 (Scheduler View or AICPU View: dispatch to finish), and in the orchestrator's submit. All are kept; the
@@ -27,7 +27,7 @@ from npuscope.trace.names import LaneUnit, phase_of, unit_of_lane
 from npuscope.trace.schema import LONGEST_US
 from npuscope.trace.source import json_microseconds, json_whole_number
 
-CORE_VIEWS = {"Worker View", "AICore View", "Machine View"}
+CORE_VIEWS = {"Worker View", "AICore View"}
 SCHEDULER_VIEWS = {"Scheduler View", "AICPU View"}
 CONTROL_VIEWS = {"AICPU Scheduler", "AICPU Orchestrator", "Orchestrator"}
 HOST_VIEWS = {"Host Orchestrator"}
@@ -39,7 +39,7 @@ ROLES = {
     **dict.fromkeys(SCHEDULER_VIEWS, "view of a core"),
 }
 BLOCK = re.compile(r"^block\d+$")  # the distributed dialect has one process per block
-TASK_LABEL = r"^(.*?)(?:\((?:r\d+)?t?\d*\)|#\d+)$"  # qk(r1t2), qk(t2), GEMM#24, 0-1-53()
+TASK_LABEL = r"^(.*?)(?:\((?:r\d+)?t?\d*\)|#\d+)$"  # qk(r1t2), qk(t2), GEMM#24
 
 
 def recognises(table: EventTable) -> bool:

@@ -1,0 +1,232 @@
+"""What the official PyPTO's compiler says of a run: program.json (its functions) and dyn_topo.txt (its task graph).
+
+A leaf is a function that one core runs; a root calls leaves. Tasks name their leaf by its hash, and by the call (root
+hash, opmagic) whose label the user gave. What a leaf computes, moves and holds is added up from its operations.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from npuscope.base.errors import BadInput
+from npuscope.trace.source import WHOLE, read_all, read_json
+
+ROOT, LEAF = 2, 3  # graphtype
+# bytes of an element, by the compiler's number of its type (framework/include/tilefwk/data_type.h of hicann/pypto)
+WIDTHS = dict(enumerate((0.5, 1, 2, 4, 8, 1, 2, 4, 2, 0.5, 1, 1, 2, 4, 8, 1, 8, 1, 1, 1, 1, 1, 0.5, 0.5)))
+MEMORIES = {0: "UB", 1: "L1", 2: "L0A", 3: "L0B", 4: "L0C"}
+NO_WORK = ("SYNC_", "PHASE", "BAR.", "CV_SYNC", "NOP")  # operations that order others
+CUBE = "A_MUL"
+
+
+class _Tensor(msgspec.Struct):
+    magic: int = -1
+    shape: list[Any] = []
+    rawtensor: Any = -1
+    mem_type: dict[str, Any] = {}
+    mem_range: list[int] = []
+
+
+class _RawTensor(msgspec.Struct):
+    rawmagic: int = -1
+    datatype: int = -1
+
+
+class _Operation(msgspec.Struct):
+    opcode: str = ""
+    opmagic: int = -1
+    file: str = ""
+    line: int = 0
+    ioperands: list[Any] = []
+    ooperands: list[Any] = []
+    semantic_label: Any = None
+    tile: Any = None
+
+
+class _Function(msgspec.Struct):
+    hash: Any = ""
+    func_magicname: str = ""
+    graphtype: int = -1
+    operations: list[_Operation] = []
+    tensors: list[_Tensor] = []
+    rawtensors: list[_RawTensor] = []
+
+
+class _Program(msgspec.Struct):
+    functions: list[_Function]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One leaf: where it comes from and what a task of it does. Numbers are of one task; 0 where nothing is said."""
+
+    name: str
+    place: str  # file:line, or file:first-last
+    ops: Mapping[str, int]  # opcode -> times
+    cube_flops: int
+    vector_elements: int
+    bytes: int  # between global memory and the core
+    memory: Mapping[str, int]  # buffer -> bytes held at most
+
+
+class LeafProgram:
+    """program.json, by what tasks name."""
+
+    def __init__(self, path: Path) -> None:
+        what = "a program.json of PyPTO (an object with a list of functions)"
+        self._functions = read_json(path, _Program, what).functions
+
+    @cached_property
+    def leaves(self) -> dict[str, Leaf]:
+        """By hash."""
+        return {str(one.hash): _leaf(one) for one in self._functions if one.graphtype == LEAF}
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The name of every function, by hash."""
+        return {str(one.hash): one.func_magicname for one in self._functions}
+
+    @cached_property
+    def labels(self) -> dict[tuple[str, int], str]:
+        """What the user called each call of a root, where he did."""
+        return {
+            (str(root.hash), call.opmagic): label
+            for root in self._functions
+            for call in root.operations
+            if root.graphtype == ROOT and (label := _label(call))
+        }
+
+    @cached_property
+    def tiles(self) -> dict[str, dict[str, str]]:
+        """The tile shapes that were set, by label or leaf: cube and vec, as the program has them."""
+        tiles: dict[str, dict[str, str]] = {}
+        for one in self._functions:
+            for op in one.operations if one.graphtype == LEAF else ():
+                for kind, sizes in (op.tile if isinstance(op.tile, dict) else {}).items():
+                    if kind in ("cube", "vec") and isinstance(sizes, list) and any(sizes):
+                        tiles.setdefault(_label(op) or one.func_magicname, {})[kind] = "×".join(
+                            str(n) for n in sizes if n
+                        )
+        return tiles
+
+
+def _label(op: _Operation) -> str:
+    """An operation's label, in either way it is written."""
+    found = op.semantic_label
+    return str(found.get("label", "")) if isinstance(found, dict) else found if isinstance(found, str) else ""
+
+
+def _leaf(function: _Function) -> Leaf:
+    widths = {raw.rawmagic: WIDTHS.get(raw.datatype, 0) for raw in function.rawtensors}
+    tensors = {tensor.magic: tensor for tensor in function.tensors}
+    ops = [op for op in function.operations if not op.opcode.startswith(NO_WORK)]
+    flops = elements = moved = 0
+    for op in ops:
+        ins, outs = ([tensors[m] for m in map(_magic, side) if m in tensors] for side in (op.ioperands, op.ooperands))
+        if op.opcode.startswith(CUBE) and ins and outs:
+            rows = ins[0].shape[0] if ins[0].shape else 0
+            flops += 2 * _elements(outs[0]) * (_elements(ins[0]) // rows if isinstance(rows, int) and rows else 0)
+        elif "COPY_IN" in op.opcode or "COPY_OUT" in op.opcode:
+            inside = outs if "COPY_IN" in op.opcode else ins  # the tile, not the whole tensor that it is a part of
+            moved += sum(round(_elements(one) * _width(one, widths)) for one in inside[:1])
+        elif not op.opcode.startswith("L1_TO") and outs:
+            elements += _elements(outs[0])
+    return Leaf(
+        function.func_magicname,
+        _place(op for op in ops if "COPY" not in op.opcode) or _place(ops),
+        Counter(op.opcode for op in ops),
+        flops,
+        elements,
+        moved,
+        _memory(function.tensors),
+    )
+
+
+def _magic(operand: Any) -> Any:
+    return operand[0] if isinstance(operand, list) and operand else operand
+
+
+def _elements(tensor: _Tensor) -> int:
+    return prod(n for n in tensor.shape if isinstance(n, int) and n > 0) if tensor.shape else 0
+
+
+def _width(tensor: _Tensor, widths: Mapping[int, float]) -> float:
+    raw = tensor.rawtensor
+    return WIDTHS.get(raw.get("datatype", -1), 0) if isinstance(raw, dict) else widths.get(raw, 0)
+
+
+def _place(ops: Iterable[_Operation]) -> str:
+    lines: dict[str, list[int]] = {}
+    for op in ops:
+        if op.file and op.line:
+            lines.setdefault(op.file, []).append(op.line)
+    if not lines:
+        return ""
+    file = max(lines, key=lambda name: len(lines[name]))
+    first, last = min(lines[file]), max(lines[file])
+    return f"{file.rpartition('/')[2]}:{first}" + (f"-{last}" if last > first else "")
+
+
+def _memory(tensors: list[_Tensor]) -> dict[str, int]:
+    held: dict[str, int] = {}
+    for tensor in tensors:
+        name = MEMORIES.get(tensor.mem_type.get("asis", -1))
+        if name is not None and len(tensor.mem_range) == 2:
+            held[name] = max(held.get(name, 0), tensor.mem_range[1])
+    return {name: size for name, size in held.items() if size > 0}
+
+
+class GraphTask(NamedTuple):
+    """One row of dyn_topo.txt."""
+
+    task: int
+    root: str
+    opmagic: int
+    leaf: str
+    core_type: int
+    successors: tuple[int, ...]
+
+
+def task_id(sequence: int, number: int) -> int:
+    """The key of a task: numbers repeat from one stitched graph to the next."""
+    return (sequence << 32) | number
+
+
+COLUMNS = ("seqNo", "taskId", "rootHash", "opmagic", "leafHash", "coreType")
+OLD_HEADER = "seqNo,taskId,rootIndex,rootHash,opmagic,leafIndex,leafHash,coreType,psgId,successors"
+
+
+def read_graph(path: Path) -> list[GraphTask]:
+    """dyn_topo.txt. What stands before the successors is named by the header, which grew over the versions."""
+    tasks = []
+    header = OLD_HEADER.split(",")
+    for number, line in enumerate(read_all(path).decode(errors="replace").splitlines(), 1):
+        if not line.strip():
+            continue
+        if line[0].isalpha():
+            header = [name.strip() for name in line.strip().split(",")]
+            if missing := [name for name in COLUMNS if name not in header]:
+                raise BadInput(f"no column {', '.join(missing)} in this task graph", path=path, line=number)
+            continue
+        fields = [field.strip() for field in line.split(",") if field.strip()]  # some versions leave one empty
+        fixed = len(header) - (header[-1] == "successors")
+        if len(fields) < fixed or not all(field.lstrip("-").isdecimal() for field in fields):
+            raise BadInput(f"not {fixed} or more whole numbers", path=path, line=number)
+        row = dict(zip(header, fields[:fixed], strict=False))
+        sequence, task = int(row["seqNo"]), int(row["taskId"])
+        successors = tuple(task_id(sequence, int(field)) for field in fields[fixed:])
+        if not (0 <= sequence < 2**30 and 0 <= task < 2**32) or any(not 0 <= one < WHOLE for one in successors):
+            raise BadInput("a task number that fits no 62 bits", path=path, line=number)
+        root, leaf = row["rootHash"], row["leafHash"]
+        tasks.append(
+            GraphTask(task_id(sequence, task), root, int(row["opmagic"]), leaf, int(row["coreType"]), successors)
+        )
+    return tasks
