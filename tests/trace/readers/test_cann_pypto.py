@@ -93,8 +93,7 @@ def merged(folder: Path, scale: float = 1800) -> Path:
     events = [*named("Machine View", "Fake Core_0", tid=1000)]
     events += [e for core, unit in enumerate(UNITS) for e in named(None, f"{unit}_{core + 1}", tid=tids[core])]
     events += named(None, "HUB_80", tid=1160)
-    args = {"taskId": 0, "seqNo": 0}
-    events.append(x("0-0-0-2-0()", 1 / scale, 1 / scale, tid=1160, args=args))
+    events.append(x("0-0-0-2-0()", 1 / scale, 1 / scale, tid=1160, args={"taskId": 0, "seqNo": 0}))
     for task, (core, start, end) in RAN.items():
         label = "qk" if task < 3 else ""
         hint = f"Task:[0-0-{task}], rootHash:5, callOpMagic:9, leafHash:{NODES[task][2]}, TaskId:{task}"
@@ -105,10 +104,10 @@ def merged(folder: Path, scale: float = 1800) -> Path:
     for task, *_, successors in NODES:
         for to in successors:
             flow += 1
-            begin = {"ph": "s", "tid": places[task][0], "ts": places[task][2] / scale - 0.0001 * (scale > 1)}
-            end = {"ph": "f", "bp": "e", "tid": places[to][0], "ts": places[to][1] / scale}
+            leaves = {"ph": "s", "tid": places[task][0], "ts": places[task][2] / scale - 0.0001 * (scale > 1)}
+            enters = {"ph": "f", "bp": "e", "tid": places[to][0], "ts": places[to][1] / scale}
             both = {"pid": 1, "id": flow, "cat": "machine-view-last-dep", "name": "machine-view-last-dep"}
-            events += [{**both, **begin}, {**both, **end}]
+            events += [{**both, **leaves}, {**both, **enters}]
     return write_events(folder / "merged_swimlane.json", events)
 
 
