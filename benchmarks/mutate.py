@@ -1,12 +1,15 @@
-"""Captures of every format, broken in thousands of ways: each is read or refused in one sentence.
+"""Every kind of input, broken in thousands of ways: each command answers, or refuses it in a sentence.
 
-    python benchmarks/mutate.py                              20,000 mutated inputs, 10,000 bit flips of packed ones
-    python benchmarks/mutate.py --inputs 500 --flips 500     fewer
-    python benchmarks/mutate.py --seed 7 --keep FOLDER       others; what fails is kept there
+    python benchmarks/mutate.py                        20,000 mutants
+    python benchmarks/mutate.py --inputs 500 --seed 7  fewer, and others
+    python benchmarks/mutate.py --only 1234            one of them, and what the command printed
 
-What counts as a failure: an exception that is not npuscope's own (the command line would call it a bug), records that
-are neither slices nor accounted for, analyses that fail on what was read, more than --megabytes of memory, or more than
---seconds for one input. Exit code 1 where there is one.
+A mutant is a small capture of one of the formats that `npuscope formats` lists, or a budget, a device file, a history,
+a model's config or a predicted table, with one damage of one kind; one command is asked about it, as a user would.
+A failure is an exit code that the command does not document, a process that dies, words like "bug" or more than three
+lines on stderr, a control or bidirectional character on the terminal, a file left behind or changed, more than
+--seconds of CPU or --megabytes of memory, and for one in eight records that are neither slices nor accounted for.
+Commands run in forks of this process, which has all modules loaded, a batch in each. Exit code 1 where one failed.
 """
 
 from __future__ import annotations
@@ -15,96 +18,225 @@ import argparse
 import gzip
 import io
 import json
+import math
+import os
 import random
 import re
 import resource
+import select
 import shutil
 import signal
 import sqlite3
 import sys
 import tempfile
 import time
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from builders import balanced
 from small import SMALL
+from warm_commands import load
 
 import npuscope
-from npuscope.explain.choosing import split_ranks
-from npuscope.explain.doctor import symptoms_of
-from npuscope.explain.explanation import explain
-from npuscope.explain.summary import summarise
+from npuscope.cli import main as command_line
+from npuscope.trace.example import write_decode_steps
 
+BATCH = 100
 ODD = (
-    b"0", b"-1", b"1e999", b"NaN", b"null", b"true", b'""', b"[]", b"{}", b"9223372036854775807",
+    b"0", b"-1", b"1e999", b"NaN", b"-inf", b"null", b"true", b'""', b"[]", b"{}", b"9223372036854775807",
     b"9223372036854775808", b"18446744073709551616", b"-9223372036854775808", b"1" + b"0" * 400, b'"\\ud800"',
-    b'"\\u0000"', b"\xff\xfe", b"\x00", b"4000000000001",
+    b'"\\u0000"', b"\xff\xfe", b"\x00", b"4000000000001", "\u202e\u2066".encode(), b"\x1b[2J\x07", b'"\\u202e\\u001b"',
     b"0.0000000001", b"N/A", b",", b'"', b"\n", b"\r\n", b"[[[[", b"}", b"\xef\xbb\xbf",
 )  # fmt: skip
-
 STRANGE: tuple[Any, ...] = (
-    None, True, 0, -1, 2**63, 2**64, -(2**63) - 1, 10**30, 1e308, 0.1, "", "x", "\x1b[2J", "\ud800", "1" * 400, [], {},
-    [1], {"a": 1}, "12", "N/A", 4_000_000_000_001,
+    None, True, 0, -1, 2**63, 2**64, -(2**63) - 1, 10**30, 1e308, math.nan, -math.inf, 0.1, "", "x", "\x1b[2J\x07\n",
+    "\u202eevil\u2066\u2028", "\ud800", "1" * 400, "1e999", [], {}, [1], {"a": 1}, "12", "N/A", 4_000_000_000_001,
 )  # fmt: skip
+CAPTURE_COMMANDS = (
+    "READ", "READ", "READ",  # no command: read, and every record is accounted for
+    "report BAD", "report BAD", "report BAD --json", "info BAD", "doctor BAD", "doctor BAD --json",
+    "forward BAD --jobs 1", "roofline BAD", "whatif BAD", "compare BAD whole.csv", "compare whole.csv BAD",
+    "compare whole.csv vs BAD",
+    "gate BAD --budget budget.toml --baseline whole.csv", "gate whole.csv --budget budget.toml --baseline BAD",
+    "convert BAD out.json", "convert BAD out.csv", "convert BAD out.npu", "convert BAD out.pftrace",
+    "convert BAD out_tracr", "report BAD --html out.html --md out.md",
+)  # fmt: skip
+BUDGET = '[[limit]]\nmetric = "wall_us"\nmax = 6000\nmin = 1\n[[limit]]\nmetric = "wall_us"\nmax_increase = 0.05\n'
+CONFIG = {
+    "model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "hidden_size": 512, "intermediate_size": 1024,
+    "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 1000,
+    "torch_dtype": "bfloat16", "hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": False,
+}  # fmt: skip
 
 
-class TooLong(Exception):
-    """One input took more than its time."""
+class TooLong(BaseException):
+    """One command took more than its time; nothing of npuscope's may catch it."""
 
 
-def mutated(data: bytes, chance: random.Random) -> bytes:
-    """The bytes with one to four changes, of the kinds that crashes, disks and careless tools make."""
-    changed = bytearray(data)
-    for _ in range(chance.choice((1, 1, 1, 2, 4))):
-        MUTATIONS[chance.randrange(len(MUTATIONS))](changed, chance)
-    return bytes(changed)
+class Input(NamedTuple):
+    """Something that commands read, and the commands."""
+
+    path: Path
+    commands: tuple[str, ...]
 
 
-def meddled(data: bytes, chance: random.Random) -> bytes:
-    """Well-formed still, but not what anybody expects: values of another kind, keys gone, rows told twice."""
-    if data.startswith(b"SQLite format 3"):
-        return _meddled_database(data, chance)
+class Mutant(NamedTuple):
+    """One damaged input in a folder of its own, and the command that is asked about it."""
+
+    name: str
+    kind: str
+    words: list[str]
+    target: Path
+
+
+# ---- damage to bytes
+
+
+def flip(data: bytearray, chance: random.Random) -> None:
+    if data:
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+
+
+def cut(data: bytearray, chance: random.Random) -> None:
+    del data[chance.randrange(len(data) + 1) :]
+
+
+def remove(data: bytearray, chance: random.Random) -> None:
+    begin = chance.randrange(len(data) + 1)
+    del data[begin : begin + chance.choice((1, 2, 16, 200))]
+
+
+def repeat(data: bytearray, chance: random.Random) -> None:
+    begin = chance.randrange(len(data) + 1)
+    piece = data[begin : begin + chance.choice((1, 8, 64, 1000))]
+    data[begin:begin] = piece * chance.choice((1, 1, 50))
+
+
+def insert(data: bytearray, chance: random.Random) -> None:
+    begin = chance.randrange(len(data) + 1)
+    data[begin:begin] = chance.choice(ODD)
+
+
+def odd_value(data: bytearray, chance: random.Random) -> None:
+    """A number or a word of the text becomes an odd one."""
+    found = list(re.finditer(rb"-?\d+(\.\d+)?|\"[^\"]{0,30}\"", bytes(data[: 1 << 16])))
+    if found:
+        one = chance.choice(found)
+        data[one.start() : one.end()] = chance.choice(ODD)
+
+
+def noise(data: bytearray, chance: random.Random) -> None:
+    begin = chance.randrange(len(data) + 1)
+    data[begin : begin + 8] = chance.randbytes(8)
+
+
+def empty(data: bytearray, chance: random.Random) -> None:
+    del data[chance.choice((0, 0, 1, 3)) :]
+
+
+def heading_only(data: bytearray, chance: random.Random) -> None:
+    """A table's first line; a document's keys with empty lists."""
     try:
         tree = json.loads(data)
     except ValueError:
-        lines = data.split(b"\n")
-        row = chance.randrange(len(lines))
-        cells = lines[row].split(b",")
-        cells[chance.randrange(len(cells))] = chance.choice(ODD)
-        lines[row] = b",".join(cells)
-        return b"\n".join(lines)
+        del data[data.find(b"\n") + 1 or len(data) // 2 :]
+        return
+    for inside in _holders(tree):
+        for key, one in list(inside.items() if isinstance(inside, dict) else ()):
+            if isinstance(one, list):
+                inside[key] = []
+    data[:] = b"[]" if isinstance(tree, list) else json.dumps(tree).encode()
+
+
+def untouched(data: bytearray, chance: random.Random) -> None:
+    """No damage, to see that what is damaged otherwise could be read."""
+
+
+def packed(data: bytearray, chance: random.Random) -> None:
+    """As gzip or zstd, with a bit flipped."""
+    if chance.random() < 0.5:
+        out = io.BytesIO()
+        with gzip.GzipFile(fileobj=out, mode="wb", mtime=0) as file:
+            file.write(data)
+        data[:] = out.getvalue()
+    else:
+        import zstandard
+
+        data[:] = zstandard.ZstdCompressor().compress(bytes(data))
+    flip(data, chance)
+
+
+BYTES: tuple[Callable[[bytearray, random.Random], None], ...] = (
+    flip, flip, cut, remove, repeat, insert, insert, odd_value, odd_value, odd_value, noise, empty, heading_only,
+    packed, untouched,
+)  # fmt: skip
+
+
+# ---- well-formed still, but not what anybody expects
+
+
+def misshapen(data: bytes, chance: random.Random) -> bytes:
+    """Values of another kind, keys gone, rows twice, one level more or less."""
+    if data.startswith(b"SQLite format 3"):
+        return _changed_database(data, chance)
+    try:
+        tree = json.loads(data)
+    except ValueError:
+        return _changed_table(data, chance)
     for _ in range(chance.choice((1, 1, 2, 5))):
         holders = [one for one in _holders(tree) if one]
         if not holders:
             break
         inside = chance.choice(holders)
         key = chance.choice([*inside] if isinstance(inside, dict) else [*range(len(inside))])
-        what = chance.randrange(5)
+        what = chance.randrange(7)
         if what == 0:
             del inside[key]
         elif what == 1 and isinstance(inside, list):
             inside.insert(key, inside[key])
         elif what == 2 and isinstance(inside, dict):
-            inside[chance.choice(("", "ts", "name", "\x1b[2J", key + "2"))] = inside.pop(key)
+            inside[chance.choice(("", "ts", "name", "\x1b[2J", "\u202e", key + "2"))] = inside.pop(key)
+        elif what == 3:
+            inside[key] = chance.choice(([inside[key]], {"x": inside[key]}, [[[inside[key]]]]))
+        elif what == 4 and isinstance(inside[key], dict | list) and inside[key]:
+            inside[key] = next(iter(inside[key].values() if isinstance(inside[key], dict) else inside[key]))
         else:
             inside[key] = chance.choice(STRANGE)
     return json.dumps(tree).encode()
 
 
+def _changed_table(data: bytes, chance: random.Random) -> bytes:
+    lines = data.split(b"\n")
+    row = chance.randrange(len(lines))
+    cells = lines[row].split(b",")
+    place = chance.randrange(len(cells))
+    what = chance.randrange(5)
+    if what == 0:
+        del cells[place]
+    elif what == 1:
+        cells.insert(place, cells[place])
+    elif what == 2:
+        lines.insert(row, lines[row])
+    else:
+        cells[place] = chance.choice(ODD)
+    lines[row] = b",".join(cells)
+    return b"\n".join(lines)
+
+
 def _holders(tree: Any) -> Iterator[Any]:
     if isinstance(tree, dict | list):
         yield tree
-        for one in tree.values() if isinstance(tree, dict) else tree:
+        for one in list(tree.values() if isinstance(tree, dict) else tree):
             yield from _holders(one)
 
 
-def _meddled_database(data: bytes, chance: random.Random) -> bytes:
+def _changed_database(data: bytes, chance: random.Random) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "db"
         file.write_bytes(data)
@@ -128,47 +260,72 @@ def _meddled_database(data: bytes, chance: random.Random) -> bytes:
         return file.read_bytes()
 
 
-def flip(data: bytearray, chance: random.Random) -> None:
-    if data:
-        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+# ---- inputs
 
 
-def _cut(data: bytearray, chance: random.Random) -> None:
-    del data[chance.randrange(len(data) + 1) :]
+def inputs(scratch: Path) -> dict[str, Input]:
+    """A small one of every kind, whole."""
+    made = {name: Input(path, CAPTURE_COMMANDS) for name, path in captures(scratch).items()}
+    runs = [{"commit": f"a{n}", "wall_ns": 100 + n, "kernels": {"gemm": 60, "add": 30 + n}} for n in range(4)]
+    files = {
+        "budget.toml": (BUDGET, ("gate whole.csv --budget BAD --baseline whole.csv",)),
+        "chip.toml": (
+            'inherits = "ascend910b1"\nname = "chip"\n',
+            ("device show BAD", "roofline whole.csv --device BAD"),
+        ),
+        "config.json": (json.dumps(CONFIG), ("predict --config BAD --batch 2", "predict --config BAD --out out.csv")),
+        "runs/runs.jsonl": ("".join(f"{json.dumps(run)}\n" for run in runs), ("history BAD", "gate --history BAD")),
+        "predicted.csv": ("kernel,us\nMatMulV2,10\nAdd,3\n", ("align BAD whole.csv --step 3",)),
+    }
+    for name, (text, commands) in files.items():
+        file = scratch / "files" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        made[name] = Input(scratch / "files" / Path(name).parts[0], commands)
+    return made
 
 
-def _remove(data: bytearray, chance: random.Random) -> None:
-    begin = chance.randrange(len(data) + 1)
-    del data[begin : begin + chance.choice((1, 2, 16, 200))]
+def captures(scratch: Path) -> dict[str, Path]:
+    """Made by a fork: where Polars has worked its threads hold locks, which forks would wait for."""
+    listed = scratch / "captures.json"
+    scratch.mkdir()
+    child = os.fork()
+    if not child:
+        paths = {}
+        for name, make in SMALL.items():
+            (scratch / name).mkdir()
+            paths[name] = str(make(scratch / name))
+        listed.write_text(json.dumps(paths))
+        os._exit(0)
+    os.waitpid(child, 0)
+    return {name: Path(path) for name, path in json.loads(listed.read_text()).items()}
 
 
-def _repeat(data: bytearray, chance: random.Random) -> None:
-    begin = chance.randrange(len(data) + 1)
-    piece = data[begin : begin + chance.choice((1, 8, 64, 1000))]
-    data[begin:begin] = piece * chance.choice((1, 1, 50))
+def mutant(number: int, seed: int, all_inputs: dict[str, Input], here: Path) -> Mutant:
+    """The numbered one, in the folder, which is new."""
+    chance = random.Random(f"{seed} {number}")
+    name = chance.choice([*all_inputs])
+    source, commands = all_inputs[name]
+    here.mkdir()
+    write_decode_steps(here / "whole.csv")
+    (here / "budget.toml").write_text(BUDGET)
+    bad = here / "bad" / source.name
+    bad.parent.mkdir()
+    (shutil.copytree if source.is_dir() else shutil.copy)(source, bad)
+    target = chance.choice([bad] if bad.is_file() else sorted(one for one in bad.rglob("*") if one.is_file()))
+    if chance.random() < 0.4:
+        kind = "misshapen"
+        target.write_bytes(misshapen(target.read_bytes(), chance))
+    else:
+        damage = chance.choice(BYTES)
+        kind, data = damage.__name__, bytearray(target.read_bytes())
+        for _ in range(1 if damage is packed else chance.choice((1, 1, 1, 2, 4))):
+            damage(data, chance)
+        target.write_bytes(data)
+    return Mutant(name, kind, chance.choice(commands).replace("BAD", f"bad/{source.name}").split(), target)
 
 
-def _insert(data: bytearray, chance: random.Random) -> None:
-    begin = chance.randrange(len(data) + 1)
-    data[begin:begin] = chance.choice(ODD)
-
-
-def _odd_value(data: bytearray, chance: random.Random) -> None:
-    """A number or a word of the text becomes an odd one."""
-    found = list(re.finditer(rb"-?\d+(\.\d+)?|\"[^\"]{0,30}\"", bytes(data[: 1 << 16])))
-    if found:
-        one = chance.choice(found)
-        data[one.start() : one.end()] = chance.choice(ODD)
-
-
-def _noise(data: bytearray, chance: random.Random) -> None:
-    begin = chance.randrange(len(data) + 1)
-    data[begin : begin + 8] = chance.randbytes(8)
-
-
-MUTATIONS: tuple[Callable[[bytearray, random.Random], None], ...] = (
-    flip, flip, _cut, _remove, _repeat, _insert, _odd_value, _odd_value, _odd_value, _noise,
-)  # fmt: skip
+# ---- what a command does with one
 
 
 @contextmanager
@@ -176,7 +333,7 @@ def limited(seconds: float) -> Iterator[None]:
     """CPU time, so that a busy machine makes no failures."""
 
     def stop(*_: object) -> None:
-        raise TooLong(f"more than {seconds:.0f} CPU s")
+        raise TooLong
 
     signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, seconds)
@@ -186,99 +343,178 @@ def limited(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def verdict(path: Path, seconds: float) -> str:
-    """`read`, `refused`, or what went wrong."""
+def files_below(folder: Path) -> dict[str, int]:
+    return {str(one.relative_to(folder)): one.stat().st_mtime_ns for one in folder.rglob("*") if one.is_file()}
+
+
+def wrong(mutant: Mutant, here: Path, temporary: Path, seconds: float) -> tuple[str, list[str]]:
+    """`read`, `refused` or `failed`, and everything that is wrong with what the command did."""
+    os.chdir(here)
+    before = files_below(here)
+    for number in (1, 2):
+        os.ftruncate(number, 0)
+        os.lseek(number, 0, os.SEEK_SET)
+    code: object = 0
+    found = []
     try:
         with limited(seconds):
-            trace = npuscope.read(path)
-            if not balanced(trace):
-                return "unbalanced"
-            for part in split_ranks(trace):
-                explain(part.trace)
-            symptoms_of(trace), summarise(trace)
+            if mutant.words == ["READ"]:
+                trace = npuscope.read(here / "bad" / next(os.scandir(here / "bad")).name)
+                if not balanced(trace):
+                    found.append("records that are neither slices nor accounted for")
+            else:
+                sys.argv = ["npuscope", *mutant.words]
+                command_line()
+    except SystemExit as end:
+        code = end.code or 0
     except npuscope.NpuscopeError as error:
-        told = str(error)
-        return "refused" if told and "\n" not in told else "a refusal of several lines"
-    except Exception as error:
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        print(f"npuscope: {error}", file=sys.stderr)
+        code = 2
+    except TooLong:
+        found.append(f"more than {seconds:.0f} CPU s")
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # how Polars fails
-            raise
-        return f"PanicException: {str(error)[:200]}"
-    return "read"
+        found.append(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    out, err = (Path(f"/dev/fd/{number}").read_bytes().decode(errors="surrogateescape") for number in (1, 2))
+    if code not in ((0, 1, 2) if mutant.words[0] == "gate" else (0, 2)):
+        found.append(f"exit code {code}")
+    if mutant.kind == "untouched" and mutant.words == ["READ"] and code:
+        found.append("refused, though nothing is wrong with it")
+    if len(err.splitlines()) > 3 or re.search(r"\bbug\b|Traceback|panicked|Warning:", err):
+        found.append(f"stderr: {err[:300]!r}")
+    if code == 2 and not (err.startswith("npuscope: ") and not out):
+        found.append(f"no refusal: {err[:200]!r} {out[:200]!r}")
+    if unseen := {f"U+{ord(c):04X}" for c in out + err if c != "\n" and unicodedata.category(c)[0] in "C"} | {
+        f"U+{ord(c):04X}" for c in out + err if unicodedata.category(c) in ("Zl", "Zp")
+    }:
+        found.append(f"on the terminal: {sorted(unseen)}")
+    after = files_below(here)
+    if code == 0:
+        after = {name: at for name, at in after.items() if not name.startswith("out")}
+    if after != before:
+        found.append(f"files: {dict(before.items() ^ after.items())}")
+    if left := os.listdir(temporary):
+        found.append(f"left in the temporary folder: {left}")
+        shutil.rmtree(temporary)
+        temporary.mkdir()
+    return "failed" if found else "refused" if code == 2 else "read", found
 
 
-def files_of(path: Path) -> list[Path]:
-    return [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
+def work(numbers: range, args: argparse.Namespace, all_inputs: dict[str, Input], scratch: Path, answers: int) -> None:
+    """In a fork: the numbered mutants, one line of JSON for each."""
+    temporary = scratch / "tmp"
+    temporary.mkdir()
+    tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
+    for number in (1, 2):
+        file = os.open(scratch / f"shown{number}", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        os.dup2(file, number)
+    for number in numbers:
+        here = scratch / f"here{number}"
+        with open(1, "w", closefd=False) as sys.stdout, open(2, "w", closefd=False) as sys.stderr:
+            one = mutant(number, args.seed, all_inputs, here)
+            which = f"{args.seed} {number} {one.name} {one.kind} `{' '.join(one.words)}` {one.target.name}"
+            os.write(answers, f"{json.dumps({'began': which})}\n".encode())
+            begun = time.process_time()
+            came, found = wrong(one, here, temporary, args.seconds)
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        if most > args.megabytes:
+            came, found = "failed", [*found, f"{most} MB of memory"]
+        answer = {"number": number, "name": one.name, "kind": one.kind, "came": came, "found": found, "which": which,
+                  "seconds": time.process_time() - begun}  # fmt: skip
+        os.write(answers, f"{json.dumps(answer)}\n".encode())
+        if found and args.keep:
+            shutil.copytree(here, args.keep / f"{args.seed}_{number}", dirs_exist_ok=True)
+        os.chdir(scratch)
+        shutil.rmtree(here)
+        if most > args.megabytes:
+            break  # the next ones in a new process
+    os._exit(0)
 
 
-def packed(data: bytes, how: str) -> bytes:
-    if how == "gzip":
-        out = io.BytesIO()
-        with gzip.GzipFile(fileobj=out, mode="wb", mtime=0) as file:
-            file.write(data)
-        return out.getvalue()
-    import zstandard
-
-    return zstandard.ZstdCompressor().compress(data)
+def batch(
+    numbers: range, args: argparse.Namespace, all_inputs: dict[str, Input], scratch: Path
+) -> Iterator[dict[str, Any]]:
+    """The answers of a fork; where it dies, that is the answer."""
+    get, put = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(get)
+        work(numbers, args, all_inputs, scratch, put)
+    os.close(put)
+    began = ""
+    with open(get, "rb", buffering=0) as pipe:
+        rest = b""
+        while True:
+            if not select.select([pipe], [], [], 3 * args.seconds)[0]:
+                os.kill(child, signal.SIGKILL)
+            piece = pipe.read(1 << 16)
+            if not piece:
+                break
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in map(json.loads, lines):
+                began = line.get("began", "")
+                if not began:
+                    yield line
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if began:
+        _, number, name, kind, *_ = began.split()
+        yield {"number": int(number), "name": name, "kind": kind, "came": "failed", "which": began, "seconds": 0.0,
+               "found": [f"the process ended with {status}"]}  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=20_000, help="mutated inputs; %(default)s")
-    parser.add_argument("--flips", type=int, default=10_000, help="bit flips of packed inputs; %(default)s")
+    parser.add_argument("--inputs", type=int, default=20_000, help="mutants; %(default)s")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=int, help="the number of one")
     parser.add_argument("--keep", type=Path, help="where inputs that fail are kept")
-    parser.add_argument("--megabytes", type=int, default=1500, help="of memory, all inputs together; %(default)s")
-    parser.add_argument("--seconds", type=float, default=20, help="CPU seconds for one input; %(default)s")
+    parser.add_argument("--megabytes", type=int, default=1500, help="of memory, a batch together; %(default)s")
+    parser.add_argument("--seconds", type=float, default=20, help="CPU seconds for one; %(default)s")
     args = parser.parse_args()
+    os.environ.pop("NPUSCOPE_DEBUG", None)
+    load_all()
+    begun = time.monotonic()
     counts: Counter[tuple[str, str]] = Counter()
-    failures: list[str] = []
-    begun = time.process_time()
+    failures = []
+    seconds = 0.0
+    first, last = (0, args.inputs) if args.only is None else (args.only, args.only + 1)
     with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        seeds = {}
-        for name, make in SMALL.items():
-            (scratch / name).mkdir()
-            seeds[name] = make(scratch / name)
-        single = [name for name, path in seeds.items() if path.is_file()]
-        for number in range(args.inputs + args.flips):
-            if number % 1000 == 0:
-                print(f"{number:,} inputs, {len(failures):,} failures", file=sys.stderr, flush=True)
-            chance = random.Random(f"{args.seed} {number}")
-            is_packed = number >= args.inputs
-            name = chance.choice(single if is_packed else [*seeds])
-            path = scratch / "now" / seeds[name].name
-            shutil.rmtree(scratch / "now", ignore_errors=True)
-            (scratch / "now").mkdir()
-            copy = shutil.copytree if seeds[name].is_dir() else shutil.copy
-            copy(seeds[name], path)
-            target = chance.choice(files_of(path))
-            data = target.read_bytes()
-            if is_packed:
-                data = bytearray(packed(data, chance.choice(("gzip", "zstd"))))
-                flip(data, chance)
-            else:
-                data = (meddled if chance.random() < 0.5 else mutated)(data, chance)
-            target.write_bytes(data)
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            came = verdict(path, args.seconds)
-            most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            if most > before and most > args.megabytes * 1024:
-                came = f"{most // 1024} MB of memory"
-            counts[name, came if came in ("read", "refused") else "FAILED"] += 1
-            if came not in ("read", "refused"):
-                failures.append(f"{args.seed} {number} {name}: {came}")
-                print(failures[-1], flush=True)
-                if args.keep:
-                    shutil.copytree(scratch / "now", args.keep / f"{args.seed}_{number}", dirs_exist_ok=True)
-    for name in SMALL:
-        told = ", ".join(f"{counts[name, what]:,} {what}" for what in ("read", "refused", "FAILED"))
-        print(f"{name:30} {told}")
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(f"{len(failures):,} failures in {args.inputs:,} + {args.flips:,} inputs; at most {most:,} MB, "
-          f"{time.process_time() - begun:.0f} CPU s")  # fmt: skip
+        os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
+        all_inputs = inputs(Path(folder, "whole"))
+        while first < last:
+            scratch = Path(folder, f"batch{first}")
+            scratch.mkdir()
+            for answer in batch(range(first, min(last, first + BATCH)), args, all_inputs, scratch):
+                first = answer["number"] + 1
+                seconds += answer["seconds"]
+                counts[answer["name"], answer["came"]] += 1
+                counts[answer["kind"], answer["came"]] += 1
+                if answer["found"]:
+                    failures.append(answer)
+                    print(answer["which"], *answer["found"], sep="\n    ", flush=True)
+                if args.only is not None:
+                    print(
+                        answer["which"],
+                        *((scratch / f"shown{n}").read_text(errors="replace") for n in (1, 2)),
+                        sep="\n",
+                    )
+            shutil.rmtree(scratch)
+            print(f"{first:,} mutants, {len(failures):,} failures", file=sys.stderr, flush=True)
+    for name in (*all_inputs, *sorted({damage.__name__ for damage in BYTES}), "misshapen"):
+        print(f"{name:30}", ", ".join(f"{counts[name, came]:,} {came}" for came in ("read", "refused", "failed")))
+    print(
+        f"{len(failures):,} failures of {args.inputs:,} mutants; {seconds:.0f} CPU s, {time.monotonic() - begun:.0f} s"
+    )
     sys.exit(bool(failures))
+
+
+def load_all() -> None:
+    """All modules, without threads that a fork would lose."""
+    from npuscope.base.fork_server import QUIET
+
+    os.environ.update(QUIET)
+    load()
 
 
 if __name__ == "__main__":

@@ -144,6 +144,28 @@ def tracr(folder: Path) -> Path:
     return write_bundle(folder / "tracr", points, channel_names=names, start_time=10**12, **labels)
 
 
+def tracr_perfetto(folder: Path) -> Path:
+    """TraCR's own post-processor's JSON: a process, its threads, tasks on two cores."""
+    lanes = ("AICPU_0", "AICube_0", "AIVector_0")
+    names = [event for n, lane in enumerate(lanes) for event in named("TraCR proc.1000", lane, tid=n)]
+    tasks = [x(f"Running_Task_{n}", 10 * n, 7, tid=1 + n % 2, args={"extra_id": 5}) for n in range(6)]
+    return write_events(folder / "perfetto.json", [*names, x("Phase1", 0, 60, tid=0), *tasks])
+
+
+def both(folder: Path) -> Path:
+    """A swimlane and the bundle of the same run: each core's tasks in the same order."""
+    swimlanes.write(folder / "both", swimlanes.august())
+    points = [
+        point(0, 0, 10**6), point(1, 1, 10**6 + 200, 5), point(1, 65535, 10**6 + 9_000), point(2, 1, 10**6 + 12_000, 5),
+        point(2, 65535, 10**6 + 15_000), point(1, 1, 10**6 + 16_000, 6), point(1, 65535, 10**6 + 20_000),
+        point(0, 65535, 10**6 + 21_000),
+    ]  # fmt: skip
+    names = ["AICPU_0", "AICube_0", "AIVector_0", "AIVector_1"]
+    labels: dict[str, Any] = {"markerLabels": ["Phase1", "Running_Task_Single"], "num_channels": 4}
+    write_bundle(folder / "both" / "tracr", {1: b"".join(points)}, channel_names=names, start_time=10**6, **labels)
+    return folder / "both"
+
+
 def nsys(folder: Path) -> Path:
     process = 7 << 24
     kernel = {"deviceId": 0, "contextId": 1, "streamId": 7, "globalPid": process, "demangledName": 1, "shortName": 2}
@@ -208,6 +230,6 @@ def _swimlane(layout: Callable[[], swimlanes.Layout]) -> Callable[[Path], Path]:
 
 SMALL: dict[str, Callable[[Path], Path]] = {
     made.__name__: made
-    for made in (decode_steps, op_summary, task_time, chrome, kineto, trace_view, merged_swimlane, tracr, nsys,
-                 ascend_db, rocprof, decode_run, npu, ranks)
+    for made in (decode_steps, op_summary, task_time, chrome, kineto, trace_view, merged_swimlane, tracr,
+                 tracr_perfetto, both, nsys, ascend_db, rocprof, decode_run, npu, ranks)
 } | {f"swimlane_{name}": _swimlane(layout) for name, layout in swimlanes.LAYOUTS.items()}  # fmt: skip

@@ -30,6 +30,7 @@ from small import SMALL
 import npuscope
 from npuscope import Trace
 from npuscope.explain.doctor import symptoms_of
+from npuscope.trace.formats import EventReader, Reader, Sample, readers
 from npuscope.trace.intervals import one_group, union
 from npuscope.trace.schema import counts_once
 
@@ -192,6 +193,13 @@ CAPTURES = sorted(
     )
     for path in DATA.glob(pattern)
 ) if DATA.is_dir() else []  # fmt: skip
+
+
+def test_every_reader_has_a_small_capture(small: dict[str, Path]) -> None:
+    # so that stories about all formats, and benchmarks/mutate.py, miss none
+    recognised = {next(one.name for one in readers(Reader) if one.recognises(Sample(path))) for path in small.values()}
+    dialects = {npuscope.read(path).meta.format for path in small.values() if path.suffix == ".json"}
+    assert {one.name for kind in (Reader, EventReader) for one in readers(kind)} - recognised - dialects == set()
 
 
 @pytest.mark.parametrize("name", [*SMALL, *CAPTURES])
