@@ -402,6 +402,13 @@ def _waterfall(a: _Side, b: _Side, matches: Sequence[Match]) -> Waterfall:
     return Waterfall(bars, kernels.filter(moved > 0).sort(moved, descending=True), walls, a.path.kind)
 
 
+def _tiles(a: Mapping[str, Mapping[str, str]], b: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Tile shapes that both programs set, and set differently."""
+    for name in (name for name in a if name in b):
+        for kind in (kind for kind in a[name] if b[name].get(kind, a[name][kind]) != a[name][kind]):
+            yield f"{kind} tile of `{name}`: {a[name][kind]} against {b[name][kind]}"
+
+
 def differences(a: Explanation, b: Explanation, matches: Sequence[Match]) -> Iterator[str]:
     """What makes two traces not like for like, in sentences, the gravest first: said before anybody quotes a ratio."""
     both = (a, b)
@@ -417,6 +424,7 @@ def differences(a: Explanation, b: Explanation, matches: Sequence[Match]) -> Ite
     ):
         if values[0] != values[1]:
             yield f"{what}: {values[0] or 'not recorded'} against {values[1] or 'not recorded'}"
+    yield from _tiles(*(meta.notes.get("tiles", {}) for meta in metas))
     for odd, sentence in (
         (_named_by_type, "kernels have their operator types in one capture and only names in the other: few of them "
          "will match"),

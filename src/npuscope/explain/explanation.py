@@ -23,6 +23,7 @@ from npuscope.explain.hidden_exposed import (
     when_ran,
 )
 from npuscope.explain.idle_reasons import Bubbles, bubbles_of
+from npuscope.explain.leaves import Leaves, leaves_of
 from npuscope.explain.ledger import Scheduling, scheduling_of
 from npuscope.explain.path import CriticalPath, path_of
 from npuscope.explain.repetition import Steps, steps_of
@@ -54,7 +55,17 @@ class analysis(cached_property[T]):
 class Explanation(Tabular):
     """What the trace of one rank says; options as those of `explain`."""
 
-    in_json = ("scheduling", "critical_path", "fan_out", "steps", "overlap", "communication", "copies", "notes")
+    in_json = (
+        "scheduling",
+        "critical_path",
+        "fan_out",
+        "steps",
+        "overlap",
+        "communication",
+        "copies",
+        "leaves",
+        "notes",
+    )
 
     def __init__(
         self,
@@ -115,6 +126,11 @@ class Explanation(Tabular):
     @analysis
     def copies(self) -> Copies | None:
         return copies_of(self.work)
+
+    @analysis
+    def leaves(self) -> Leaves | None:
+        """Of a run of CANN's own PyPTO."""
+        return leaves_of(self.work)
 
     @analysis
     def diagnosis(self) -> Diagnosis:

@@ -338,6 +338,8 @@ def limit_ns(work: CallWork, device: Device, kernel_type: str = "") -> TimeLimit
             return TimeLimit(
                 None, None, f"{device.name} has no {work.unit} rate for {work.dtype or 'an unknown data type'}"
             )
+        if work.one_core:
+            rate /= (device.cores.cube if work.unit == "cube" else device.cores.vector).value
         bound: Bound = "cube" if work.unit == "cube" else "vector"
         found.append((work.flops / rate * 1e9, bound, f"{work.dtype} at {rate / 1e12:.1f} TFLOP/s"))
     if work.bytes is not None:

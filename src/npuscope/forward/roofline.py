@@ -293,7 +293,7 @@ def _table(rows: CallRows, chip: Device, steps: int) -> pl.DataFrame:
 def _priced(rows: CallRows, number: int, chip: Device) -> tuple[object, ...]:
     """One distinct call as a row of `CALLS`."""
     call, name = rows.calls[number], rows.kernels[number]
-    work = work_of(call)
+    work = rows.works[number] or work_of(call)
     if (reason := rows.reasons[number]) is not None:
         work = CallWork(work.family, why_unknown=reason)
     if work.dtype == "fp32" and _TENSOR_FLOAT.search(name) and "tf32" in chip.cube:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,6 +19,7 @@ import polars as pl
 
 from npuscope.explain.work import kernel_group, on_ai_cpu
 from npuscope.forward.calls import Call, CallTensor
+from npuscope.forward.work import CallWork
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Enclosing
 from npuscope.trace.names import SHAPES, WORDS, source_column, with_tensors
@@ -39,6 +41,7 @@ class CallRows:
     kernels: tuple[str, ...]  # the kernel's name, where the call is of an operator
     reasons: tuple[str | None, ...]  # why a call can have no price, whatever its type
     left_out: int  # rows that tell another row's work again
+    works: tuple[CallWork | None, ...]  # what the capture itself says that a call has to do
 
 
 def rows_of(trace: Trace, given: Mapping[str, float]) -> CallRows:
@@ -61,6 +64,26 @@ def rows_of(trace: Trace, given: Mapping[str, float]) -> CallRows:
         tuple(distinct["name"].to_list()),
         tuple(distinct.select(_reason(distinct))["reason"].to_list()),
         left_out,
+        tuple(
+            _leaf_work(trace.meta.notes.get("leaves", {}).get(row.get("leaf"))) for row in told.iter_rows(named=True)
+        ),
+    )
+
+
+def _leaf_work(leaf: Mapping[str, Any] | None) -> CallWork | None:
+    """What one task of a leaf of CANN's own PyPTO computes and moves, on one core."""
+    if leaf is None:
+        return None
+    cube = leaf["cube_flops"] > 0
+    return CallWork(
+        "cube leaf" if cube else "vector leaf",
+        leaf["cube_flops"] or leaf["vector_elements"] or None,
+        "cube" if cube else "vector",
+        leaf["dtype"],
+        leaf["bytes"],
+        0,
+        note="the part of one core of the chip's rate; memory as if no other core used it",
+        one_core=True,
     )
 
 
@@ -72,7 +95,7 @@ def _facts(slices: pl.DataFrame) -> list[pl.Expr]:
         (pl.col("kernel").fill_null("") if launched else pl.lit("")).alias("name"),
         on_ai_cpu(slices),
     ]
-    facts += [pl.col(name) for name in ("message_bytes", "message_ranks", "causal") if name in slices.columns]
+    facts += [pl.col(name) for name in ("message_bytes", "message_ranks", "causal", "leaf") if name in slices.columns]
     if {"count", "dataType"} <= set(slices.columns):  # of collectives in the profiler's database
         width = pl.col("dataType").cast(pl.String).replace_strict(HCCL_BYTES, default=None, return_dtype=pl.Int64)
         facts.append((pl.col("count").cast(pl.Int64, strict=False) * width).alias("message_bytes"))

@@ -49,6 +49,7 @@ class CallWork:
     note: str | None = None
     # a floor only: bytes are known, what is done with them is not
     byte_bound: bool = False
+    one_core: bool = False  # of a task that one core runs: its part of the chip's rate counts
 
     @property
     def bytes(self) -> int | None:

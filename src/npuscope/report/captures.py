@@ -98,7 +98,11 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
     path_is = "the critical path" if e.path.kind == "chain" else "a cover of the timeline, without dependencies"
     yield Say(f"The path is {path_is}; both columns add up.", where=In.POSTED)
     yield Heading("Kernels", where=In.POSTED)
-    yield Rows(tables["kernels"], KERNELS, POSTED_KERNELS, wide=wide)
+    yield Rows(tables["kernels"], KERNELS, POSTED_KERNELS, wide=wide, where=In.ALL if e.leaves is None else In.POSTED)
+    if e.leaves is not None:
+        yield Heading("Leaves", where=In.POSTED)
+        yield Rows(e.leaves.main_table(), KERNELS, POSTED_KERNELS, wide=wide)
+        yield Notes(e.leaves.sentences)
     yield Rows(scheduling["ledger"], where=In.TEXT)
     yield Heading("Who waited for whom", where=In.POSTED)
     yield Rows(tables["blockers"], where=In.POSTED)

@@ -11,8 +11,10 @@ import pytest
 from builders import balanced, named, refused, write_events, x
 
 import npuscope
-from npuscope.explain import explain
+from npuscope.chip.devices import load
+from npuscope.explain import compare, explain
 from npuscope.explain.doctor import symptoms_of
+from npuscope.forward.roofline import roofline
 from npuscope.trace import Trace
 
 RUN = "cann_pypto/output_20261117_212512"
@@ -319,3 +321,61 @@ def test_the_shared_run(shared: Path) -> None:
     assert trace.meta.notes["simulator_cycles"] == 48796
     assert balanced(trace)
     assert "values" in explained.path.by_kernel()["kernel"].to_list()
+
+
+def test_leaves_are_told_in_the_order_in_which_people_tune(tmp_path: Path) -> None:
+    leaves = explain(npuscope.read(simulated(tmp_path / "run"))).leaves
+    assert leaves is not None
+    columns = ("kernel", "unit", "cores_used", "cores", "tasks", "core_ns", "place", "bytes")
+    assert leaves.table.select(columns).rows() == [
+        ("qk", "AIC", 2, 2, 2, 6000, "k.py:4", 16 * 32 * 2 + 16 * 8 * 4),
+        ("F_leaf1_2", "AIV", 1, 2, 1, 1000, None, None),
+    ]
+    # 2 and 4 µs on the two cube cores: the busier one is a third above their mean
+    assert [sentence for sentence in leaves.sentences if "33.3%" in sentence and "rebalance" in sentence]
+
+
+def test_a_chain_of_small_vector_leaves_is_named(tmp_path: Path) -> None:
+    inner = tmp_path / SIMULATED
+    inner.mkdir()
+    tasks = [{"taskId": n, "seqNo": 0, "execStart": 1800 * n, "execEnd": 1800 * (n + 1)} for n in range(4)]
+    places = [
+        {"blockIdx": 0, "coreType": "AIC", "tasks": tasks[:1]},
+        {"blockIdx": 1, "coreType": "AIV", "tasks": tasks[1:]},
+    ]
+    (inner / "a.swim.json").write_text(json.dumps(places))
+    rows = [f"0,{n},0,5,{n},0,{n + 100},{int(n == 0)},0,{n + 1 if n < 3 else ''}" for n in range(4)]
+    head = "seqNo,taskId,rootIndex,rootHash,opmagic,leafIndex,leafHash,coreType,psgId,successors"
+    (tmp_path / "dyn_topo.txt").write_text("\n".join([head, *rows]))
+    calls = [{"opmagic": n, "semantic_label": {"label": name}} for n, name in enumerate(("mm", "scale", "exp", "cast"))]
+    (tmp_path / "program.json").write_text(
+        json.dumps({"functions": [{"hash": 5, "graphtype": 2, "operations": calls}]})
+    )
+    leaves = explain(npuscope.read(tmp_path)).leaves
+    assert leaves is not None
+    (chain,) = [sentence for sentence in leaves.sentences if "chain" in sentence]
+    assert "`scale` → `exp` → `cast` (3 µs" in chain  # not the product before them
+
+
+def test_roofline_prices_a_task_by_its_part_of_the_chip(tmp_path: Path) -> None:
+    found = roofline(npuscope.read(simulated(tmp_path / "run")), "ascend910b1")
+    row = found.calls.filter(pl.col("kernel") == "qk").row(0, named=True)
+    chip = load("ascend910b1")
+    flops, moved = 2 * 16 * 32 * 8, 16 * 32 * 2 + 16 * 8 * 4
+    limits = (flops / ((chip.peak("cube", "fp16") or 0) / chip.cores.cube.value) * 1e9, moved / chip.bandwidth * 1e9)
+    assert (row["flops"], row["bytes"]) == (flops, moved)
+    assert row["limit_ns"] == pytest.approx(max(limits))
+
+
+def test_compare_finds_a_changed_tile(tmp_path: Path) -> None:
+    sides = []
+    for name, width in (("a", 64), ("b", 128)):
+        folder = simulated(tmp_path / name)
+        written = program()
+        written["functions"][0]["operations"][2] |= {
+            "tile": {"cube": [0, 0], "vec": [width, 0]},
+            "semantic_label": "qk",
+        }
+        (folder / "program.json").write_text(json.dumps(written))
+        sides.append(npuscope.read(folder))
+    assert compare(sides[0], sides[1]).not_like_for_like == ("vec tile of `qk`: 64 against 128",)

@@ -22,6 +22,7 @@ from npuscope.trace.source import WHOLE, read_all, read_json
 ROOT, LEAF = 2, 3  # graphtype
 # bytes of an element, by the compiler's number of its type (framework/include/tilefwk/data_type.h of hicann/pypto)
 WIDTHS = dict(enumerate((0.5, 1, 2, 4, 8, 1, 2, 4, 2, 0.5, 1, 1, 2, 4, 8, 1, 8, 1, 1, 1, 1, 1, 0.5, 0.5)))
+ARITHMETIC = {1: "int8", 5: "fp8", 6: "fp16", 7: "fp32", 8: "bf16", 17: "fp8", 18: "fp8"}  # as devices name it
 MEMORIES = {0: "UB", 1: "L1", 2: "L0A", 3: "L0B", 4: "L0C"}
 NO_WORK = ("SYNC_", "PHASE", "BAR.", "CV_SYNC", "NOP")  # operations that order others
 CUBE = "A_MUL"
@@ -30,7 +31,7 @@ CUBE = "A_MUL"
 class _Tensor(msgspec.Struct):
     magic: int = -1
     shape: list[Any] = []
-    rawtensor: Any = -1
+    rawtensor: int = -1
     mem_type: dict[str, Any] = {}
     mem_range: list[int] = []
 
@@ -75,6 +76,7 @@ class Leaf:
     vector_elements: int
     bytes: int  # between global memory and the core
     memory: Mapping[str, int]  # buffer -> bytes held at most
+    dtype: str | None  # of its products, else of what it computes first
 
 
 class LeafProgram:
@@ -125,19 +127,22 @@ def _label(op: _Operation) -> str:
 
 
 def _leaf(function: _Function) -> Leaf:
-    widths = {raw.rawmagic: WIDTHS.get(raw.datatype, 0) for raw in function.rawtensors}
+    kinds = {raw.rawmagic: raw.datatype for raw in function.rawtensors}
     tensors = {tensor.magic: tensor for tensor in function.tensors}
     ops = [op for op in function.operations if not op.opcode.startswith(NO_WORK)]
     flops = elements = moved = 0
+    dtypes: dict[bool, str | None] = {}  # of products, and of the rest
     for op in ops:
         ins, outs = ([tensors[m] for m in map(_magic, side) if m in tensors] for side in (op.ioperands, op.ooperands))
         if op.opcode.startswith(CUBE) and ins and outs:
+            dtypes.setdefault(True, ARITHMETIC.get(kinds.get(ins[0].rawtensor, -1)))
             rows = ins[0].shape[0] if ins[0].shape else 0
             flops += 2 * _elements(outs[0]) * (_elements(ins[0]) // rows if isinstance(rows, int) and rows else 0)
         elif "COPY_IN" in op.opcode or "COPY_OUT" in op.opcode:
             inside = outs if "COPY_IN" in op.opcode else ins  # the tile, not the whole tensor that it is a part of
-            moved += sum(round(_elements(one) * _width(one, widths)) for one in inside[:1])
+            moved += sum(round(_elements(one) * WIDTHS.get(kinds.get(one.rawtensor, -1), 0)) for one in inside[:1])
         elif not op.opcode.startswith("L1_TO") and outs:
+            dtypes.setdefault(False, ARITHMETIC.get(kinds.get(outs[0].rawtensor, -1)))
             elements += _elements(outs[0])
     return Leaf(
         function.func_magicname,
@@ -147,6 +152,7 @@ def _leaf(function: _Function) -> Leaf:
         elements,
         moved,
         _memory(function.tensors),
+        dtypes.get(bool(flops)),
     )
 
 
@@ -156,11 +162,6 @@ def _magic(operand: Any) -> Any:
 
 def _elements(tensor: _Tensor) -> int:
     return prod(n for n in tensor.shape if isinstance(n, int) and n > 0) if tensor.shape else 0
-
-
-def _width(tensor: _Tensor, widths: Mapping[int, float]) -> float:
-    raw = tensor.rawtensor
-    return WIDTHS.get(raw.get("datatype", -1), 0) if isinstance(raw, dict) else widths.get(raw, 0)
 
 
 def _place(ops: Iterable[_Operation]) -> str:

@@ -186,6 +186,7 @@ class _Run:
             leaf.name: {
                 "place": leaf.place, "ops": dict(leaf.ops), "cube_flops": leaf.cube_flops, "bytes": leaf.bytes,
                 "vector_elements": leaf.vector_elements, "memory": dict(leaf.memory),
+                "dtype": leaf.dtype,
             }
             for leaf in self.program.leaves.values()
             if leaf.name in ran
@@ -674,10 +675,10 @@ READER = Reader(
     files=(SWIM, PIPES, MEASURED, MACHINE),
 )
 VIEW_READER = EventReader(
-    "cann-pypto-swimlane", "the merged swimlane of CANN's own PyPTO", _is_view, _build_view, files=(MERGED,)
+    "cann-swimlane", "the merged swimlane of CANN's own PyPTO", _is_view, _build_view, files=(MERGED,)
 )
 SIMULATOR = EventReader(
-    "cann-pypto-simulator", "the whole trace of CANN's own PyPTO simulator, in cycles", _is_simulator, _build_simulator,
+    "cann-simulator", "the whole trace of CANN's own PyPTO simulator, in cycles", _is_simulator, _build_simulator,
     files=(EVENTS,),
 )  # fmt: skip
 PERF_SIM = EventReader("pto-perf-sim", "the JSON of pto-isa's perf_sim, in cycles", _is_perf_sim, _build_perf_sim)
