@@ -42,6 +42,10 @@ class DataType:
     def is_int(self) -> bool:
         return self.storage is not None and not self.is_float
 
+    def get_byte(self) -> int:
+        """What programs ask for the bytes of an element."""
+        return self.bytes
+
     @property
     def limits(self) -> tuple[int, int]:
         """The least and the largest value of a type of whole numbers."""
@@ -76,9 +80,13 @@ INT64 = _type("INT64", "int64", "int64")
 UINT64 = _type("UINT64", "uint64", "uint64")
 INDEX = _type("INDEX", "int64", "int64")
 BOOL = _type("BOOL", "bool", "bool")
+FP8E4M3FN = _type("FP8E4M3FN", ml_dtypes.float8_e4m3fn.__name__, "float32")
+FP8E5M2 = _type("FP8E5M2", ml_dtypes.float8_e5m2.__name__, "float32")
+FP8E8M0 = _type("FP8E8M0", ml_dtypes.float8_e8m0fnu.__name__, "float32")  # a scale: powers of two
 TASK_ID = DataType("TASK_ID", 8, None, None)
 
-ALL = (FP32, FP16, BF16, INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64, INDEX, BOOL, TASK_ID)
+SMALL_FLOATS = (FP8E4M3FN, FP8E5M2, FP8E8M0)
+ALL = (FP32, FP16, BF16, INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64, INDEX, BOOL, *SMALL_FLOATS, TASK_ID)
 BY_NAME = {dtype.name: dtype for dtype in ALL}
 _BY_STORAGE: dict[object, DataType] = {
     dtype.storage: dtype for dtype in ALL if dtype.storage is not None and dtype is not INDEX

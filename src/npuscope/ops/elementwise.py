@@ -202,6 +202,8 @@ NOT = OpSpec(
 
 # --- functions written by hand
 
+ADDC = OpSpec("addc", (), "custom", "x + y + z, as two sums; y may be a number.", spellings=("addc", "addsc"))
+SUBC = OpSpec("subc", (), "custom", "x - y - z, as two differences; y may be a number.", spellings=("subc", "subsc"))
 CAST = OpSpec(
     "cast", ("vector", "move"), "custom", "Another type; an accumulator may change its type on its way out.",
     cost="op.vconv", widening="op.vconv_widen", storage="separate_if_wider",
@@ -223,7 +225,7 @@ EXPANDS = OpSpec("expands", VECTOR, "custom", "A tile of the target's shape, fil
 
 ALL = (
     ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, FMOD, REM, AND, OR, XOR, SHL, SHR, NEG, EXP, LOG, SQRT, RSQRT, RECIP, RELU,
-    ABS, SIN, COS, NOT, CAST, CMP, SEL, LRELU, EXPANDS,
+    ABS, SIN, COS, NOT, ADDC, SUBC, CAST, CMP, SEL, LRELU, EXPANDS,
 )
 
 

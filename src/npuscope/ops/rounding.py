@@ -34,6 +34,7 @@ from npuscope.ops.dtypes import (
     INT8,
     INT16,
     INT32,
+    SMALL_FLOATS,
     UINT8,
     UINT16,
     Array,
@@ -155,6 +156,37 @@ TO_BF16 = {mode: _to_bf16(mode) for mode in ROUNDINGS}
 TO_FP16 = {mode: _to_fp16(mode, 65504) for mode in ROUNDINGS}
 TO_FP16_RESULT = _to_fp16("rint", np.inf)
 
+
+def _to_small(dtype: DataType, mode: str) -> Rounding:
+    """To a float of 8 bits, by its values: there are 256. What is past the last one becomes the last one."""
+    codes = np.arange(256, dtype=np.uint8)
+    values = codes.view(dtype.storage).astype(_F32)
+    finite = np.isfinite(values)
+    order = np.argsort(values[finite], kind="stable")
+    table, odd = values[finite][order], (codes[finite][order] & 1).astype(bool)
+    has_nan = bool(np.isnan(values).any())
+
+    def run(x: Array) -> Array:
+        above = np.searchsorted(table, x).clip(0, table.size - 1)  # the first value that is not below
+        below = np.where(table[above] == x, above, above - 1).clip(0)
+        up, down = table[above], table[below]
+        if mode in ("floor", "ceil", "trunc"):
+            high = np.full(x.shape, mode == "ceil") if mode != "trunc" else x < 0
+        elif mode == "odd":
+            high = odd[above]
+        else:
+            nearer = np.subtract(up, x) - np.subtract(x, down)
+            high = (nearer < 0) | ((nearer == 0) & (~odd[above] if mode == "rint" else x > 0))
+        rounded = np.where(high, up, down).astype(_F32)
+        if has_nan:
+            rounded[np.isnan(x)] = np.nan
+        return rounded
+
+    return run
+
+
+TO_SMALL = {dtype: {mode: _to_small(dtype, mode) for mode in ROUNDINGS} for dtype in SMALL_FLOATS}
+
 # --- which casts are one instruction, and the chain of instructions for the others
 
 NATIVE_CASTS = {  # of A2 and A3, as their device files have it
@@ -235,6 +267,8 @@ def round_to(array: Array, dtype: DataType) -> Array:
         return TO_BF16["rint"](array)
     if dtype is FP16:
         return TO_FP16_RESULT(array)
+    if dtype in TO_SMALL:
+        return TO_SMALL[dtype]["rint"](array.astype(_F32, copy=False))
     if dtype in _NARROW:
         return _NARROW[dtype](np.trunc(array) if array.dtype == _F32 else array)
     return array if array.dtype == dtype.compute else array.astype(dtype.compute)
@@ -273,6 +307,9 @@ def _to_float(source: DataType, target: DataType, mode: str) -> list[Step]:
         return [_int_to_fp32(mode)] if source.compute != _F32 else []
     if source in (INT8, UINT8) and target is FP16:
         return []
+    if target in TO_SMALL:
+        narrow = TO_SMALL[target][mode]
+        return [narrow] if source.compute == _F32 else [lambda x: narrow(x.astype(_F32))]
     narrow = (TO_BF16 if target is BF16 else TO_FP16)[mode]
     return (
         [narrow] if source.compute == _F32 else [_int_to_narrow(narrow, _BF16_WHOLE if target is BF16 else _FP16_WHOLE)]

@@ -2,7 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
 from npuscope.ops.spec import VECTOR, OpRole, OpSpec, Plane
+
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_FACTORS, _STEPS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)  # of Philox (Salmon et al., SC 2011)
+
+
+def philox(key: Sequence[int], counter: Sequence[int], count: int, rounds: int) -> npt.NDArray[np.uint32]:
+    """`count` words of Philox-4x32: four for each value of the counter, which counts up by its first word.
+
+    PyPTO says that the chip's generator is of this kind and not in which order its words lie: the same arguments give
+    the same words, but not the chip's.
+    """
+    turns = np.arange((count + 3) // 4, dtype=np.uint64)
+    words = [np.full(turns.shape, number & 0xFFFFFFFF, np.uint64) for number in counter]
+    carry = words[0] + turns
+    for place in range(4):
+        words[place], carry = carry & _LOW, (words[place + 1] if place < 3 else turns * 0) + (carry >> _HALF)
+    left, right = (number & 0xFFFFFFFF for number in key)
+    for _ in range(rounds):
+        first, second = (words[2 * i] * np.uint64(factor) for i, factor in enumerate(_FACTORS))
+        words = [
+            (second >> _HALF) ^ words[1] ^ np.uint64(left),
+            second & _LOW,
+            (first >> _HALF) ^ words[3] ^ np.uint64(right),
+            first & _LOW,
+        ]
+        left, right = ((word + step) & 0xFFFFFFFF for word, step in zip((left, right), _STEPS, strict=True))
+    return np.stack(words, axis=-1).reshape(-1)[:count].astype(np.uint32)
+
 
 # fmt: off
 
@@ -65,8 +99,16 @@ TRI = OpSpec(
     "tri", VECTOR, "custom", "Ones on and below a diagonal, or above it.", cost="op.vcopy",
     like="a pass that writes the tile",
 )
+EXPAND_CLONE = OpSpec(
+    "expand_clone", VECTOR, "custom", "A copy of x, repeated to the target's shape.", cost="op.vcopy",
+    like="a pass that writes the tile", roles=(OpRole.KEEPS_VALUES, OpRole.KEEPS_ZEROS),
+)
+RANDOM = OpSpec(
+    "random", VECTOR, "custom", "Random bits from a key and a counter, the same for the same six words.",
+    cost="op.vmul", like="no cost of it is public", types="INT32, UINT32", spellings=("random", "tile.random"),
+)
 
 ALL = (
     CREATE, RESHAPE, TRANSPOSE_VIEW, SET_VALIDSHAPE, REINTERPRET_VIEW, SLICE, TRANSPOSE, CONCAT, FILLPAD,
-    FILLPAD_EXPAND, FULL, ARANGE, TRI,
+    FILLPAD_EXPAND, FULL, ARANGE, TRI, EXPAND_CLONE, RANDOM,
 )

@@ -90,6 +90,13 @@ def gather(x: Array, index: npt.NDArray[np.integer]) -> Array:
     return x.reshape(-1).take(index + np.arange(0, rows * columns, columns)[:, None])
 
 
+def gather_blocks(x: Array, offsets: npt.NDArray[np.integer]) -> Array:
+    """The 32 bytes at each byte offset of a tile in its storage type, side by side."""
+    per = 32 // x.dtype.itemsize
+    first = offsets.astype(np.int64)[..., None] // x.dtype.itemsize + np.arange(per)
+    return x.reshape(-1).take(first).reshape(*offsets.shape[:-1], -1)
+
+
 # fmt: off
 
 SORT32 = OpSpec(
@@ -109,4 +116,16 @@ SCATTER = OpSpec(
     cost="op.vgather", like="a gather the other way round", roles=(OpRole.NO_NEW_VALUE,),
 )
 
-ALL = (SORT32, MRGSORT, GATHER, SCATTER)
+GATHERB = OpSpec(
+    "gatherb", VECTOR, "custom", "32 bytes of a tile for each byte offset, side by side.", cost="op.vgather",
+    like="no cost of it is public", types="offsets UINT32",
+)
+
+# --- loops of other ops (tile/calls/by_index.py), which are what is recorded
+
+MGATHER = OpSpec("mgather", (), "custom", "Rows or elements of GM that an index names; a loop of loads.")
+MSCATTER = OpSpec("mscatter", (), "custom", "Each element of a tile to its index in GM; a loop of stores.")
+PAGED_GATHER = OpSpec("paged_gather", (), "custom", "Rows of a paged cache, by index and page table; a loop of loads.")
+SCATTER_UPDATE = OpSpec("scatter_update", (), "custom", "Rows of src over the rows that an index names; a loop.")
+
+ALL = (SORT32, MRGSORT, GATHER, SCATTER, GATHERB, MGATHER, MSCATTER, PAGED_GATHER, SCATTER_UPDATE)

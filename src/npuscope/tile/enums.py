@@ -10,11 +10,12 @@ AtomicType = Enum("AtomicType", {"None_": "none", "Add": "add"})
 SplitMode = Enum("SplitMode", {"NONE": "none", "UP_DOWN": "up_down", "LEFT_RIGHT": "left_right"})
 ForKind = Enum("ForKind", {"Sequential": "range", "Parallel": "parallel", "Unroll": "unroll", "Pipeline": "pipeline"})
 ScopeMode = Enum("ScopeMode", {"AUTO": "auto", "MANUAL": "manual"})
-TensorLayout = Enum("TensorLayout", {"ND": "nd", "DN": "dn", "NZ": "nz"})
+TensorLayout = Enum("TensorLayout", ("ND", "DN", "NZ", "MX_A_ZZ", "MX_B_NN"))
+CompactMode = Enum("CompactMode", ("null", "normal"))
 TileLayout = Enum("TileLayout", {"none_box": 0, "row_major": 1, "col_major": 2})
 PipeType = Enum("PipeType", ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX", "ALL"))
 FunctionType = Enum(
-    "FunctionType", ("Opaque", "InCore", "Orchestration", "Inline", "AIC", "AIV", "Group", "Spmd", "Extern")
+    "FunctionType", ("Opaque", "InCore", "Orchestration", "Inline", "AIC", "AIV", "Group", "Spmd", "Extern", "Graph")
 )
 
 
@@ -58,6 +59,15 @@ class NotifyOp(Enum):
 
     AtomicAdd = "add"
     Set = "set"
+
+
+class ReduceOp(Enum):
+    """How a collective combines what the ranks hold."""
+
+    Sum = "sum"
+    Max = "max"
+    Min = "min"
+    Prod = "prod"
 
 
 class WaitCmp(Enum):

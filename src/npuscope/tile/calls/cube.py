@@ -7,14 +7,27 @@ import math
 import numpy as np
 
 from npuscope.ops import cube, rounding
-from npuscope.ops.cube import MATMUL, MATMUL_ACC, MATMUL_BIAS, MATMUL_DUAL, MATMUL_DUAL_ACC
-from npuscope.ops.dtypes import FP32, INT32, Array, DataType
+from npuscope.ops.cube import (
+    MATMUL,
+    MATMUL_ACC,
+    MATMUL_BIAS,
+    MATMUL_DUAL,
+    MATMUL_DUAL_ACC,
+    MATMUL_MX,
+    MATMUL_MX_ACC,
+    MATMUL_MX_BIAS,
+    MX_GROUP,
+    QUANT_MX,
+)
+from npuscope.ops.dtypes import FP8E4M3FN, FP8E8M0, FP32, INT32, UINT8, Array, DataType
 from npuscope.ops.elementwise import CAST
+from npuscope.ops.shaping import TRANSPOSE
 from npuscope.ops.spec import OpSpec
 from npuscope.tile.calls.functions import implements
+from npuscope.tile.calls.shaping import transposed
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import TileRun, current
-from npuscope.tile.values.checks import describe, dtype_of, flag
+from npuscope.tile.values.checks import describe, dtype_of, flag, index, shown
 from npuscope.tile.values.tensors import Shape, Tile
 
 
@@ -151,14 +164,87 @@ def matmul_dual(
 
 @implements(MATMUL_BIAS, "matmul_bias")
 def matmul_bias(lhs: object, rhs: object, bias: object) -> Tile:
-    run = current()
-    tile = _product(run, MATMUL_BIAS, lhs, rhs, False, False, None)
-    row = run.tile(bias, "matmul_bias")
+    return _with_bias(_product(current(), MATMUL_BIAS, lhs, rhs, False, False, None), bias, "matmul_bias")
+
+
+def _with_bias(tile: Tile, bias: object, name: str) -> Tile:
+    row = current().tile(bias, name)
     if row.shape[-1] != tile.shape[-1] or math.prod(row.shape) != row.shape[-1]:
-        raise fault(f"pl.matmul_bias: a bias {describe(row)} for a product {describe(tile)}")
+        raise fault(f"pl.{name}: a bias {describe(row)} for a product {describe(tile)}")
     if tile.array is not None and row.array is not None:
         tile.array = tile.array + row.array.reshape(1, -1).astype(tile.array.dtype)
     return tile
+
+
+# --- products with a scale for each group of 32 along K
+
+
+@implements(MATMUL_MX)
+def matmul_mx(lhs: object, lhs_scale: object, rhs: object, rhs_scale: object) -> Tile:
+    return _scaled_product(MATMUL_MX, lhs, lhs_scale, rhs, rhs_scale, None)
+
+
+@implements(MATMUL_MX_ACC)
+def matmul_mx_acc(acc: object, lhs: object, lhs_scale: object, rhs: object, rhs_scale: object) -> Tile:
+    return _scaled_product(MATMUL_MX_ACC, lhs, lhs_scale, rhs, rhs_scale, current().tile(acc, "matmul_mx_acc"))
+
+
+@implements(MATMUL_MX_BIAS)
+def matmul_mx_bias(lhs: object, lhs_scale: object, rhs: object, rhs_scale: object, bias: object) -> Tile:
+    tile = _scaled_product(MATMUL_MX_BIAS, lhs, lhs_scale, rhs, rhs_scale, None)
+    return _with_bias(tile, bias, "matmul_mx_bias")
+
+
+def _scaled_product(spec: OpSpec, x: object, x_scale: object, y: object, y_scale: object, acc: Tile | None) -> Tile:
+    run, name = current(), spec.name
+    left, right = run.tile(x, name), run.tile(y, name)
+    scales = run.tile(x_scale, name), run.tile(y_scale, name)
+    if left.dtype is not FP8E4M3FN or right.dtype is not FP8E4M3FN:
+        raise fault(f"pl.{name} multiplies FP8E4M3FN, not {describe(left)} and {describe(right)}")
+    if len(left.shape) != 2 or len(right.shape) != 2 or left.shape[1] != right.shape[0]:
+        raise fault(f"pl.{name}: {describe(left)} times {describe(right)}")
+    (m, k), n = left.shape, right.shape[1]
+    if m % 16 or k % 64 or n % 32:
+        raise fault(f"pl.{name}: {m} rows, K of {k} and {n} columns", "They are multiples of 16, 64 and 32.")
+    for scale, wanted in zip(scales, ((m, k // MX_GROUP), (k // MX_GROUP, n)), strict=True):
+        if scale.shape != wanted or scale.dtype not in (FP8E8M0, UINT8):
+            raise fault(f"pl.{name}: scales are {list(wanted)} of FP8E8M0 or UINT8, not {describe(scale)}")
+    if acc is not None and (acc.shape != (m, n) or acc.dtype is not FP32):
+        raise fault(f"pl.{name}: the accumulator is {describe(acc)}, the product {[m, n]} FP32")
+    result = run.result(spec, (acc, left, right, *scales), (m, n), FP32, None, "Acc", flops=2 * m * n * k)
+    arrays = [tile.array for tile in (left, right, *scales)]
+    if all(array is not None for array in arrays) and (acc is None or acc.array is not None):
+        a, b, a_scale, b_scale = (array for array in arrays if array is not None)
+        result.array = cube.matmul(
+            cube.scaled(a, a_scale, 1, scales[0].dtype is UINT8),
+            cube.scaled(b, b_scale, 0, scales[1].dtype is UINT8),
+            integer=False,
+        )
+        if acc is not None and acc.array is not None:
+            result.array = result.array + acc.array
+    return result
+
+
+@implements(QUANT_MX)
+def quant_mx(src: object, *, group_axis: object, dtype: DataType = FP8E4M3FN) -> tuple[Tile, Tile]:
+    """Groups along rows (1); along columns (0) the source is [N, K] and is transposed first."""
+    run, axis = current(), index(group_axis, "pl.quant_mx", "group_axis=")
+    tile = run.tile(src, "quant_mx")
+    if axis == 0:
+        tile = transposed(tile, -2, -1, TRANSPOSE)
+    if axis not in (0, 1) or dtype_of(dtype, "quant_mx") is not FP8E4M3FN or not tile.dtype.is_float:
+        raise fault(f"pl.quant_mx of {describe(tile)} to {dtype} along axis {shown(group_axis)}")
+    k = tile.shape[-2 if axis == 0 else -1]
+    if len(tile.shape) != 2 or k % MX_GROUP:
+        raise fault(f"pl.quant_mx: {describe(tile)} has no groups of {MX_GROUP}")
+    shape = (k // MX_GROUP, tile.shape[1]) if axis == 0 else (tile.shape[0], k // MX_GROUP)
+    values = run.result(QUANT_MX, (tile,), tile.shape, FP8E4M3FN, tile.valid)
+    scales = run.result(QUANT_MX, (tile,), shape, FP8E8M0)
+    if tile.array is not None:
+        rows, powers = cube.quantised(tile.array.T if axis == 0 else tile.array)
+        values.array = rounding.round_to(rows.T.copy() if axis == 0 else rows, FP8E4M3FN)
+        scales.array = powers.T.copy() if axis == 0 else powers
+    return values, scales
 
 
 @implements(MATMUL, "batch_matmul")

@@ -127,6 +127,7 @@ def transpose(input: object, axis1: object, axis2: object, tmp_tile: object = No
     run, x = current(), tensor_or_tile(input, "transpose")
     first, second = axis_of(axis1, x, "transpose"), axis_of(axis2, x, "transpose")
     if isinstance(x, Tensor) and run.block is None:
+        x.check_row_by_row("the transpose")
         shape, strides, valid = (_swapped(each, first, second) for each in (x.shape, x.strides, x.valid or ()))
         return Tensor(x.buffer, x.offset, shape, strides, x.dtype, valid or None)
     return transposed(run.tile(x, "transpose"), first, second, TRANSPOSE)
@@ -263,7 +264,11 @@ def _kept_axes(box: Shape, drop_dims: object) -> list[int]:
 def _view(x: Tensor, box: Shape, offset: Sequence[Whole], valid: Shape | None, axes: list[int]) -> Tensor:
     shape, strides = tuple([box[a] for a in axes]), tuple([x.strides[a] for a in axes])
     valid = None if valid is None else tuple([valid[a] for a in axes])
-    return Tensor(x.buffer, int(position(x, offset)), shape, strides, x.dtype, valid)
+    if x.fractal is not None and (box[-2:] != x.shape[-2:] or axes[-2:] != [len(box) - 2, len(box) - 1]):
+        x.check_row_by_row(f"a slice {list(box)}")
+    view = Tensor(x.buffer, int(position(x, offset)), shape, strides, x.dtype, valid)
+    view.fractal = x.fractal
+    return view
 
 
 def _slice_tile(run: TileRun, x: Tile, box: Shape, offset: Sequence[Whole], valid: Shape | None, clamp: bool) -> Tile:

@@ -8,11 +8,11 @@ import ml_dtypes
 import numpy as np
 
 from npuscope.ops import elementwise, rounding, sorting, storage
-from npuscope.ops.dtypes import FP32, INT32, Array, DataType, Number
-from npuscope.ops.elementwise import CAST, CMP, EXPANDS, LRELU, SEL
-from npuscope.ops.shaping import ARANGE, FILLPAD, FILLPAD_EXPAND, FULL, TRI
-from npuscope.ops.sorting import GATHER, MRGSORT, SCATTER, SORT32
-from npuscope.tile.calls.functions import implements, literal, rounded, same_in_lanes, settled
+from npuscope.ops.dtypes import FP32, INT32, UINT32, Array, DataType, Number
+from npuscope.ops.elementwise import ADD, ADDC, CAST, CMP, EXPANDS, LRELU, SEL, SUB, SUBC
+from npuscope.ops.shaping import ARANGE, EXPAND_CLONE, FILLPAD, FILLPAD_EXPAND, FULL, RANDOM, TRI, philox
+from npuscope.ops.sorting import GATHER, GATHERB, MRGSORT, SCATTER, SORT32
+from npuscope.tile.calls.functions import function_from, implements, literal, rounded, same_in_lanes, settled
 from npuscope.tile.enums import PadValue
 from npuscope.tile.fault import fault
 from npuscope.tile.run.op_recorder import store_box
@@ -23,8 +23,19 @@ from npuscope.tile.values.lanes import UNKNOWN, Lane, Plain, Unknown, Whole, pla
 from npuscope.tile.values.tensors import Shape, Tensor, Tile, window
 
 _MODES = rounding.MODES
+_ADD, _SUB = function_from(ADD), function_from(SUB)
 
-# --- casts, comparisons, selections
+# --- sums of three, casts, comparisons, selections
+
+
+@implements(ADDC)
+def addc(lhs: object, rhs: object, rhs2: object) -> object:
+    return _ADD(_ADD(lhs, rhs), rhs2)
+
+
+@implements(SUBC)
+def subc(lhs: object, rhs: object, rhs2: object) -> object:
+    return _SUB(_SUB(lhs, rhs), rhs2)
 
 
 @implements(CAST)
@@ -136,7 +147,48 @@ def _check_fits(name: str, x: Tile, other: Tile) -> None:
         raise fault(f"pl.{name}: {describe(other)} does not fit {describe(x)}")
 
 
-# --- fills: all of one number, ramps, triangles, padding around what is valid
+# --- fills: all of one number, ramps, triangles, random bits, copies, padding around what is valid
+
+
+@implements(EXPAND_CLONE)
+def expand_clone(src: object, target: object) -> Tile:
+    run = current()
+    tile, shape = run.tile(src, "expand_clone"), run.operand(target, "expand_clone").shape
+    if len(tile.shape) != len(shape) or any(n not in (1, m) for n, m in zip(tile.shape, shape, strict=True)):
+        raise fault(f"pl.expand_clone: {describe(tile)} does not repeat to {list(shape)}")
+    result = run.result(EXPAND_CLONE, (tile,), shape, tile.dtype)
+    if tile.array is not None:
+        result.array = np.broadcast_to(tile.array, shape).copy()
+    return result
+
+
+@implements(RANDOM, "random")
+def random(
+    key0: Whole, key1: Whole, counter0: Whole, counter1: Whole, counter2: Whole, counter3: Whole,
+    shape: Sequence[Whole], dtype: DataType = UINT32, rounds: Whole = 10, *, valid_shape: object = None,
+) -> Tile:  # fmt: skip
+    run, extents, kind = current(), shape_of(shape), dtype_of(dtype, "random")
+    turns = int(checks.index(rounds, "pl.random", "rounds="))
+    if kind not in (INT32, UINT32) or turns not in (7, 10):
+        raise fault(f"pl.random of {kind} in {turns} rounds", "It makes INT32 or UINT32 in 7 or 10 rounds.")
+    words = (key0, key1, counter0, counter1, counter2, counter3)
+    key = [int(checks.index(word, "pl.random", "a word of the seed")) for word in words]
+    valid = None if valid_shape is None else shape_of(valid_shape)
+    result = run.result(RANDOM, words, extents, kind, valid, attributes=(("rounds", turns),))
+    if run.computes:
+        bits = philox(key[:2], key[2:], result.size, turns)
+        result.array = bits.view(kind.compute).reshape(extents)
+    return result
+
+
+@implements(RANDOM, "tile.random")
+def random_tile(
+    key0: Whole, key1: Whole, counter0: Whole, counter1: Whole, counter2: Whole, counter3: Whole,
+    shape: Sequence[Whole], valid_shape: object = None, dtype: DataType = UINT32, rounds: Whole = 10,
+) -> Tile:  # fmt: skip
+    """The tile form, whose valid region stands before the type."""
+    seed = (key0, key1, counter0, counter1, counter2, counter3)
+    return random(*seed, shape, dtype, rounds, valid_shape=valid_shape)
 
 
 @implements(EXPANDS)
@@ -373,6 +425,26 @@ def gather_flat(
     if tile.array is not None and numbers.array is not None:
         _check_index(numbers.array, tile.array.size, "elements", tile)
         result.array = tile.array.reshape(-1).take(numbers.array.astype(np.int64))
+    return result
+
+
+@implements(GATHERB)
+def gatherb(src: object, offset: object, *, output_dtype: DataType | None = None) -> Tile:
+    run = current()
+    tile, offsets = run.tile(src, "gatherb"), _indices(offset, "gatherb")
+    dtype = tile.dtype if output_dtype is None else dtype_of(output_dtype, "gatherb")
+    if dtype.bytes != tile.dtype.bytes:
+        raise fault(f"pl.gatherb: {describe(tile)} read as {dtype}: the widths differ")
+    if offsets.dtype is not UINT32 or offsets.shape[-1] % 8:
+        raise fault(f"pl.gatherb: offsets are rows of UINT32, eight or a multiple of it, not {describe(offsets)}")
+    shape = (*offsets.shape[:-1], offsets.shape[-1] * 32 // dtype.bytes)
+    result = run.result(GATHERB, (tile, offsets), shape, dtype)
+    if tile.array is not None and offsets.array is not None:
+        if np.any(offsets.array % 32) or np.max(offsets.array, initial=0) > tile.size * dtype.bytes - 32:
+            raise fault(f"pl.gatherb: an offset is no multiple of 32 bytes within {describe(tile)}")
+        held = np.empty(tile.shape, tile.dtype.storage)
+        storage.store(held, tile.array, tile.dtype)
+        result.array = storage.load(sorting.gather_blocks(held, offsets.array).view(dtype.storage), dtype)
     return result
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from npuscope.tile.calls.spellings import members
+from npuscope.tile.distributed import collectives
 from npuscope.tile.distributed.ranks import host
 from npuscope.tile.distributed.windows import (
     alloc_window_buffer,
@@ -15,7 +16,7 @@ from npuscope.tile.distributed.windows import (
     remote_store,
     window,
 )
-from npuscope.tile.enums import AtomicType, NotifyOp, WaitCmp
+from npuscope.tile.enums import AtomicType, NotifyOp, ReduceOp, WaitCmp
 from npuscope.tile.fault import fault
 from npuscope.tile.language.namespace import Namespace, missing
 from npuscope.tile.run.state import current
@@ -26,6 +27,7 @@ __all__ = [
     "CommCtx",
     "DistributedTensor",
     "NotifyOp",
+    "ReduceOp",
     "WaitCmp",
     "alloc_window_buffer",
     "get_comm_ctx",
@@ -95,6 +97,10 @@ tensor = Namespace(
     alloc_window_buffer=alloc_window_buffer,
     window=window,
     barrier=barrier,
+    **{
+        name: getattr(collectives, name)
+        for name in ("all_to_all", "all_to_all_v", "allgather", "allreduce", "broadcast", "reduce_scatter")
+    },
     **members("pld.tensor"),
 )
 tile = Namespace(_label="pld.tile", **members("pld.tile"))

@@ -207,12 +207,17 @@ def wait(signal: object, offsets: Offsets, expected: Whole, *, cmp: WaitCmp = Wa
     )
 
 
-def barrier(signal: object) -> Tensor:
-    """Every rank that has this window reaches this before any goes on; the counters are zero again after."""
+def barrier(signal: object, core: int = 0) -> Tensor:
+    """Every rank that has this window reaches this before any goes on; the counters are zero again after.
+
+    Where several cores of a rank meet their like, each has a column of the signals.
+    """
     run = current()
     mine, window = _window(run, signal, "tensor.barrier")
     own_rank, count = window.buffer.rank_of(_rank(run).device), len(window.buffer.devices)
-    slots = [[int(i) for i in np.unravel_index(k, mine.shape)] for k in range(count)]
+    if mine.size < count or (core and (len(mine.shape) != 2 or core >= mine.shape[1])):
+        raise fault(f"a barrier of {count} ranks with the signals {describe(mine)}", "Each rank needs one, per core.")
+    slots = [[k, core] if core else [int(i) for i in np.unravel_index(k, mine.shape)] for k in range(count)]
     for peer in range(count):
         notify(mine, peer, slots[own_rank], 1)
     for slot in slots:

@@ -140,13 +140,13 @@ class RunConfig:
     runtime: Mapping[str, object] = field(default_factory=dict)
 
 
-def _with_old_parameters(run: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """`golden.run` that also takes `tensor_specs=` and `config=` of spring 2026."""
-    places = ("config", "golden_fn", "golden_data", "runtime_dir")  # after the program and the specs
+def _of_other_months(run: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """`golden.run` that also takes `tensor_specs=` and `config=` of spring 2026, `fn=` and the `config=` of autumn."""
+    places = ("config", "golden_fn", "golden_data", "runtime_dir")  # of spring, after the program and the specs
 
     @functools.wraps(run)
     def wrapped(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
-        if "tensor_specs" in options or "config" in options or any(isinstance(one, RunConfig) for one in args):
+        if {"tensor_specs", "config", "fn"} & options.keys() or any(isinstance(one, RunConfig) for one in args):
             named = {**dict(zip(places, args[2:], strict=False)), **options}
             return run(*args[:2], **_renamed(named))  # type: ignore[arg-type]
         return run(*args, **options)
@@ -155,23 +155,28 @@ def _with_old_parameters(run: Callable[Parameters, Result]) -> Callable[Paramete
 
 
 def _renamed(options: dict[str, object]) -> dict[str, object]:
-    if "tensor_specs" in options:
-        if "specs" in options:
-            raise misuse("golden.run is given specs= and tensor_specs=, which is its old name")
-        options["specs"] = options.pop("tensor_specs")
+    for other, name in (("tensor_specs", "specs"), ("fn", "program")):
+        if other in options:
+            if name in options:
+                raise misuse(f"golden.run is given {name}= and {other}=, which mean the same")
+            options[name] = options.pop(other)
     config = options.pop("config", None)
     if config is None:
         return options
-    if not isinstance(config, RunConfig):
-        raise misuse(f"golden.run: config= takes a RunConfig, not {described(config)}")
-    names = {"compile": "compile_cfg", "runtime": "runtime_cfg"}
-    settings = {names.get(name, name): value for name, value in vars(config).items()}
+    if isinstance(config, RunConfig):
+        names = {"compile": "compile_cfg", "runtime": "runtime_cfg"}
+        settings = {names.get(name, name): value for name, value in vars(config).items()}
+    elif isinstance(config, Mapping):
+        compiles = {key: value for key, value in config.items() if key in COMPILE_KEYS - RUNTIME_KEYS}
+        settings = {"compile_cfg": compiles, "runtime_cfg": {k: v for k, v in config.items() if k not in compiles}}
+    else:
+        raise misuse(f"golden.run: config= takes a dict or a RunConfig, not {described(config)}")
     if twice := sorted(options.keys() & settings.keys()):
         raise misuse(f"golden.run is given {twice[0]}= beside config=, which says it too")
     return {**options, **settings}
 
 
-@_with_old_parameters
+@_of_other_months
 def run(
     program: object,
     specs: Sequence[Spec],
@@ -191,7 +196,8 @@ def run(
 ) -> RunResult:
     """Run a `@pl.program` class or a `@pl.jit` function; specs in the order of its parameters.
 
-    A spec may have another name than the parameter at its place, but not another parameter's.
+    A spec may have another name than the parameter at its place, but not another parameter's. Where no spec says
+    `is_output`, outputs are the parameters declared `pl.Out` and `pl.InOut`.
 
     `golden_fn(values)` fills the outputs in a dict of all tensors and Python numbers by name; inputs are read-only
     arrays, or copies where they are torch's. `golden_data` is a folder that `save_data` made, and goes before
@@ -201,8 +207,7 @@ def run(
     if compile_only and runtime_dir is not None:
         return RunResult(False, "runtime_dir is incompatible with compile_only")
     start = time.perf_counter()
-    specs = validation.checked_specs(specs)
-    validation.check_program(program, specs)
+    specs = validation.with_directions(program, validation.checked_specs(specs))
     validation.check_golden(golden_fn)
     validation.check_rules(rtol, atol, compare_fn, (spec.name for spec in _outputs(specs)))
     validation.check_folders(golden_data, save_data, specs)
@@ -294,7 +299,7 @@ def _run(
     with _stage("runtime"):
         ran = execute(program, *(_argument(spec, inputs[spec.name]) for spec in specs), mode="values")
     if not goldens:
-        why = "no spec has is_output=True, so there is no output to compare"
+        why = "no spec has is_output=True and no parameter is pl.Out, so there is no output to compare"
         if goldens is None:
             why = "no golden_fn or golden_data" if _driver.golden else "nobody asked for it"
         return RunResult(True, work_dir=place, run=ran, compared=False, unchecked=why)

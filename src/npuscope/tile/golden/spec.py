@@ -19,7 +19,7 @@ import traceback
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar, cast
 
 import numpy as np
@@ -29,10 +29,11 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.ops.dtypes import Array as Array  # what the harness works on
 from npuscope.ops.dtypes import DataType, Element
 from npuscope.tile.record import sites
-from npuscope.tile.record.model import Site
+from npuscope.tile.record.model import Direction, Site
 from npuscope.tile.run.arguments import (
     BFLOAT16,
     TorchTensor,
+    by_bits,
     is_torch_dtype,
     is_torch_tensor,
     to_numpy,
@@ -53,8 +54,7 @@ OURS = 1 << 40  # added to our seeds of torch, which looks at the low 32 bits: t
 def storage_of(dtype: object) -> Dtype:
     """The NumPy dtype of a torch dtype, a tile type (`pl.BF16`) or what NumPy takes; TypeError where there is none."""
     if is_torch_dtype(dtype):
-        torch = torch_module()
-        return BFLOAT16 if dtype is torch.bfloat16 else torch.empty(0, dtype=dtype).numpy().dtype
+        return by_bits(dtype) or torch_module().empty(0, dtype=dtype).numpy().dtype
     if isinstance(dtype, DataType):
         if dtype.storage is None:
             raise TypeError(f"{dtype} has no values")
@@ -106,7 +106,7 @@ def fp32(value: object) -> npt.NDArray[np.float32]:
 
 def is_float(array: Array) -> bool:
     """Whether an array holds floats, bf16 included (which NumPy does not count)."""
-    return np.issubdtype(array.dtype, np.floating) or array.dtype == BFLOAT16
+    return np.issubdtype(array.dtype, np.floating) or array.dtype == BFLOAT16 or array.dtype.name.startswith("float8")
 
 
 def holds_numbers(value: object) -> bool:
@@ -247,7 +247,7 @@ class TensorSpec(_Named):
     `torch.randn/rand/zeros/ones` and `np.zeros/ones` → called with the shape and dtype; a callable with a required
     parameter → called with a seeded NumPy generator; any other callable → called without arguments. What comes out is
     converted to the dtype and must have the shape. `is_output` with an `init_value` is read and written. `resident`
-    (worker id or "stacked") is for hardware, no effect here.
+    (worker id or "stacked") is for hardware, no effect here. `direction` is its parameter's, known once it was run.
     """
 
     name: str
@@ -256,6 +256,7 @@ class TensorSpec(_Named):
     init_value: object = None
     is_output: bool = False
     resident: int | str | bool | None = None
+    direction: Direction | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._made_here()

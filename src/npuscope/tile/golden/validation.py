@@ -5,6 +5,7 @@ What a run is called with is checked before anything is made: what cannot mean w
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 import os
@@ -126,14 +127,34 @@ def checked_specs(specs: object) -> list[Spec]:
     return found
 
 
-def check_program(program: object, specs: Sequence[Spec]) -> None:
+def with_directions(program: object, specs: list[Spec]) -> list[Spec]:
+    """The specs of a program that was checked, each with the direction of its parameter.
+
+    Since September 2026 these say which are outputs; a spec that says so itself is one of before, and then all do.
+    """
+    wanted = _check_program(program, specs)
+    for parameter, spec in zip(wanted or (), specs, strict=False):
+        if isinstance(spec, TensorSpec):
+            spec.direction = parameter.direction or "In"
+    if any(isinstance(spec, TensorSpec) and spec.is_output for spec in specs):
+        return specs
+    found: list[Spec] = []
+    for spec in specs:
+        if isinstance(spec, TensorSpec) and spec.direction in ("Out", "InOut"):
+            spec = copy.copy(spec)
+            spec.is_output = True
+        found.append(spec)
+    return found
+
+
+def _check_program(program: object, specs: Sequence[Spec]) -> list[Parameter] | None:
     """Something that runs, whose parameters are those of the specs, in their order."""
     if not callable(program) or isinstance(program, type):
         what = f"the class {program.__name__}" if isinstance(program, type) else described(program)
         raise misuse(f"a run needs a @pl.jit function or a @pl.program class, not {what}")
     wanted = _parameters(program, len(specs))
     if wanted is None:
-        return
+        return None
     title = f"{getattr(program, '__name__', 'the program')}()"
     names, given = [p.name for p in wanted], [spec.name for spec in specs]
     same = next((i for i, pair in enumerate(zip(names, given, strict=False)) if len(set(pair)) > 1), 0)
@@ -151,6 +172,7 @@ def check_program(program: object, specs: Sequence[Spec]) -> None:
             raise misuse(f"{parameter.name} of {title} is a tensor, its spec a ScalarSpec", place=spec.place)
         if isinstance(spec, TensorSpec) and isinstance(parameter.annotation, ScalarType) and math.prod(spec.shape) != 1:
             raise misuse(f"{parameter.name} of {title} is a scalar, its spec a TensorSpec", place=spec.place)
+    return wanted
 
 
 def _parameters(program: object, given: int) -> list[Parameter] | None:

@@ -8,7 +8,7 @@ from types import FunctionType as Function
 from typing import Any, TypeVar, cast
 
 from npuscope.ops.dtypes import Array
-from npuscope.tile.enums import FunctionType
+from npuscope.tile.enums import FunctionType, Level, Role
 from npuscope.tile.fault import fault
 from npuscope.tile.language.rewrite import Rewritten, rewritten, source_of
 from npuscope.tile.record.model import Core, Mode
@@ -23,6 +23,7 @@ from npuscope.tile.values.checks import TaskId, flat_ids
 from npuscope.tile.values.tensors import Tensor, Tile
 
 _CORES: dict[str, Core] = {"aic": "AIC", "aiv": "AIV", "mixed": "MIX", "mix": "MIX"}
+_GRAPH_TENSORS = 128
 Args = tuple[object, ...]
 Named = dict[str, object]
 
@@ -99,6 +100,25 @@ class Inline(TileFunction):
                 about = f"{self.name}() gives the name {name} of its parameter {list(value.shape)} to a new value"
                 run.recorder.notice("rebound", f"{about}: the caller's tensor is not written", site)
         return super().inside(run, args, kwargs)
+
+
+class GraphFunction(Inline):
+    """A part of the orchestration that the runtime host_build_graph records at its first call and replays later.
+
+    Its values are those of an inlined call; what a replay could not do is refused.
+    """
+
+    kind = "graph"
+
+    def inside(self, run: TileRun, args: Args, kwargs: Named) -> object:
+        for name in ("deps", "predicate"):
+            if name in kwargs:
+                raise fault(f"{self.name}() is a graph: it takes no {name}=", "Give it to a task inside.")
+        given = by_name(self.name, self.parameters, args, kwargs).values()
+        if (count := sum(isinstance(value, Tensor) for value in given)) > _GRAPH_TENSORS:
+            raise fault(f"{self.name}() is a graph with {count} tensors", f"It takes at most {_GRAPH_TENSORS}.")
+        with run.orchestration.graph(str(self.options.get("graph") or self.name)):
+            return super().inside(run, args, kwargs)
 
 
 class EntryFunction(TileFunction):
@@ -285,6 +305,8 @@ class _Jit:
     inline = staticmethod(decorator(Inline))
     incore = staticmethod(decorator(Incore))
     extern = staticmethod(decorator(Extern))
+    graph = staticmethod(decorator(GraphFunction))
+    opaque = staticmethod(decorator(EntryFunction))
     host: Callable[..., object]  # of several ranks: put in by npuscope.tile
 
 
@@ -294,6 +316,7 @@ _KINDS: dict[FunctionType, type[TileFunction]] = {
     **dict.fromkeys([FunctionType.Opaque, FunctionType.Orchestration], EntryFunction),
     FunctionType.Inline: Inline,
     FunctionType.Extern: Extern,
+    FunctionType.Graph: GraphFunction,
 }
 
 
@@ -303,6 +326,10 @@ def function(
     """One function of a program."""
     if not isinstance(type, FunctionType):
         raise fault(f"pl.function needs type=pl.FunctionType.…, not {type!r}")
+    if options.get("graph"):
+        type = FunctionType.Graph
+    if options.get("level") is Level.HOST and options.get("role") is Role.Orchestrator:
+        return cast("Callable[..., TileFunction]", jit.host)(fn, **options)
     return decorator(_KINDS.get(type, Incore))(fn, **options)
 
 
@@ -327,9 +354,10 @@ class TileProgram:
         return functions[name]
 
     @property
-    def entry(self) -> EntryFunction:
-        """The function that starts the program: the last Opaque or Orchestration one."""
-        entries = [f for f in self.functions.values() if isinstance(f, EntryFunction)]
+    def entry(self) -> TileFunction:
+        """The function that starts the program: the host's, else the last Opaque or Orchestration one."""
+        hosts = [f for f in self.functions.values() if f.kind == "host"]
+        entries = hosts or [f for f in self.functions.values() if isinstance(f, EntryFunction)]
         if not entries:
             raise fault(f"the program {self.name} has no entry", "Give one function the type Orchestration or Opaque.")
         return next((f for f in entries if f.name == "main"), entries[-1])

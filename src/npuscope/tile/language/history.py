@@ -80,7 +80,7 @@ HISTORY = (
     # --- the harness
     Spelling("pypto.runtime.run(tensor_specs=)", "golden.run(specs=)", "2026-04", "pypto-lib"),
     Spelling("golden.RunConfig", "golden.run(rtol=, atol=, compile_cfg=, runtime_cfg=)", "2026-05", "pypto-lib"),
-    Spelling("golden.run(config=)", "golden.run(rtol=, atol=, compile_cfg=, runtime_cfg=)", "2026-05", "pypto-lib"),
+    Spelling("golden.run(config=RunConfig)", "golden.run(config={…})", "2026-05", "pypto-lib"),
     Spelling("golden.run(tensor_specs=)", "golden.run(specs=)", "2026-05", "pypto-lib"),
     Spelling("golden.tensor_spec", "golden.spec", "2026-05", "pypto-lib"),
     Spelling("function._func", "function", "2026-08", "pypto"),

@@ -114,8 +114,12 @@ def language() -> dict[str, Any]:
     found["Mem"] = enums.MemorySpace
     found |= {
         name: getattr(signature, name)
-        for name in ("Out", "InOut", "Scalar", "Array", "Tuple", "TensorView", "DynVar", "dynamic")
+        for name in ("Out", "InOut", "Scalar", "Array", "Tuple", "TensorView", "DynVar", "MemRef", "dynamic")
     }
+    found |= enums.TensorLayout.__members__
+    found |= dict.fromkeys(("TileView", "MemRefType", "Ptr", "PtrType"), signature.TensorView)  # of annotations
+    found |= {"IntLike": int, "PrefetchAsyncContext": system.PrefetchContext, "AsyncEvent": object}
+    found |= {"AsyncSession": object, "JITFunction": functions.EntryFunction, "InlineFunction": functions.Inline}
     found |= {"Tensor": values.Tensor, "Tile": values.Tile, "TaskId": tasks.TaskId}
     found |= {
         "const": const,
@@ -144,6 +148,7 @@ def language() -> dict[str, Any]:
         "scope": regions.scope,
         "manual_scope": regions.manual_scope,
         "cluster": regions.cluster,
+        "graph": regions.graph,
         "no_dep": regions.no_dep,
         "incore": runtime.incore,
         "auto_incore": runtime.auto_incore,

@@ -23,7 +23,7 @@ from npuscope.tile.record.model import Direction
 from npuscope.tile.run.state import TileRun
 from npuscope.tile.values import signature as types
 from npuscope.tile.values.checks import Scalar, dtype_of, fitting, is_number, shape_of, shown
-from npuscope.tile.values.tensors import Tensor, contiguous
+from npuscope.tile.values.tensors import Fractal, Tensor, contiguous
 
 TorchTensor: TypeAlias = Any
 Extents = dict[types.DynVar, int]
@@ -191,7 +191,10 @@ def _in_gm(
     direction = parameter.direction or "In"
     buffer = run.gm.add(parameter.name, shape, dtype, data, origin="parameter", direction=direction, written=written)
     buffer.rows_at_run_time = parameter.rows_at_run_time
-    return Tensor(buffer, 0, shape, contiguous(shape))
+    tensor = Tensor(buffer, 0, shape, contiguous(shape))
+    if isinstance(parameter.annotation, types.TensorType) and parameter.annotation.layout:
+        tensor.fractal = Fractal.of(parameter.annotation.layout, shape, dtype)
+    return tensor
 
 
 def _one_element(array: Array, parameter: Parameter, where: str) -> Scalar:
@@ -239,6 +242,13 @@ def _check(parameter: Parameter, shape: tuple[int, ...], dtype: DataType, dynami
 # --- torch
 
 BFLOAT16: np.dtype[Element] = np.dtype(ml_dtypes.bfloat16)
+# What torch has and NumPy has not: a tensor goes over by its bits. torch's name -> NumPy's type.
+_BY_BITS: dict[str, np.dtype[Element]] = {
+    "bfloat16": BFLOAT16,
+    "float8_e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
+    "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "float8_e8m0fnu": np.dtype(ml_dtypes.float8_e8m0fnu),
+}
 
 
 def torch_module() -> Any:
@@ -256,18 +266,26 @@ def is_torch_tensor(value: object) -> TypeGuard[TorchTensor]:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def by_bits(dtype: object) -> np.dtype[Element] | None:
+    """The NumPy type of a torch type that NumPy itself has not."""
+    return _BY_BITS.get(str(dtype).removeprefix("torch."))
+
+
 def to_torch(array: Array) -> TorchTensor:
     """An array as a tensor of the same memory, where that lies side by side."""
     torch = torch_module()
     array = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray alone makes a 0-d array 1-d
-    if array.dtype == BFLOAT16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    name = next((name for name, dtype in _BY_BITS.items() if dtype == array.dtype), None)
+    if name is not None:
+        return torch.from_numpy(array.view(f"int{8 * array.dtype.itemsize}")).view(getattr(torch, name))
     return torch.from_numpy(array)
 
 
 def to_numpy(tensor: TorchTensor) -> Array:
     """A dense tensor on the CPU as an array of the same memory; TypeError or RuntimeError for others."""
     torch, tensor = torch_module(), tensor.detach()
-    if tensor.dtype is torch.bfloat16:
-        return np.asarray(tensor.view(torch.int16).numpy()).view(BFLOAT16)
+    dtype = by_bits(tensor.dtype)
+    if dtype is not None:
+        bits = tensor.view(getattr(torch, f"int{8 * dtype.itemsize}"))
+        return np.asarray(bits.numpy()).view(dtype)
     return np.asarray(tensor.numpy())

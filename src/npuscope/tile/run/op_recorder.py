@@ -22,7 +22,7 @@ from npuscope.tile.run.orchestration import Orchestration
 from npuscope.tile.shapes import Shapes
 from npuscope.tile.values.checks import check_offsets, describe
 from npuscope.tile.values.lanes import Lane, Number, Whole, place
-from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided, window
+from npuscope.tile.values.tensors import Fractal, Shape, Tensor, Tile, strided, window
 
 _ADDS = (FP32, FP16, BF16, INT32, INT16, INT8)  # what the store unit can add to GM
 
@@ -164,6 +164,7 @@ class OpRecorder:
             if number not in block.written:
                 argument.read_first = True
         if mode != "read":
+            tensor.check_row_by_row("a store")
             if block.task.declared.get(tensor.buffer.id) == "In" or tensor.buffer.read_only:
                 self._check_direction(block, tensor, op)
             argument.writes = True
@@ -222,7 +223,23 @@ def position(tensor: Tensor, offset: Sequence[Number]) -> Number:
     if len(offset) != len(tensor.shape):
         raise fault(f"{len(offset)} offsets {list(offset)!r} for a tensor of shape {list(tensor.shape)}")
     start: Number = tensor.offset
-    for index, stride in zip(offset, tensor.strides, strict=True):
+    if tensor.fractal is not None:
+        start = start + _position_in_boxes(tensor, tensor.fractal, *offset[-2:])
+        offset, strides = offset[:-2], tensor.strides[:-2]
+        return _position(start, offset, strides)
+    return _position(start, offset, tensor.strides)
+
+
+def _position_in_boxes(tensor: Tensor, fractal: Fractal, row: Number, column: Number) -> Number:
+    for what, index, step in (("row", row, fractal.rows), ("column", column, fractal.columns)):
+        if int(index % step if isinstance(index, Lane) else int(index) % step):
+            about = f"{tensor.buffer.name} lies in GM in boxes of {fractal.rows} x {fractal.columns}"
+            raise fault(f"{what} {int(index)} of {list(tensor.shape)}: {about}", f"Begin at a multiple of {step}.")
+    return row // fractal.rows * fractal.strides[0] + column // fractal.columns * fractal.strides[2]
+
+
+def _position(start: Number, offset: Sequence[Number], strides: Sequence[int]) -> Number:
+    for index, stride in zip(offset, strides, strict=True):
         start = start + (index if type(index) is int or type(index) is Lane else int(index)) * stride
     return start
 
@@ -312,8 +329,13 @@ def load_box(
         left = [v for v, n in zip(valid, shape, strict=True) if n != 1]
         valid = (*[1] * (len(kept) - len(left)), *left)
     tile = Tile(None, kept or shape, tensor.dtype, valid, space)
-    buffer = tensor.buffer
-    access: AccessKey = (run.touch(tensor, "read"), "read", box, tensor.strides)
+    buffer, view = tensor.buffer, (box, tensor.strides)
+    seen = view
+    if (fractal := tensor.fractal) is not None:
+        if space == "Vec":
+            tensor.check_row_by_row("a load into Vec")
+        seen, view = fractal.runs_of(*view), fractal.strides_of(*view)
+    access: AccessKey = (run.touch(tensor, "read"), "read", *seen)
     if early:
         run.emit_early(op, tile, access, start)
     else:
@@ -324,12 +346,12 @@ def load_box(
     first = run.shapes.one_place(start)
     if not run.computes:
         run.shapes.reads(tensor.buffer, run.block)
-    mask = buffer.written_mask(first, box, tensor.strides)
+    mask = buffer.written_mask(first, *view)
     if mask is not None and not mask.all():
         how_much = "some elements were never" if mask.any() else "nothing was ever"
         about = f"pl.{op.name} reads {list(box)} of {buffer.name} {list(buffer.shape)}"
         run.recorder.notice("unwritten", f"{about}, of which {how_much} written")
-    array = storage.load(strided(buffer, first, box, tensor.strides, tensor.dtype), tensor.dtype)
+    array = storage.load(strided(buffer, first, *view, tensor.dtype), tensor.dtype).reshape(box)
     if box != shape:
         part, array = array, storage.new(shape, tensor.dtype, 0 if reach is None else storage.poison(tensor.dtype))
         array[window(box)] = part

@@ -80,6 +80,8 @@ class Orchestration:
         self.cluster: OpenCluster | None = None
         self.draws: DrawsTasks | None = None
         self.in_manual_scope = False
+        self._graph = ""  # the recorded graph that is open
+        self._launched: dict[str, list[tuple[str, int]]] = {}  # kernels and blocks of each graph's first call
         self.reads_for_runtime = False  # an element is read for a predicate: by the runtime, which makes nobody wait
         self.barriers = 0  # that blocks came to
         self._loops = 0  # entered so far
@@ -106,6 +108,25 @@ class Orchestration:
         """The block that is still open."""
         cluster, self.cluster = self.cluster, None
         return None if cluster is None else cluster.block
+
+    @contextmanager
+    def graph(self, key: str) -> Iterator[None]:
+        """A region that the runtime records at its first call and replays later: it must launch the same again."""
+        if self._graph:
+            raise fault(f"the graph {key} inside the graph {self._graph}", "Graphs do not nest.")
+        self._graph, first = key, len(self._recorder.tasks)
+        try:
+            yield
+        finally:
+            self._graph = ""
+        launched = [(task.kernel, task.blocks) for task in self._recorder.tasks[first:]]
+        before = self._launched.setdefault(key, launched)
+        if launched != before:
+            what = f"the graph {key} launches {len(launched)} tasks here and {len(before)} at its first call"
+            if len(launched) == len(before):
+                (old, n), (new, m) = next(pair for pair in zip(before, launched, strict=True) if pair[0] != pair[1])
+                what = f"the graph {key} launches {new} with {m} blocks where its first call launched {old} with {n}"
+            raise fault(f"{what}: a replay repeats the first", "Branch inside with pl.spmd(predicate=…).")
 
     # --- loops
 

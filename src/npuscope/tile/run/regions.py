@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 from npuscope.tile.enums import Level, Role, ScopeMode, SplitMode
@@ -349,6 +350,19 @@ class Cluster:
         block = run.orchestration.close_cluster()
         if kind is None and block is not None:
             close(run, block, 1)
+
+
+@contextmanager
+def graph(name: str) -> Iterator[None]:
+    """`with pl.graph("name"):` in an entry: what it launches is recorded once and replayed."""
+    run = current()
+    if run.block is not None:
+        raise fault("pl.graph inside a task", "Graphs belong to orchestration.")
+    if not named(name, "graph"):
+        raise fault("pl.graph needs a name")
+    run.orchestration.count_call(name)
+    with run.orchestration.graph(name), run.orchestration.call(name):
+        yield
 
 
 at, spmd, scope, cluster = At, Spmd, RuntimeScope, Cluster

@@ -28,7 +28,7 @@ from npuscope.tile.record import sites
 from npuscope.tile.record.model import NO_EFFECT, Mode, Notice, Recording, Site
 from npuscope.tile.record.recorder import asked_for
 from npuscope.tile.record.walk import same_work
-from npuscope.tile.run.execute import Finished, collecting, mode_of_runs
+from npuscope.tile.run.execute import Compiled, Finished, collecting, mode_of_runs, record
 from npuscope.tile.script.places import SettingPlace
 from npuscope.tile.script.settings import Settings
 
@@ -334,12 +334,14 @@ def _members() -> dict[str, dict[str, object]]:
     return {
         "pypto": {},
         "pypto.backend": {"BackendType": AnyName(), "set_backend_type": _ignored, "reset_for_testing": _ignored},
-        "pypto.ir": {},
+        "pypto.ir": {"compile": _compile},
         "pypto.ir.compiled_program": {},
         "pypto.ir.distributed_compiled_program": {"DistributedConfig": Anything},
         "pypto.ir.pass_manager": {"OptimizationStrategy": AnyName()},
         "pypto.ir.printer": {},
         "pypto.passes": {},
+        "pypto.pypto_core": {},
+        "pypto.pypto_core.passes": {"PassContext": _Context, "RuntimeKind": AnyName()},
         "pypto.runtime": {
             "RunConfig": Anything,
             "run": _run_program,
@@ -383,6 +385,25 @@ def _run_program(program: Any, *args: Any, **options: Any) -> object:
         # a golden function took the parameters of its case, too; a script of its own had one case
         given = None if golden is None else lambda values: golden(values, {"name": "Default"})
         return run_jit(program, specs, given, compile_only=bool(settings.get("codegen_only")), **rules)
+
+
+def _compile(program: Any, *_: Any, distributed_config: object = None, **__: object) -> Compiled:
+    """`pypto.ir.compile`: a program ready to be called, on the ranks of its configuration."""
+    options = {} if distributed_config is None else {"config": distributed_config}
+    entry = getattr(program, "entry", program)
+    title = getattr(program, "__name__", type(program).__name__)
+    return Compiled(title, lambda *args: entry(*args, **options), lambda: record(entry, mode="shapes", **options))
+
+
+class _Context:
+    """`passes.PassContext`: settings of the compiler while it is open; the choice of a runtime changes no value."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __enter__(self) -> _Context:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 def _ignored(*_: object, **__: object) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuscope.ops.dtypes import DataType
+from npuscope.tile.enums import TensorLayout
 from npuscope.tile.fault import fault
 from npuscope.tile.record.model import Direction
 
@@ -26,6 +27,7 @@ class TensorType:
 
     shape: tuple[int | np.integer | DynVar, ...] | None = None
     dtype: DataType | None = None
+    layout: str = ""  # how a matrix lies in GM where that is not row by row
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def dynamic(name: str) -> DynVar:
 
 
 def tensor(item: object) -> TensorType:
-    """`[[M, 128], dtype, …]` or the shape alone; what else follows says how it is laid out."""
+    """`[[M, 128], dtype, …]` or the shape alone; what else follows says where it lies and how."""
     if isinstance(item, list):
         item = (item, None)
     if not isinstance(item, tuple) or not item or not isinstance(item[0], list | tuple):
@@ -63,7 +65,10 @@ def tensor(item: object) -> TensorType:
     dtype = item[1] if len(item) > 1 else None
     if dtype is not None and not isinstance(dtype, DataType):
         raise fault(f"a tensor is declared with a data type such as pl.FP32, not {dtype!r}")
-    return TensorType(tuple(item[0]), dtype)
+    layout = next((one for one in item[2:] if isinstance(one, TensorLayout)), TensorLayout.ND)
+    if layout is TensorLayout.DN:
+        raise fault("a tensor declared pl.DN lies column by column", "Read it with pl.transpose_view or b_trans=.")
+    return TensorType(tuple(item[0]), dtype, "" if layout is TensorLayout.ND else layout.name)
 
 
 class Out:
@@ -101,6 +106,21 @@ class TensorView:
 
     def __init__(self, **_: object) -> None:
         pass
+
+
+class MemRef:
+    """A buffer that the author of a program declares, alone or in slots: `t: pl.Tile[…, m[i % 2], pl.Mem.Vec] = …`.
+
+    Annotations in bodies are not evaluated, so here it is a name: npuscope places such tiles as it does others.
+    """
+
+    def __init__(self, *where: object, slots: int = 1) -> None:
+        if type(slots) is not int or slots < 1:
+            raise fault(f"pl.MemRef: slots= is a whole number from 1, not {slots!r}")
+        self.slots = slots
+
+    def __getitem__(self, index: object) -> MemRef:
+        return self
 
 
 class Tuple:

@@ -56,13 +56,61 @@ class OperandValue:
         return type(self).__name__.lower()
 
 
+@dataclass(frozen=True)
+class Fractal:
+    """A matrix that lies in GM as small boxes and not row by row: NZ weights, scales of MX products.
+
+    rows, columns  of a box.
+    strides        from box to box downwards, from row to row in a box, from box to box sideways, from column to column.
+    """
+
+    rows: int
+    columns: int
+    strides: Shape
+
+    @classmethod
+    def of(cls, layout: str, shape: Shape, dtype: DataType) -> Fractal:
+        """How a matrix of some shape lies in a layout; `order`: its split axes, those with the largest steps first."""
+        rows, columns, order = {
+            "NZ": (16, 32 // dtype.bytes, (2, 0, 1, 3)),
+            "MX_A_ZZ": (16, 2, (0, 2, 1, 3)),
+            "MX_B_NN": (2, 16, (2, 0, 3, 1)),
+        }[layout]
+        if len(shape) < 2 or shape[-2] % rows or shape[-1] % columns:
+            raise fault(f"a tensor {list(shape)} {dtype} in {layout}: it is made of boxes of {rows} x {columns}")
+        split = (shape[-2] // rows, rows, shape[-1] // columns, columns)
+        steps = contiguous([split[axis] for axis in order])
+        return cls(rows, columns, tuple(steps[order.index(axis)] for axis in range(4)))
+
+    def strides_of(self, box: Shape, strides: Shape) -> tuple[Shape, Shape]:
+        """A box and its strides with the last two axes split: in logical order, as a strided view has them."""
+        (*lead, tall, wide), (*steps, _, _) = box, strides
+        if tall % self.rows or wide % self.columns:
+            raise fault(f"a box {list(box)} of a tensor in boxes of {self.rows} x {self.columns}: it cuts some")
+        split = (*lead, tall // self.rows, self.rows, wide // self.columns, self.columns)
+        return split, (*steps, *self.strides)
+
+    def runs_of(self, box: Shape, strides: Shape) -> tuple[Shape, Shape]:
+        """The same memory as the transfer unit sees it: the longest runs last."""
+        split, steps = self.strides_of(box, strides)
+        runs: list[tuple[int, int]] = []
+        for extent, step in sorted(zip(split, steps, strict=True), key=lambda axis: -axis[1]):
+            if runs and runs[-1][1] == extent * step:
+                runs[-1] = (runs[-1][0] * extent, step)
+            elif extent > 1:
+                runs.append((extent, step))
+        runs = [(1, 1)] * (2 - len(runs)) + runs  # what reads a record expects rows
+        return tuple(n for n, _ in runs), tuple(step for _, step in runs)
+
+
 class Tensor(OperandValue):
-    """A view of a buffer: element (i, j, …) lies at `offset + i * strides[0] + j * strides[1] + …`.
+    """A view of a buffer: element (i, j, …) lies at `offset + i * strides[0] + j * strides[1] + …`, in a fractal one
+    where `fractal` says.
 
     `captured` is the tensor as the runtime sees it: views made inside a region stand for the tensor they were made of.
     """
 
-    __slots__ = ("buffer", "captured", "dtype", "offset", "shape", "strides", "valid")
+    __slots__ = ("buffer", "captured", "dtype", "fractal", "offset", "shape", "strides", "valid")
 
     def __init__(
         self,
@@ -78,6 +126,7 @@ class Tensor(OperandValue):
         self.dtype = dtype or buffer.dtype
         self.valid = valid
         self.captured = self if captured is None else captured
+        self.fractal: Fractal | None = None
 
     def __class_getitem__(cls, item: object) -> signature.TensorType:
         return signature.tensor(item)
@@ -93,8 +142,14 @@ class Tensor(OperandValue):
 
     def seen_as(self, shape: Shape, strides: Shape, dtype: DataType, valid: Shape | None, in_task: bool) -> Tensor:
         """Another view that begins where this one does; inside a task it stands for the same captured tensor."""
+        self.check_row_by_row("another view")
         captured = self.captured if in_task else None
         return Tensor(self.buffer, self.offset, shape, strides, dtype, valid, captured)
+
+    def check_row_by_row(self, what: str) -> None:
+        if self.fractal is not None:
+            message = f"{what} of {self.buffer.name} {list(self.shape)}, which lies in GM as boxes"
+            raise fault(message, "Such a tensor can be loaded as an operand of the cube, and cut along leading axes.")
 
     @property
     def is_contiguous(self) -> bool:

@@ -1,0 +1,224 @@
+"""Collectives over ranks, inside a task and launched by the host, against what each means."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npuscope.tile as pl
+import npuscope.tile.distributed as pld
+from npuscope.tile.fault import TileError
+from npuscope.tile.run.execute import collecting
+
+SIZE = 300  # more than one piece of 256 elements, and no multiple of it
+REDUCE = {"Sum": np.sum, "Max": np.max, "Min": np.min, "Prod": np.prod}
+
+
+def on(ranks: int) -> SimpleNamespace:
+    return SimpleNamespace(device_ids=list(range(ranks)))
+
+
+def data_of(*shape: int) -> np.ndarray:
+    """Small whole numbers, so that every order of a sum gives the same."""
+    return np.random.default_rng(3).integers(1, 4, shape).astype(np.float32)
+
+
+def in_a_task(collective: Any, ranks: int, width: int, parts: int, signals: tuple[int, int] = (4, 4)) -> Any:
+    """A program whose kernel stages its input in a window, calls a collective, and hands the window out."""
+
+    @pl.jit
+    def chip(
+        x: pl.Tensor[[parts, width], pl.FP32],
+        y: pl.Out[pl.Tensor[[parts, width], pl.FP32]],
+        data: pl.InOut[pld.DistributedTensor[[parts, width], pl.FP32]],
+        signal: pl.InOut[pld.DistributedTensor[list(signals), pl.INT32]],
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="step"):
+            data = pl.store(pl.load(x, [0, 0], [parts, width]), [0, 0], data)
+            data = collective(data, signal)
+            y = pl.store(pl.load(data, [0, 0], [parts, width]), [0, 0], y)
+        return y
+
+    @pl.jit.host
+    def host(x: pl.Tensor[[ranks, parts, width], pl.FP32], y: pl.Out[pl.Tensor[[ranks, parts, width], pl.FP32]]):
+        data_buffer = pld.alloc_window_buffer(parts * width * pl.FP32.get_byte())
+        signal_buffer = pld.alloc_window_buffer(signals[0] * signals[1] * pl.INT32.get_byte())
+        for r in pl.range(pld.world_size()):
+            data = pld.window(data_buffer, [parts, width], dtype=pl.FP32)
+            signal = pld.window(signal_buffer, list(signals), dtype=pl.INT32)
+            chip(x[r], y[r], data, signal, device=r)
+        return y
+
+    return host
+
+
+def ran(program: Any, x: np.ndarray) -> np.ndarray:
+    y = np.zeros_like(x)
+    program(x, y, config=on(len(x)))
+    return y
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("op", REDUCE)
+def test_an_allreduce_leaves_the_same_on_every_rank(ranks: int, op: str) -> None:
+    x = data_of(ranks, 1, SIZE)
+    reduce = in_a_task(lambda d, s: pld.tensor.allreduce(d, s, op=pld.ReduceOp[op]), ranks, SIZE, 1)
+    np.testing.assert_array_equal(ran(reduce, x), np.repeat(REDUCE[op](x, axis=0)[None], ranks, axis=0))
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_ring_sums_as_a_mesh_does(ranks: int) -> None:
+    x = data_of(ranks, ranks, 40)
+    ring = in_a_task(lambda d, s: pld.tensor.allreduce(d, s, mode="ring"), ranks, 40, ranks)
+    np.testing.assert_array_equal(ran(ring, x), np.repeat(x.sum(axis=0)[None], ranks, axis=0))
+
+
+def test_one_rank_gives_its_data_to_all() -> None:
+    x = data_of(3, 1, SIZE)
+    given = in_a_task(lambda d, s: pld.tensor.broadcast(d, s, root=2), 3, SIZE, 1)
+    np.testing.assert_array_equal(ran(given, x), np.repeat(x[2:], 3, axis=0))
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_each_rank_sums_its_part(ranks: int) -> None:
+    x = data_of(ranks, ranks, SIZE)
+    y = ran(in_a_task(pld.tensor.reduce_scatter, ranks, SIZE, ranks), x)
+    for rank in range(ranks):
+        np.testing.assert_array_equal(y[rank, rank], x[:, rank].sum(axis=0))
+
+
+def exchange(collective: str, ranks: int, rows: int) -> Any:
+    """A program of the host alone: stage, exchange, hand out."""
+    part = rows * ranks
+
+    @pl.jit
+    def stage(x: pl.Tensor[[part, 16], pl.FP32], staged: pl.InOut[pld.DistributedTensor[[part, 16], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            staged = pl.store(pl.load(x, [0, 0], [part, 16]), [0, 0], staged)
+
+    @pl.jit
+    def hand_out(
+        data: pld.DistributedTensor[[ranks * part, 16], pl.FP32], y: pl.Out[pl.Tensor[[ranks * part, 16], pl.FP32]]
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y = pl.store(pl.load(data, [0, 0], [ranks * part, 16]), [0, 0], y)
+
+    @pl.jit
+    def hand_out_part(data: pld.DistributedTensor[[part, 16], pl.FP32], y: pl.Out[pl.Tensor[[part, 16], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y = pl.store(pl.load(data, [0, 0], [part, 16]), [0, 0], y)
+
+    gathers = collective == "allgather"
+    total = ranks * part if gathers else part
+
+    @pl.jit.host
+    def host(x: pl.Tensor[[ranks, part, 16], pl.FP32], y: pl.Out[pl.Tensor[[ranks, total, 16], pl.FP32]]):
+        staged = pld.window(pld.alloc_window_buffer(part * 64), [part, 16], dtype=pl.FP32)
+        data = pld.window(pld.alloc_window_buffer(total * 64), [total, 16], dtype=pl.FP32)
+        signal = pld.window(pld.alloc_window_buffer(ranks * 4), [ranks], dtype=pl.INT32)
+        for r in pl.range(pld.world_size()):
+            stage(x[r], staged, device=r)
+        data = getattr(pld.tensor, collective)(staged, data, signal)
+        for r in pl.range(pld.world_size()):
+            if gathers:
+                hand_out(data, y[r], device=r)
+            else:
+                hand_out_part(data, y[r], device=r)
+        return y
+
+    return host
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_the_host_launches_collectives_as_tasks_of_their_own(ranks: int) -> None:
+    x = data_of(ranks, 4 * ranks, 16)
+    y = np.zeros((ranks, ranks * 4 * ranks, 16), np.float32)
+    with collecting() as runs:
+        exchange("allgather", ranks, 4)(x, y, config=on(ranks))
+    np.testing.assert_array_equal(y, np.repeat(x.reshape(1, -1, 16), ranks, axis=0))
+    names = [task.kernel for run in runs for task in run.recording.tasks]
+    assert names.count("__builtin_allgather") == ranks
+
+    y = np.zeros_like(x)
+    exchange("all_to_all", ranks, 4)(x, y, config=on(ranks))
+    np.testing.assert_array_equal(y.reshape(ranks, ranks, 4, 16), x.reshape(ranks, ranks, 4, 16).swapaxes(0, 1))
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_an_allreduce_of_the_host_needs_no_signal_and_shares_its_pieces_among_cores(cores: int) -> None:
+    @pl.jit
+    def stage(x: pl.Tensor[[1, 1000], pl.FP32], data: pl.InOut[pld.DistributedTensor[[1, 1000], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            data = pl.store(pl.load(x, [0, 0], [1, 1000]), [0, 0], data)
+
+    @pl.jit
+    def hand_out(data: pld.DistributedTensor[[1, 1000], pl.FP32], y: pl.Out[pl.Tensor[[1, 1000], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y = pl.store(pl.load(data, [0, 0], [1, 1000]), [0, 0], y)
+
+    @pl.jit.host
+    def host(x: pl.Tensor[[2, 1, 1000], pl.FP32], y: pl.Out[pl.Tensor[[2, 1, 1000], pl.FP32]]):
+        data = pld.window(pld.alloc_window_buffer(4000), [1, 1000], dtype=pl.FP32)
+        for r in pl.range(pld.world_size()):
+            stage(x[r], data, device=r)
+        data = pld.tensor.allreduce(data, core_num=cores)
+        for r in pl.range(pld.world_size()):
+            hand_out(data, y[r], device=r)
+        return y
+
+    x = data_of(2, 1, 1000)
+    with collecting() as runs:
+        y = ran(host, x)
+    np.testing.assert_array_equal(y, np.repeat(x.sum(axis=0)[None], 2, axis=0))
+    builtin = [task for run in runs for task in run.recording.tasks if task.kernel == "__builtin_allreduce"]
+    assert [task.blocks for task in builtin] == [cores, cores]
+
+
+def test_an_exchange_with_counts_says_how_many_rows_are_meant() -> None:
+    ranks, rows = 3, 4
+
+    @pl.jit
+    def chip(
+        x: pl.Tensor[[ranks * rows, 16], pl.FP32],
+        send: pl.Tensor[[ranks, 1], pl.INT32],
+        y: pl.Out[pl.Tensor[[ranks * rows, 16], pl.FP32]],
+        got: pl.Out[pl.Tensor[[ranks, 1], pl.INT32]],
+        data: pl.InOut[pld.DistributedTensor[[ranks * rows, 16], pl.FP32]],
+        signal: pl.InOut[pld.DistributedTensor[[ranks, 1], pl.INT32]],
+        counts: pl.InOut[pld.DistributedTensor[[ranks, 1], pl.INT32]],
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            data = pld.tensor.all_to_all_v(x, data, signal, send, counts)
+            y = pl.store(pl.load(data, [0, 0], [ranks * rows, 16]), [0, 0], y)
+            for source in pl.range(ranks):
+                pl.write(got, [source, 0], pl.read(counts, [source, 0]))
+        return y, got
+
+    @pl.jit.host
+    def host(
+        x: pl.Tensor[[ranks, ranks * rows, 16], pl.FP32],
+        send: pl.Tensor[[ranks, ranks, 1], pl.INT32],
+        y: pl.Out[pl.Tensor[[ranks, ranks * rows, 16], pl.FP32]],
+        got: pl.Out[pl.Tensor[[ranks, ranks, 1], pl.INT32]],
+    ):
+        data = pld.window(pld.alloc_window_buffer(ranks * rows * 64), [ranks * rows, 16], dtype=pl.FP32)
+        signal = pld.window(pld.alloc_window_buffer(ranks * 4), [ranks, 1], dtype=pl.INT32)
+        counts = pld.window(pld.alloc_window_buffer(ranks * 4), [ranks, 1], dtype=pl.INT32)
+        for r in pl.range(pld.world_size()):
+            chip(x[r], send[r], y[r], got[r], data, signal, counts, device=r)
+        return y, got
+
+    x, send = data_of(ranks, ranks * rows, 16), np.array([[1, 2, 9], [0, 4, 1], [3, 3, 3]], np.int32)[..., None]
+    y, got = np.zeros_like(x), np.zeros_like(send)
+    host(x, send, y, got, config=on(ranks))
+    parts = x.reshape(ranks, ranks, rows, 16).swapaxes(0, 1)
+    np.testing.assert_array_equal(y.reshape(parts.shape), parts)
+    np.testing.assert_array_equal(got[..., 0], np.minimum(send[..., 0].T, rows))  # no more than a part has rows
+
+
+def test_signals_for_fewer_ranks_than_there_are_are_refused() -> None:
+    with pytest.raises(TileError, match="barrier of 2 ranks"):
+        ran(in_a_task(pld.tensor.allreduce, 2, SIZE, 1, signals=(1, 1)), data_of(2, 1, SIZE))
