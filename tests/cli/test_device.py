@@ -36,12 +36,12 @@ def test_a_part_of_it_as_json() -> None:
 
 
 def test_two_chips_differ_where_their_files_say_so(tmp_path: Path) -> None:
-    found = json.loads(npuscope("device", "diff", "910b1", "910b2", "--json").stdout)
+    found = json.loads(npuscope("device", "compare", "910b1", "910b2", "--json").stdout)
     assert (found["a"], found["b"]) == ("ascend910b1", "ascend910b2")
     places = {one["place"]: (one["a"]["value"], one["b"]["value"]) for one in found["differences"]}
     assert places["clock.core"] == (1.85e9, 1.8e9)
     assert "cores.cube" not in places
-    text = npuscope("device", "diff", "910b1", "910b4").stdout
+    text = npuscope("device", "compare", "910b1", "910b4").stdout
     assert "cores.cube" in text
     assert "0.833x" in text  # 20 of 24 cores
 
@@ -59,7 +59,7 @@ def test_every_chip_is_listed_whole_and_equals_itself(name: str) -> None:
     [
         (("show", "910b9"), "no device '910b9'"),
         (("show", "910b1", "tming"), "no constant of ascend910b1 begins with 'tming'. It has: cores, memory"),
-        (("diff", "910b1", "nowhere.toml"), "nowhere.toml"),
+        (("compare", "910b1", "nowhere.toml"), "nowhere.toml"),
     ],
 )
 def test_refusals_are_one_sentence(arguments: tuple[str, ...], told: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 import npuscope.tile as pl
 from npuscope.ops.dtypes import FP8E4M3FN, FP32
@@ -23,7 +24,6 @@ from npuscope.tile.golden import TensorSpec
 from npuscope.tile.record.walk import accesses_of
 from npuscope.tile.run.execute import record
 from npuscope.tile.script.run import run_script
-from tests.tiers import examples
 
 CORE = pl.Level.CORE_GROUP
 RNG = np.random.default_rng(7)
@@ -371,7 +371,8 @@ def test_outputs_are_the_parameters_declared_so(factor: int) -> None:
     def expected(values: dict[str, Any]) -> None:
         values["y"][:] = values["x"] * factor
 
-    result = golden.run(
+    run: Any = golden.run
+    result = run(
         fn=doubled, specs=specs, golden_fn=expected, config={"platform": "a5", "device_id": 0, "ring_heap": 1 << 20}
     )
     assert (result.passed, result.compared) == (factor == 2, True)

@@ -8,9 +8,9 @@ Examples:
 
   npuscope device show 910b2 timing    (only what begins so)
 
-  npuscope device diff 910b1 910b4
+  npuscope device compare 950pr 950dt
 
-  npuscope device diff 910b1 mine.toml --json
+  npuscope device compare 910b1 mine.toml --json
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def show_(
 
 
 @app.command()
-def diff(a: Name, b: Name, json: JsonFlag = False) -> None:
+def compare(a: Name, b: Name, json: JsonFlag = False) -> None:
     """The constants in which two chips differ."""
     chips = load(a), load(b)
     found = differences(*chips)

@@ -159,6 +159,7 @@ TO_FP16_RESULT = _to_fp16("rint", np.inf)
 
 def _to_small(dtype: DataType, mode: str) -> Rounding:
     """To a float of 8 bits, by its values: there are 256. What is past the last one becomes the last one."""
+    assert dtype.storage is not None
     codes = np.arange(256, dtype=np.uint8)
     values = codes.view(dtype.storage).astype(_F32)
     finite = np.isfinite(values)
@@ -177,7 +178,7 @@ def _to_small(dtype: DataType, mode: str) -> Rounding:
         else:
             nearer = np.subtract(up, x) - np.subtract(x, down)
             high = (nearer < 0) | ((nearer == 0) & (~odd[above] if mode == "rint" else x > 0))
-        rounded = np.where(high, up, down).astype(_F32)
+        rounded: Array = np.where(high, up, down).astype(_F32)
         if has_nan:
             rounded[np.isnan(x)] = np.nan
         return rounded

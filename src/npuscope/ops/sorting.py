@@ -93,7 +93,7 @@ def gather(x: Array, index: npt.NDArray[np.integer]) -> Array:
 def gather_blocks(x: Array, offsets: npt.NDArray[np.integer]) -> Array:
     """The 32 bytes at each byte offset of a tile in its storage type, side by side."""
     per = 32 // x.dtype.itemsize
-    first = offsets.astype(np.int64)[..., None] // x.dtype.itemsize + np.arange(per)
+    first = offsets[..., None] // x.dtype.itemsize + np.arange(per)
     return x.reshape(-1).take(first).reshape(*offsets.shape[:-1], -1)
 
 

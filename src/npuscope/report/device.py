@@ -53,7 +53,7 @@ CHIPS = Columns(
 )
 CONSTANTS = Columns("device show.constants", "A constant of a chip.", (PLACE, Column("value", EXACT, "it"), *KNOWN))
 DIFFERENCES = Columns(
-    "device diff.differences",
+    "device compare.differences",
     "A place where two chips differ. JSON has both constants whole, `a` and `b`, null where a chip has none.",
     (
         PLACE,
@@ -85,7 +85,7 @@ def device(chip: Device, rows: Sequence[ConstantRow]) -> Iterator[Part]:
 
 
 def device_diff(a: Device, b: Device, found: Sequence[ConstantDifference]) -> Iterator[Part]:
-    """What `npuscope device diff` prints."""
+    """What `npuscope device compare` prints."""
     yield Heading(f"{a.name} and {b.name} differ in {many(len(found), 'constant')}")
     if not found:
         return

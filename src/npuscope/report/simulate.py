@@ -70,6 +70,8 @@ def simulate(
     job, program = simulated.prepared.job, simulated.prepared.program
     counts = f"{many(len(job.shape), 'task')}, {many(len(job.block_class), 'block')}"
     how = "simulated" if anchored is None else "simulated on top of a capture"
+    if program.device.timed_by_guesses:
+        how += " with constants that are mostly guesses"
     where = f"{prediction.request.file}: {program.recording.program} on {program.device.name}, {how}"
     yield Heading(f"{where}: {estimate_told(prediction.estimate)}, {counts}")
     yield from causes(prediction.diagnosis if full else prediction.limits)

@@ -14,7 +14,7 @@ from npuscope.tile.fault import TileError
 from npuscope.tile.run.execute import collecting
 
 SIZE = 300  # more than one piece of 256 elements, and no multiple of it
-REDUCE = {"Sum": np.sum, "Max": np.max, "Min": np.min, "Prod": np.prod}
+REDUCE: dict[str, Any] = {"Sum": np.sum, "Max": np.max, "Min": np.min, "Prod": np.prod}
 
 
 def on(ranks: int) -> SimpleNamespace:

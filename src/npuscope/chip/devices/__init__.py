@@ -157,6 +157,12 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return rate.value * cores.value * self.clock.core.value if self.clock else None
 
     @property
+    def timed_by_guesses(self) -> bool:
+        """Whether more than half of its constants of time are guesses: nobody has measured such a chip in public."""
+        guessed = sum(constant.confidence == "guessed" for constant in self.timing.values())
+        return 2 * guessed > len(self.timing)
+
+    @property
     def bandwidth(self) -> float:
         """Peak bytes per second of the memory."""
         return self.memory.bandwidth.value

@@ -7,7 +7,8 @@ rules see what the chip does. On a5 the vector unit gathers into Vec by itself; 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 from npuscope.ops.sorting import MGATHER, MSCATTER, PAGED_GATHER, SCATTER_UPDATE
 from npuscope.tile.calls.functions import implements, scalar_max, scalar_min
@@ -20,9 +21,9 @@ from npuscope.tile.fault import fault
 from npuscope.tile.run.loops import range_
 from npuscope.tile.run.state import current
 from npuscope.tile.values import checks
-from npuscope.tile.values.checks import Scalar, describe, flag, member, shape_of, shown
+from npuscope.tile.values.checks import Scalar, describe, flag, is_number, member, shape_of, shown
 from npuscope.tile.values.lanes import Lane, Unknown, Whole
-from npuscope.tile.values.tensors import OperandValue, Tensor, Tile
+from npuscope.tile.values.tensors import Tensor, Tile
 
 _OUTSIDE = ("undefined", "clamp", "wrap", "zero")
 _UNITS = ("row", "elem")
@@ -58,12 +59,12 @@ def mgather(
     if outside == "zero":
         tile = expands(tile, 0)
     inner = 1 if rows else shape[-1]
-    for at in range_(max(valid) if rows else math.prod(valid)):
+    for at in _turns(max(valid) if rows else math.prod(valid)):
         where = _inside(read(numbers, at), source.shape[0], outside)
         if where is not None:
             gather_row(tile, source, [at // inner, at % inner], [where, 0], [1, width])
     if rows and valid_shape is None and max(valid) < shape[0]:
-        return slice(tile, list(shape), [0, 0], valid_shape=[max(valid), width])
+        return cast(Tile, slice(tile, list(shape), [0, 0], valid_shape=[max(valid), width]))
     return tile
 
 
@@ -77,8 +78,8 @@ def mscatter(src: object, idx: object, output_tensor: object) -> Tensor:
         raise fault(f"pl.mscatter: {describe(tile)} with indices {describe(numbers)}")
     target = reshape(output_tensor, [1, output_tensor.size])
     columns = tile.shape[-1]
-    for at in range_(tile.size):
-        place = [at // columns, at % columns] if len(tile.shape) == 2 else [at]
+    for at in _turns(tile.size):
+        place: list[Whole] = [at // columns, at % columns] if len(tile.shape) == 2 else [at]
         store(slice(tile, [1] * len(tile.shape), place), [0, _known(read(numbers, at))], target)
     return output_tensor
 
@@ -109,7 +110,7 @@ def paged_gather(
     shape = [width, most] if across else [most, width]
     tile = create_tile(shape, src.dtype, member(space, MemorySpace, "paged_gather", "space"))
     source = _rows(src, src.shape[-1])
-    for k in range_(min(indices.size, most)):
+    for k in _turns(min(indices.size, most)):
         i = _known(read(indices, k))
         row = _known(read(block_table, i // page)) * page + i % page
         gather_row(tile, source, [0, k] if across else [k, 0], [row, col_off], [1, width], across)
@@ -117,22 +118,26 @@ def paged_gather(
 
 
 @implements(SCATTER_UPDATE)
-def scatter_update(input: object, *places: object, **named: object) -> Tensor | Tile:
-    """Rows of src over the rows of a tensor or tile that an index names, in place: (input, dim, index, src)."""
-    names = ("dim", "index", "src") if len(places) == 3 or "dim" in named else ("index", "src", "dim")
-    given: dict[str, object] = {"dim": -2, **dict(zip(names, places, strict=False)), **named}
-    if not {"index", "src"} <= given.keys() <= {"dim", "index", "src"} or len(places) > 3:
+def scatter_update(
+    input: object, *places: object, dim: object = -2, index: object = None, src: object = None
+) -> Tensor | Tile:
+    """Rows of src over the rows of a tensor or tile that an index names, in place: (input, dim, index, src) or
+    (input, index, src).
+    """
+    axis = next(filter(is_number, places), dim)
+    given = [place for place in (*places, index, src) if place is not None and not is_number(place)]
+    if len(given) != 2 or len(places) > 3:
         raise fault("pl.scatter_update takes (input, dim, index, src)")
-    target, source = current().operand(input, "scatter_update"), current().operand(given["src"], "scatter_update")
-    if checks.index(given["dim"], "pl.scatter_update", "dim=") != -2:
-        raise fault(f"pl.scatter_update: dim={shown(given['dim'])}", "It replaces rows: dim=-2.")
-    numbers = _index(given["index"], "scatter_update")
+    target, source = current().operand(input, "scatter_update"), current().operand(given[1], "scatter_update")
+    if checks.index(axis, "pl.scatter_update", "dim=") != -2:
+        raise fault(f"pl.scatter_update: dim={shown(axis)}", "It replaces rows: dim=-2.")
+    numbers = _index(given[0], "scatter_update")
     width = target.shape[-1]
     if source.shape[-1] != width or source.size != numbers.size * width:
         raise fault(f"pl.scatter_update: {describe(source)} at {describe(numbers)} of {describe(target)}")
     if isinstance(target, Tensor):
         rows, new = _rows(target, width), current().tile(reshape(source, [numbers.size, width]), "scatter_update")
-        for k in range_(numbers.size):
+        for k in _turns(numbers.size):
             store(slice(new, [1, width], [k, 0]), [_known(read(numbers, k)), 0], rows)
         return target
     result: Tensor | Tile = target
@@ -141,7 +146,12 @@ def scatter_update(input: object, *places: object, **named: object) -> Tensor | 
     return result
 
 
-def _index(value: object, op: str) -> OperandValue:
+def _turns(count: int) -> Iterator[Whole]:
+    """A loop of the core."""
+    return cast("Iterator[Whole]", iter(range_(count)))
+
+
+def _index(value: object, op: str) -> Tensor | Tile:
     operand = current().operand(value, op)
     if not operand.dtype.is_int:
         raise fault(f"pl.{op}: indices must be whole numbers, not {describe(operand)}")

@@ -221,7 +221,7 @@ def _scaled_product(spec: OpSpec, x: object, x_scale: object, y: object, y_scale
             integer=False,
         )
         if acc is not None and acc.array is not None:
-            result.array = result.array + acc.array
+            result.array = np.add(result.array, acc.array)
     return result
 
 

@@ -177,7 +177,7 @@ def random(
     result = run.result(RANDOM, words, extents, kind, valid, attributes=(("rounds", turns),))
     if run.computes:
         bits = philox(key[:2], key[2:], result.size, turns)
-        result.array = bits.view(kind.compute).reshape(extents)
+        result.array = bits.view(np.uint32 if kind is UINT32 else np.int32).reshape(extents)
     return result
 
 
@@ -444,7 +444,9 @@ def gatherb(src: object, offset: object, *, output_dtype: DataType | None = None
             raise fault(f"pl.gatherb: an offset is no multiple of 32 bytes within {describe(tile)}")
         held = np.empty(tile.shape, tile.dtype.storage)
         storage.store(held, tile.array, tile.dtype)
-        result.array = storage.load(sorting.gather_blocks(held, offsets.array).view(dtype.storage), dtype)
+        assert dtype.storage is not None
+        picked = sorting.gather_blocks(held, offsets.array.astype(np.int64))
+        result.array = storage.load(picked.view(dtype.storage), dtype)
     return result
 
 

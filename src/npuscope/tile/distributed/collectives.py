@@ -257,11 +257,11 @@ class Builtin(EntryFunction):
         self.options = {"auto_scope": True}
         names = [f"argument_{number}" for number in range(len(arguments))]
         vars(self)["parameters"] = tuple(Parameter(name, None, "InOut") for name in names)
-        more = (lambda core: {"core": core, "cores": cores}) if cores > 1 else lambda core: {}
 
         def body(**given: object) -> None:
             tensors = [given[name] for name in names]
-            Spmd(cores, sync_start=cores > 1, name_hint=self.name).run(lambda core: run(*tensors, **more(core)))
+            launch = Spmd(cores, sync_start=cores > 1, name_hint=self.name)
+            launch.run(lambda core: run(*tensors, core=core, cores=cores) if cores > 1 else run(*tensors))
 
         vars(self)["body"] = body
 

@@ -79,7 +79,7 @@ class Fractal:
         if len(shape) < 2 or shape[-2] % rows or shape[-1] % columns:
             raise fault(f"a tensor {list(shape)} {dtype} in {layout}: it is made of boxes of {rows} x {columns}")
         split = (shape[-2] // rows, rows, shape[-1] // columns, columns)
-        steps = contiguous([split[axis] for axis in order])
+        steps = contiguous(tuple([split[axis] for axis in order]))
         return cls(rows, columns, tuple(steps[order.index(axis)] for axis in range(4)))
 
     def strides_of(self, box: Shape, strides: Shape) -> tuple[Shape, Shape]:
