@@ -7,6 +7,7 @@ names them: the file is enough.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -180,7 +181,26 @@ class NotRead(NamedTuple):
     remedy: str
 
 
-_XPLANE = NotRead("an XPlane of the XLA profiler", "Export it as JSON (trace_viewer's trace.json.gz) and read that.")
+_SNAPSHOT = NotRead(
+    "a memory snapshot of PyTorch", "It has allocations and no kernels: open it at pytorch.org/memory_viz."
+)
+# JSON that is no trace, by what stands in its first 64 KiB
+_JSON = (
+    (
+        re.compile(rb'"schema"\s*:\s*"[^"]*chakra', re.IGNORECASE),
+        NotRead(
+            "a Chakra execution trace", "It has operators, not times of a device: read the profile recorded with it."
+        ),
+    ),
+    (
+        re.compile(rb'^\[\s*\{\s*"(children|frame|metrics)"\s*:'),
+        NotRead(
+            "a profile of Proton",
+            'It has sums without a timeline: start Proton with data="trace", or use torch.profiler.',
+        ),
+    ),
+    (re.compile(rb'^\{[^\[]{0,200}"(segments|device_traces)"\s*:'), _SNAPSHOT),
+)
 _MAGICS = {
     b"PK\x03\x04": NotRead("a zip archive", "Unpack it and name what is inside."),
     b"PAR1": NotRead("a single Parquet file", "Name the npuscope folder it belongs to."),
@@ -189,14 +209,22 @@ _MAGICS = {
         "perhaps a Perfetto protobuf trace", "That is for viewers: for reports write the trace as .npu or JSON."
     ),
 }
-_PLANES = (b"/host:", b"/device:", b"Task Environment")  # how names of XPlanes begin
 # of files whose content does not say what they are
 _ENDINGS = {
     ".nsys-rep": NotRead("a report of Nsight Systems", "Export it: `nsys export --type sqlite REPORT.nsys-rep`."),
     ".qdrep": NotRead("a report of Nsight Systems", "Export it: `nsys export --type sqlite REPORT.qdrep`."),
     ".ncu-rep": NotRead("a report of Nsight Compute", "It has single kernels and no timeline: profile with nsys."),
+    ".et": NotRead("a Chakra execution trace", "It has operators, not times of a device: read the profile beside it."),
+    ".hatchet": _JSON[1][1],
     ".rpd": NotRead("a database of rocpd", "Use `rocprofv3 --output-format json`."),
 }
+
+
+def not_a_trace(sample: Sample) -> NotRead | None:
+    """What JSON or a pickle is that holds something else than a trace, where that can be said."""
+    if sample.head.startswith(b"\x80") and (b"device_traces" in sample.head or b"segments" in sample.head):
+        return _SNAPSHOT
+    return next((known for pattern, known in _JSON if pattern.search(sample.text)), None)
 
 
 def _unknown(sample: Sample) -> UnknownFormat:
@@ -211,8 +239,7 @@ def _unknown(sample: Sample) -> UnknownFormat:
             what, remedy = "a database of nvprof, which is not read", "Profile with Nsight Systems instead."
         return UnknownFormat(what, path=path, remedy=remedy)
     known = _ENDINGS.get(path.suffix)
-    if known is None and head.startswith(b"\x0a") and any(plane in head for plane in _PLANES):
-        known = _XPLANE
+    known = known or not_a_trace(sample)
     known = known or next((known for magic, known in _MAGICS.items() if head.startswith(magic)), None)
     if known is not None:
         return UnknownFormat(f"{known.what}, which is not read", path=path, remedy=known.remedy)

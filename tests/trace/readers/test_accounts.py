@@ -223,7 +223,11 @@ def test_records_in_are_slices_out_or_accounted_for(small: dict[str, Path], name
         (b"hello world\n", "begins with 'hello world'"),
         (b"a,b\n1,2\n", "begins with 'a,b'"),
         (b"\x1f\x8b\x08\x00garbage", "damaged|too early"),
-        (b"\x0a\x20\x08\x01\x12\x0d/device:TPU:0\x1a", "XPlane.*trace.json.gz"),
+        (b"\x0a\x20\x08\x01\x12\x0d/device:TPU:0\x1a", "not an XPlane file of XLA .*Copy it again"),
+        (b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "Chakra execution trace.*times of a device"),
+        (b'[{"children": [], "frame": {"name": "ROOT"}, "metrics": {}}]', "profile of Proton.*timeline"),
+        (b'{"segments": [], "device_traces": []}', "memory snapshot of PyTorch.*memory_viz"),
+        (b"\x80\x04\x95\x00\x00}\x8c\x08segments", "memory snapshot of PyTorch"),
         (b"\x0a\x20\x08\x01", "perhaps a Perfetto protobuf"),
     ],
 )

@@ -24,7 +24,7 @@ from npuscope.trace.build import (
 )
 from npuscope.trace.core import OWN, Trace, add_counts, take_note
 from npuscope.trace.event_table import EventTable, collect
-from npuscope.trace.formats import EventReader, Reader, readers, recognises
+from npuscope.trace.formats import EventReader, Reader, not_a_trace, readers, recognises
 from npuscope.trace.names import QUEUE_ORDERS, unit_of_lane
 from npuscope.trace.readers.kernel_details import AI_CPUS, SAME_NAME, scheduling
 from npuscope.trace.source import json_field
@@ -164,7 +164,7 @@ TRACR_PERFETTO = EventReader(
 READER = Reader(
     "chrome",
     "any other Chrome or Perfetto JSON",
-    lambda sample: sample.text.startswith((b"{", b"[")),
+    lambda sample: sample.text.startswith((b"{", b"[")) and not_a_trace(sample) is None,
     read,
     fallback=True,
 )

@@ -18,7 +18,7 @@ from npuscope.trace.formats import ROOT, EventReader, Reader, is_capture, reader
 from npuscope.trace.intervals import largest
 
 # one rank's profiler output holds the same run several times: the first of these formats whose file is there is read
-ONE_RUN = ("ascend-db", "kernel_details", "trace_view")
+ONE_RUN = ("ascend-db", "kernel_details", "trace_view", "xplane", "xla-viewer")
 # tables and notes the profilers put beside their captures
 COMPANIONS = re.compile(
     r"^(step_trace_time|op_statistic|api_statistic|communication|task_time|profiler_|analysis|deps|name_map|memory_|"
@@ -99,7 +99,10 @@ class _Search:
             if path not in preferred:  # it has a capture's name
                 self._found.broken.setdefault(str(path), "not a capture npuscope knows")
         if preferred:
-            self._add(preferred[0])
+            # XLA writes a file per host into one folder; of others one is enough
+            hosts = [path for path in preferred if path.match("*.xplane.pb")]
+            for path in hosts if preferred[0] in hosts else preferred[:1]:
+                self._add(path)
             return
         for child in sorted(folder.iterdir()):
             self._looked_at += 1

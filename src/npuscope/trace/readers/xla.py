@@ -1,0 +1,335 @@
+"""Profiles of XLA: XPlane files (*.xplane.pb), read as they are, and the trace viewer's JSON made of them.
+
+A plane is a device (`/device:GPU:0`, `/device:TPU:0`) or the host; its lines are streams or what is derived from them.
+Kernels are on lines called streams; a plane without such, as of a TPU, has its work on `XLA Ops`, where an operation
+that holds others (a loop) is no work of its own. All other lines of a device describe. Steps are those that the
+framework numbered: the line `Steps`, else the host's annotations with a `step_num`, whose launches belong to them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from npuscope.base.errors import BadInput
+from npuscope.trace.build import build_trace, by_kernels, count_unknown_header, kind_numbers, plain_lanes, steps_at
+from npuscope.trace.core import BELOW_NANOSECOND, NEGATIVE, Ledger, Trace
+from npuscope.trace.event_table import EventTable, Interner
+from npuscope.trace.formats import EventReader, Reader, Sample
+from npuscope.trace.schema import LARGEST_US, LONGEST_US, is_work
+from npuscope.trace.source import json_whole_number, read_all
+from npuscope.trace.tables import launches
+
+PLANES = (b"/host:", b"/device:", b"Task Environment", b"#Chip")  # how names of planes begin
+_DEVICE = re.compile(r"^/device:[A-Za-z_]+:([0-9]{1,6})")
+_STREAM = re.compile(r"^Stream #", re.IGNORECASE)
+OPS, STEPS = ("XLA Ops", "Async XLA Ops"), "Steps"
+DESCRIBING = {
+    STEPS, "XLA Modules", "XLA TraceMe", "Source code", "Framework Name Scope", "TensorFlow Name Scope", "Launch Stats",
+    "Framework Ops", "TensorFlow Ops", "Step Time", "Name Scope", *OPS,
+}  # fmt: skip
+CORRELATION = ("correlation_id", "CorrelationId")
+
+
+def _is_space(sample: Sample) -> bool:
+    """True for a message whose first field is a plane with a name that XLA gives."""
+    head = sample.head[:4096]
+    return head.startswith(b"\x0a") and any(name in head for name in PLANES)
+
+
+def read(path: Path) -> Trace:
+    """The file's planes, lines and events as processes, lanes and slices."""
+    return _build(_Space(path).table(), "xplane")
+
+
+class Field(NamedTuple):
+    """One field of a message: its number, and a whole number or the bytes it holds."""
+
+    number: int
+    value: int | memoryview
+
+
+def fields(message: memoryview) -> Iterator[Field]:
+    """The fields of a protobuf message, in their order; raises ValueError where it is none."""
+    at, end = 0, len(message)
+    while at < end:
+        key, at = _varint(message, at)
+        number, kind = key >> 3, key & 7
+        if kind == 0:
+            value, at = _varint(message, at)
+            yield Field(number, value)
+            continue
+        size = {1: 8, 5: 4}.get(kind)
+        if kind == 2:
+            size, at = _varint(message, at)
+        if size is None or number == 0 or at + size > end:
+            raise ValueError("not a protobuf message, or cut short")
+        yield Field(number, message[at : at + size])
+        at += size
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(message) and shift < 70:
+        byte = message[at]
+        value |= (byte & 127) << shift
+        at += 1
+        if byte < 128:
+            return value, at
+        shift += 7
+    raise ValueError("a number without an end")
+
+
+def _signed(value: int | memoryview) -> int:
+    number = value if isinstance(value, int) else 0
+    return number - 2**64 if number >= 2**63 else number
+
+
+def _text(value: int | memoryview) -> str:
+    return bytes(value).decode(errors="replace") if isinstance(value, memoryview) else str(value)
+
+
+class _Space:
+    """An XSpace (github.com/openxla/xla, xplane.proto) as a table of events."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.ledger = path, Ledger()
+        self.lanes: Interner = Interner()
+        self.names: Interner = Interner()
+        self.processes: dict[int | str, str] = {}
+        self.threads: dict[tuple[int | str, int | str], str] = {}
+        self.rows: list[tuple[int, int, int, int, str | None]] = []
+
+    def table(self) -> EventTable:
+        try:
+            for number, value in fields(memoryview(read_all(self.path))):
+                if number == 1 and isinstance(value, memoryview):
+                    self._plane(value)
+                elif number in (2, 3):  # errors and warnings of the profiler
+                    self.ledger.notes.setdefault("profiler_said", []).append(_text(value)[:200])
+                elif number != 4:  # names of hosts
+                    self.ledger.count_unknown("field of XSpace", number)
+        except ValueError as error:
+            raise BadInput(f"not an XPlane file of XLA ({error})", path=self.path, remedy="Copy it again.") from error
+        table = EventTable(self.path, self.ledger)
+        table.process_names, table.thread_names = self.processes, self.threads
+        table.lane_keys, table.names, table.categories = list(self.lanes), list(self.names), [""]
+        lane, start, dur, name, args = zip(*self.rows, strict=True) if self.rows else ((), (), (), (), ())
+        schema = {"lane": pl.UInt32, "start": pl.Int64, "dur": pl.Int64, "name": pl.UInt32, "args": pl.String}
+        columns = dict(zip(schema, (lane, start, dur, name, args), strict=True))
+        table.slices = pl.DataFrame(columns, schema=schema).with_columns(pl.lit(0, dtype=pl.UInt32).alias("category"))
+        table.flows = pl.DataFrame(schema=_FLOWS)
+        return table
+
+    def _plane(self, message: memoryview) -> None:
+        known: dict[int, dict[int, memoryview]] = {4: {}, 5: {}}  # metadata of events, of statistics
+        lines = []
+        name = ""
+        for number, value in fields(message):
+            if number == 2:
+                name = _text(value)
+            elif number == 3 and isinstance(value, memoryview):
+                lines.append(value)
+            elif number in known and isinstance(value, memoryview):
+                entry = dict(fields(value))
+                if isinstance(entry.get(2), memoryview):
+                    known[number][_signed(entry.get(1, 0))] = entry[2]  # type: ignore[assignment]
+        stats = {key: _text(dict(fields(one)).get(2, b"")) for key, one in known[5].items()}  # type: ignore[arg-type]
+        plane = len(self.processes)
+        self.processes[plane] = name
+        events = {key: self._event_kind(one, stats) for key, one in known[4].items()}
+        for line in lines:
+            self._line(line, plane, events, stats)
+
+    def _event_kind(self, message: memoryview, stats: dict[int, str]) -> tuple[int, dict[str, Any]]:
+        """The number of the name that people read, and what is said of all events of this kind."""
+        name = shown = ""
+        said: dict[str, Any] = {}
+        for number, value in fields(message):
+            if number == 2:
+                name = _text(value)
+            elif number == 4:
+                shown = _text(value)
+            elif number == 5 and isinstance(value, memoryview):
+                said |= _stat(value, stats)
+        return self.names[shown or name], said
+
+    def _line(
+        self, message: memoryview, plane: int, kinds: dict[int, tuple[int, dict[str, Any]]], stats: dict[int, str]
+    ) -> None:
+        events = []
+        number, name, shown, begin = 0, "", "", 0
+        for field, value in fields(message):
+            if field == 1:
+                number = _signed(value)
+            elif field == 2:
+                name = _text(value)
+            elif field == 3:
+                begin = _signed(value)
+            elif field == 4 and isinstance(value, memoryview):
+                events.append(value)
+            elif field == 11:
+                shown = _text(value)
+        key = (plane, number if (plane, number) not in self.threads else f"{number} {name}")
+        self.threads[key] = shown or name or str(number)
+        lane = self.lanes[key] if events else 0
+        for event in events:
+            self._event(event, lane, begin, kinds, stats)
+
+    def _event(
+        self,
+        message: memoryview,
+        lane: int,
+        begin: int,
+        kinds: dict[int, tuple[int, dict[str, Any]]],
+        stats: dict[int, str],
+    ) -> None:
+        self.ledger.records += 1
+        kind = offset = lasts = 0
+        counted = False
+        said: dict[str, Any] = {}
+        for field, value in fields(message):
+            if field == 1:
+                kind = _signed(value)
+            elif field == 2:
+                offset = _signed(value)
+            elif field == 3:
+                lasts = _signed(value)
+            elif field == 4 and isinstance(value, memoryview):
+                said |= _stat(value, stats)
+            elif field == 5:
+                counted = True
+        name, more = kinds.get(kind, (self.names[f"event {kind}"], {}))
+        start, end = begin + offset // 1000, begin + (offset + lasts) // 1000
+        if counted or abs(start) > LARGEST_US * 1000 or end - start > LONGEST_US * 1000:
+            self.ledger.dropped["event without a time of its own" if counted else "event without a usable time"] += 1
+            return
+        self.ledger.repaired[NEGATIVE] += end < start
+        self.ledger.repaired[BELOW_NANOSECOND] += bool(offset % 1000 or lasts % 1000)
+        args = {**more, **said}
+        self.rows.append((lane, start, max(end - start, 0), name, json.dumps(args) if args else None))
+
+
+_FLOWS = {
+    "lane": pl.UInt32, "time": pl.Int64, "flow": pl.Int64, "category": pl.UInt32, "name": pl.UInt32,
+    "begins": pl.Boolean, "ends": pl.Boolean,
+}  # fmt: skip
+
+
+def _stat(message: memoryview, names: dict[int, str]) -> dict[str, Any]:
+    """One statistic by its name; a reference is the name of another."""
+    key, found = 0, None
+    for number, value in fields(message):
+        if number == 1:
+            key = _signed(value)
+        elif number == 2 and isinstance(value, memoryview) and len(value) == 8:
+            found = struct.unpack("<d", value)[0]
+        elif number == 3:
+            found = value
+        elif number == 4:
+            found = _signed(value)
+        elif number == 5:
+            found = _text(value)
+        elif number == 6:
+            found = f"{len(value) if isinstance(value, memoryview) else 0} bytes"
+        elif number == 7:
+            found = names.get(_signed(value), str(value))
+    return {names.get(key, str(key)): found if not isinstance(found, memoryview) else None}
+
+
+def _is_viewer(table: EventTable) -> bool:
+    """True for the trace viewer's JSON: processes are planes."""
+    names = table.process_names.values()
+    return any(_DEVICE.match(name) for name in names) or {"/host:CPU"} <= set(names)
+
+
+def _build(table: EventTable, format: str) -> Trace:
+    processes, threads = table.lane_processes(), table.lane_names()
+    with_streams = {p for p, t in zip(processes, threads, strict=True) if _DEVICE.match(p) and _STREAM.match(t)}
+    kinds = [_kind(p, t, p in with_streams) for p, t in zip(processes, threads, strict=True)]
+    devices = [_DEVICE.match(process) for process in processes]
+    lanes = plain_lanes(table).with_columns(
+        pl.Series("unit", ["stream" if kind == "task" else "host" for kind in kinds], dtype=pl.String),
+        pl.Series("device", [int(one[1]) if one else None for one in devices], dtype=pl.Int32),
+    )
+    count_unknown_header(table)
+    lane = table.slices["lane"].to_numpy()
+    kind = kind_numbers(kinds)[lane] if len(kinds) else np.zeros(0, dtype=np.uint8)
+    trace = build_trace(table, format, kind=by_kernels(table, kind), lanes=lanes, clock="epoch")
+    trace = _without_containers(trace)
+    return _with_steps(_with_launches(trace))
+
+
+def _kind(process: str, thread: str, has_streams: bool) -> str:
+    if not _DEVICE.match(process):
+        return "host"
+    if has_streams:
+        return "task" if _STREAM.match(thread) else "derived"
+    return "task" if thread in OPS or thread not in DESCRIBING else "derived"
+
+
+def _without_containers(trace: Trace) -> Trace:
+    """Device operations that hold others on their own line describe these."""
+    work = trace.slices.with_row_index("row").filter(is_work()).sort("lane", "start", -pl.col("dur"), "row")
+    inner = (pl.col("depth").shift(-1) > pl.col("depth")) & (pl.col("lane").shift(-1) == pl.col("lane"))
+    rows = work.filter(inner.fill_null(False))["row"]
+    if rows.is_empty():
+        return trace
+    kind = trace.slices["kind"].cast(pl.String).scatter(rows, "derived").alias("kind")
+    trace = replace(trace, slices=trace.slices.with_columns(kind.cast(trace.slices.schema["kind"])))
+    marked = {**trace.meta.marked, "operation that holds others is no work of its own": len(rows)}
+    return replace(trace, meta=replace(trace.meta, marked=marked))
+
+
+def _with_launches(trace: Trace) -> Trace:
+    """Calls of the host that have the correlation of a kernel launched it."""
+    if "args" not in trace.slices.columns:
+        return trace
+    found = pl.select(pl.coalesce(json_whole_number(trace.slices["args"], name) for name in CORRELATION)).to_series()
+    rows = trace.slices.select("task", "kind").with_columns(found.alias("correlation"))
+    edges = launches(rows, pl.col("kind") == "host", is_work(), ["correlation"])
+    return replace(trace, edges=pl.concat([trace.edges, edges], how="diagonal_relaxed")) if edges.height else trace
+
+
+def _with_steps(trace: Trace) -> Trace:
+    """Steps by the device's own line, else by the host's numbered annotations and what they launched."""
+    places = trace.lanes.select("lane", "device", pl.col("name").alias("line"))
+    slices = trace.slices.join(places, on="lane", how="left", maintain_order="left")
+    step = pl.Series("step", [None], dtype=pl.Int64).new_from_index(0, slices.height)
+    numbers = slices["kernel"].str.extract(r"([0-9]{1,18})\s*$").cast(pl.Int64, strict=False)
+    own = slices.with_columns(numbers.alias("number")).with_row_index("row").filter(pl.col("line") == STEPS)
+    marked = json_whole_number(slices["args"], "step_num") if "args" in slices.columns else step
+    host = slices.with_columns(marked.alias("number")).filter(pl.col("kind") == "host", pl.col("number").is_not_null())
+    if host.height:
+        step = steps_at(slices["start"], _windows(host)).alias("step")
+        edges = trace.edges.filter(pl.col("name") == "launch").select("src", "dst").unique("dst")
+        step = step.scatter(edges["dst"], step.gather(edges["src"]))
+    for (device,), windows in own.drop_nulls("number").partition_by("device", as_dict=True).items():
+        here = slices.with_row_index("row").filter(pl.col("device").eq_missing(device))
+        step = step.scatter(here["row"], steps_at(here["start"], _windows(windows)))
+    return replace(trace, slices=trace.slices.with_columns(step.alias("step")))
+
+
+def _windows(marks: pl.DataFrame) -> pl.DataFrame:
+    """One stretch per step, in order."""
+    end = (pl.col("start") + pl.col("dur")).max()
+    found = marks.group_by("number").agg(pl.col("start").min(), dur=end - pl.col("start").min())
+    return found.rename({"number": "step"}).sort("start")
+
+
+READER = Reader("xplane", "an XPlane file of XLA, JAX or TensorFlow", _is_space, read, files=("*.xplane.pb",))
+VIEWER = EventReader(
+    "xla-viewer",
+    "the trace viewer's JSON of XLA, JAX or TensorFlow",
+    _is_viewer,
+    lambda table: _build(table, "xla-viewer"),
+    files=("*.trace.json.gz",),
+)
