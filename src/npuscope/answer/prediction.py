@@ -26,6 +26,7 @@ from npuscope.check.memory_use import usages
 from npuscope.check.races.replay import replay_races
 from npuscope.check.rule import Finding, Rule
 from npuscope.check.rules import all_rules
+from npuscope.check.rules.memory import BUFFER_OVERFLOW, OVERLAPPING_TILES
 from npuscope.check.rules.safety import RACE, race_finding
 from npuscope.check.run import Checked, Fit, check, fit, unfit
 from npuscope.chip.devices import Device
@@ -33,6 +34,7 @@ from npuscope.explain import explain
 from npuscope.explain.changes import Gains
 from npuscope.explain.diagnosis import Diagnosis
 from npuscope.explain.explanation import Explanation
+from npuscope.lower.build_folder import build_program, is_build, read_build, with_build
 from npuscope.lower.chip import chip_to_lower_for
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program
@@ -120,7 +122,8 @@ class Prediction:
         run = self._run
         goldens: dict[int, Callable[..., object] | None] = {id(one.run): one.golden_fn for one in self.ran.results}
         lowering = LoweringOptions(ring_slots=self.request.ring_slots)
-        return Program(run.recording, self.chip, lowering, goldens.get(id(run)))
+        program = Program(run.recording, self.chip, lowering, goldens.get(id(run)))
+        return with_build(program, read_build(self.request.build)) if self.request.build else program
 
     @cached_property
     def fit(self) -> Fit:
@@ -263,7 +266,7 @@ class Prediction:
             first = self.unfit[0]
             return replace(one, verdict="unfit", message=first.message, line=first.line, errors=_near(self.unfit))
         run, job = self.simulated, self.simulated.prepared.job
-        fullest = max(usages(self.program.planned.values()), key=lambda usage: usage.share, default=None)
+        fullest = max(usages(self.program.in_memory.values()), key=lambda usage: usage.share, default=None)
         return replace(
             one,
             message=self.notices,
@@ -331,7 +334,14 @@ def predictions(request: Request) -> tuple[Prediction, ...]:
 
 
 def checks(request: Request, rules: Sequence[Rule], price: bool = True, seed: int | None = None) -> tuple[Checked, ...]:
-    """What `check` says of every program of a script; equal ones once. With a `seed` in another order, too."""
+    """What `check` says of every program of a script; equal ones once. With a `seed` in another order, too.
+
+    Of a build folder what can be said of bytes alone.
+    """
+    if is_build(request.file):
+        program = build_program(read_build(request.file), chip_to_lower_for(request.device))
+        chosen = [rule for rule in rules if rule.id in (BUFFER_OVERFLOW.id, OVERLAPPING_TILES.id)]
+        return (check(program, chosen),)
     found = {one._number or 0: one.report(rules, price) for one in predictions(request)}
     if not found:
         raise NpuscopeError("no tile program ran, so there is nothing to check", path=request.file)
@@ -344,9 +354,14 @@ def checks(request: Request, rules: Sequence[Rule], price: bool = True, seed: in
 
 
 def fits(request: Request, kernel: str | None = None) -> tuple[Fit, ...]:
-    """The memory of every program of a script; equal ones once. With `kernel` only that, refused where none has it."""
+    """The memory of every program of a script, or of a build folder; equal ones once.
+
+    With `kernel` only that, refused where none has it.
+    """
     found: dict[object, Fit] = {}
-    for one in predictions(request):
+    if is_build(request.file):
+        found[None] = fit(build_program(read_build(request.file), chip_to_lower_for(request.device)))
+    for one in () if found else predictions(request):
         key = tuple((usage.function, usage.space.space, usage.space.used) for usage in one.fit.used)
         found.setdefault((one.program.recording.program, key), one.fit)
     if not found:
@@ -393,7 +408,7 @@ def _kernels(simulated: Simulated) -> Iterator[KernelShare]:
     """Every kernel that ran, the one with most time first."""
     program, job, times = simulated.prepared.program, simulated.prepared.job, simulated.times
     memory: dict[str, dict[str, float]] = {}
-    for usage in usages(program.planned.values()):
+    for usage in usages(program.in_memory.values()):
         spaces = memory.setdefault(usage.body.kernel, {})
         spaces[usage.space.space] = max(spaces.get(usage.space.space, 0.0), usage.share)
     names = [task.kernel for task in program.recording.tasks]

@@ -37,7 +37,7 @@ class Request:
     """`file` is a path; `name` is what the answer is called. `jitter` is the seed of the noise on its blocks.
 
     `program` counts the programs that a file runs. `mode`: "values" computes, where control flow depends on more than
-    lengths and tables.
+    lengths and tables. `build`: a folder that the compiler left of the program.
     """
 
     file: str
@@ -50,6 +50,7 @@ class Request:
     jitter: int | None = None
     base: CaptureBase | None = None
     name: str = ""
+    build: str = ""
 
     @cached_property
     def key(self) -> str:

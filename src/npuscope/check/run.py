@@ -49,6 +49,7 @@ class Checked:
     replayed: Replayed | None = None
     diagnosis: Diagnosis | None = None  # of the program simulated as it is, where findings are priced
     unpriced: str = ""  # why they are not
+    notes: tuple[str, ...] = ()  # on what was read of the compiler's assembly
 
 
 def check(program: Program, rules: Sequence[Rule] | None = None) -> Checked:
@@ -63,11 +64,12 @@ def check(program: Program, rules: Sequence[Rule] | None = None) -> Checked:
         tuple(one for one in ordered if one.severity != "error"),
         tuple(
             MemoryLine(one.function, one.space.space, one.space.used, one.space.limit)
-            for one in usages(program.planned.values())
+            for one in usages(program.in_memory.values())
         ),
         unsilenced,
         tuple(one for one in ordered if one.severity == "error"),
         ignored + len(racing) - len(unsilenced),
+        notes=program.assembly_notes,
     )
 
 
@@ -168,5 +170,5 @@ class Fit:
 
 
 def fit(program: Program) -> Fit:
-    bodies = tuple(program.planned.values())
+    bodies = tuple(program.in_memory.values())
     return Fit(program, bodies, usages(bodies), tuple(BUFFER_OVERFLOW.check(program)))

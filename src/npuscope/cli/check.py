@@ -12,6 +12,8 @@ Examples:
 
   npuscope check decode_layer.py --sarif check.sarif --markdown review.md
 
+  npuscope check build_output/decode_layer   (the compiler's assembly: does it fit, do tiles overlap)
+
   npuscope check --list-rules, npuscope check --explain gm-round-trip
 
 Exit code 1 where there is a finding at --level or worse: what does not fit, is not legal or is not safe is an error;
@@ -56,7 +58,9 @@ class SeverityLevel(StrEnum):
 
 
 def command(
-    file: Annotated[str | None, typer.Argument(help="A tile program: a Python file.")] = None,
+    file: Annotated[
+        str | None, typer.Argument(help="A tile program: a Python file; or a compiler's build folder.")
+    ] = None,
     arguments: ProgramArguments = None,
     device: DeviceName = "ascend910b1",
     select: Annotated[list[str] | None, typer.Option(help="Only these rules: ids, or prefix*; comma or again.")] = None,

@@ -10,6 +10,8 @@ Examples:
 
   npuscope memory decode_layer.py --kernel gate_proj --dump -   (the kernel before and after every step of lowering)
 
+  npuscope memory build_output/decode_layer   (what the compiler made: addresses as they are)
+
   npuscope memory decode_layer.py --ring-slots 8 --json -- --max-seq 512   (arguments after -- are the program's)
 
 Exit code 1 where something does not fit.
@@ -30,7 +32,6 @@ from npuscope.cli.output import (
     HtmlFile,
     JsonFlag,
     ProgramArguments,
-    ProgramFile,
     ProgramNumber,
     RingSlots,
     WideFlag,
@@ -47,7 +48,7 @@ from npuscope.tile.record.model import Mode
 
 
 def command(
-    file: ProgramFile,
+    file: Annotated[str, typer.Argument(help="A tile program: a Python file; or a compiler's build folder.")],
     arguments: ProgramArguments = None,
     device: DeviceName = "ascend910b1",
     kernel: Annotated[str | None, typer.Option(help="Only this kernel or function, with its tiles.")] = None,

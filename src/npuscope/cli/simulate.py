@@ -12,6 +12,8 @@ Examples:
 
   npuscope simulate decode_layer.py --pipes gate_proj   (inside one block: who waited for whom)
 
+  npuscope simulate decode_layer.py --build build_output/decode_layer   (kernels as the compiler made them)
+
   npuscope simulate new.py --measured old.py=run/chip_swimlane_records.json -- --max-seq 4096   (on top of a capture)
 
 Exit code 1 where the program does not fit on the chip.
@@ -80,6 +82,9 @@ def command(
         str | None, typer.Option("--pipes", help="Look inside one block of this kernel; -o then writes its pipes.")
     ] = None,
     measured: Measured = None,
+    build: Annotated[
+        str | None, typer.Option(help="The compiler's build folder: kernels as their .pto files say.", metavar="FOLDER")
+    ] = None,
     jitter: Jitter = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Explain the run, or only its times.")] = True,
     html: HtmlFile = None,
@@ -96,7 +101,9 @@ def command(
     settings = tuple(settings_of([*(setting or []), *of_both]).items())
     mode: Mode = "values" if values else "shapes"
     chip = chip_to_time(device)
-    request = Request(file, tuple(arguments or ()), settings, device, program, ring_slots, mode, jitter)
+    request = Request(
+        file, tuple(arguments or ()), settings, device, program, ring_slots, mode, jitter, build=build or ""
+    )
     with progress_bar():
         prediction = Prediction(request)
         if prediction.unfit:

@@ -7,11 +7,12 @@ checks need they keep for themselves (`check/once.py`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from npuscope.chip.devices import Device
+from npuscope.lower.assembly_body import Assembly
 from npuscope.lower.kept_bodies import Lowerer
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.memory_plan import MemoryPlan, SpacePlan
@@ -65,13 +66,15 @@ class PlannedBody:
 class Program:
     """One recorded program on one chip, as the compiler with these options lowers it.
 
-    `golden`: the function its results are held against, if the run had one.
+    `golden`: the function its results are held against, if the run had one. `assemblies`: what the user's compiler
+    made of its bodies, where that is known.
     """
 
     recording: Recording
     device: Device
     lowering: LoweringOptions = field(default_factory=LoweringOptions)
     golden: Callable[..., object] | None = None
+    assemblies: Mapping[PlannedKey, Assembly] = field(default_factory=dict)
 
     def with_timing(self, device: Device) -> Program:
         """On a device that differs in what takes how long, which lowering, planning and the graph do not look at."""
@@ -103,6 +106,32 @@ class Program:
                 if (key := planned_key(task, body)) not in found:
                     found[key] = PlannedBody(task.kernel, task.id, *lowerer.planned(task, body))
         return found
+
+    @cached_property
+    def compiled(self) -> dict[PlannedKey, PlannedBody]:
+        """The bodies whose assembly is known, as the compiler laid them out."""
+        found = {}
+        for task in self.recording.tasks:
+            for group in task.groups:
+                one = self.assemblies.get(key := planned_key(task, group.body))
+                if one is not None and key not in found:
+                    found[key] = PlannedBody(task.kernel, task.id, one.lowered, one.plan)
+        return found
+
+    @cached_property
+    def in_memory(self) -> dict[PlannedKey, PlannedBody]:
+        """Every body as it lies in memory: the compiler's own where it is known."""
+        return {**self.planned, **self.compiled}
+
+    @property
+    def assembly_notes(self) -> tuple[str, ...]:
+        """What is not known of assemblies, and what only run-time data decides in them."""
+        return tuple(dict.fromkeys(note for one in self.assemblies.values() for note in one.notes))
+
+    def runs(self, key: PlannedKey) -> PlannedBody:
+        """The body that is timed: the compiler's, but for one in which only run-time data says how much it does."""
+        one = self.assemblies.get(key)
+        return self.planned[key] if one is None or one.assumed else self.compiled[key]
 
     def site(self, number: int) -> Site:
         return self.recording.sites[number]

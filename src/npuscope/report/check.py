@@ -18,6 +18,7 @@ from npuscope.check.rules import all_rules
 from npuscope.check.rules.safety import race_finding
 from npuscope.check.run import Checked
 from npuscope.check.source_text import MODULE_LEVEL
+from npuscope.lower.build_folder import is_build
 from npuscope.lower.source import read
 from npuscope.report.captures import together
 from npuscope.table.formats import duration, figures, many, sentence_start
@@ -45,13 +46,15 @@ def check(file: str, device: str, checks: Sequence[Checked], everything: bool = 
     elif any(checked.races for checked in checks):
         yield Say(f"Fits on chip, and is not safe: tasks race ({counted})", kind="error", where=In.TEXT)
     else:
-        yield Say(f"Fits on chip and is safe to schedule: {counted}", strong=True, where=In.TEXT)
+        safe = "no two live tiles share bytes" if is_build(file) else "is safe to schedule"
+        yield Say(f"Fits on chip and {safe}: {counted}", strong=True, where=In.TEXT)
     for number, checked in enumerate(checks):
         name = f" program {number}," if len(checks) > 1 else ""
         yield Say(f"{file}:{name} {short_name(checked.program)} on {device}", where=In.TEXT)
         if len(checks) > 1:
             yield Heading(f"Program {short_name(checked.program)}", where=In.MARKDOWN)
         yield from _diagnosis(checked)
+        yield Notes(checked.notes, "note: ")
         yield from _by_scope(checked, everything)
         yield from _review(checked)
 

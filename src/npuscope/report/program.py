@@ -113,6 +113,7 @@ def memory(file: str, device: str, fits: Sequence[Fit], tiles: bool = False, wid
                 yield Say("--wide shows all, --kernel NAME the tiles that fill it.", where=In.TEXT)
         for usage in fit.used if tiles else ():
             yield from _tiles(usage, fit, wide)
+        yield Notes(fit.program.assembly_notes, "note: ")
         for error in fit.errors:
             change = f"\n    + {error.change}" if error.change else ""
             yield Heading(f"{place_of(error)}: error: {error.message} [{error.id}]\n    fix: {error.fix}{change}")
@@ -186,6 +187,10 @@ def lowering_text(fits: Sequence[Fit]) -> str:
 
 
 def _lowering_lines(body: PlannedBody, program: Program) -> Iterator[str]:
+    if body in program.compiled.values():
+        yield "--- the compiler's assembly"
+        yield from body_text(body.lowered, program.recording).splitlines()
+        return
     task = program.recording.tasks[body.task]
     before = ""
     steps = after_each_pass(program.recording, task, body.lowered.body, program.device, program.lowering)

@@ -12,6 +12,7 @@ from npuscope.base.interval import Against
 from npuscope.check.rule import Finding
 from npuscope.explain.changes import Gains, WhatIf
 from npuscope.explain.diagnosis import Diagnosis
+from npuscope.report.assembly import beside_build, difference_table
 from npuscope.report.captures import BLOCKERS, KERNELS, WORTH_A_LINE, causes, headline, together
 from npuscope.report.check import finding_lines
 from npuscope.report.program import notice_table, noticed_lines
@@ -29,6 +30,7 @@ from npuscope.table.formats import (
 )
 from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
 from npuscope.table.text import aligned
+from npuscope.tile.record.model import short_name
 from npuscope.time.certainty import certainty_of
 from npuscope.time.measured.base import CHANGED, MeasuredBase, MeasuredChange
 from npuscope.time.per_line import per_kernel
@@ -94,6 +96,8 @@ def simulate(
     )
     if anchored is not None:
         yield from beside_capture(anchored, wide)
+    if prediction.request.build:
+        yield from beside_build(program, prediction.request.build, wide)
     if explained is None:
         yield Rows(_kernels(prediction, anchored), wide=wide)
         return
@@ -154,6 +158,18 @@ def simulate_data(
         "notices": notice_table((program.recording, notice) for notice in simulated.noticed).rows(),
         "per_kernel": _kernels(prediction, anchored).rows(),
         **({} if anchored is None else {"anchor": capture_data(anchored)}),
+        **({"build": _build_data(prediction)} if prediction.request.build else {}),
+    }
+
+
+def _build_data(prediction: Prediction) -> dict[str, object]:
+    program = prediction.program
+    compiled = {short_name(key[0]): not one.assumed for key, one in program.assemblies.items()}
+    return {
+        "folder": prediction.request.build,
+        "kernels": [{"kernel": kernel, "timed": timed} for kernel, timed in compiled.items()],
+        "notes": list(program.assembly_notes),
+        "lowering": difference_table(program).rows(),
     }
 
 

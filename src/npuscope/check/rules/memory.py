@@ -1,4 +1,5 @@
-"""Memories and pipelines in them: buffer-overflow, misaligned-tile, pipeline-depth, unpipelined-k, l2-overflow."""
+"""Memories and pipelines in them: buffer-overflow, overlapping-tiles, misaligned-tile, pipeline-depth, unpipelined-k,
+l2-overflow."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ MOST_TILES = 6  # that a message names
 
 
 def _find_buffer_overflow(program: Program) -> Iterator[Finding]:
-    for usage in usages(program.planned.values()):
+    for usage in usages(program.in_memory.values()):
         space = usage.space
         if space.fits:
             continue
@@ -50,7 +51,7 @@ def _find_buffer_overflow(program: Program) -> Iterator[Finding]:
         yield BUFFER_OVERFLOW.at(
             site,
             f"{usage.function} {space.space} buffer usage {space.used} > {space.limit}: {'; '.join(tiles)}",
-            advice(program, usage) or otherwise,
+            otherwise if program.compiled else advice(program, usage) or otherwise,
             usage.body.kernel,
         )
 
@@ -66,6 +67,31 @@ BUFFER_OVERFLOW = Rule(
         "x = pl.add(pl.slice(a, [64, 512], [0, 0]), 1.0)",
     ),
     about="chip",
+)
+
+
+def _find_overlaps(program: Program) -> Iterator[Finding]:
+    for one in program.assemblies.values():
+        for old, new, line in one.clobbered:
+            yield OVERLAPPING_TILES.at(
+                program.site_in(one.lowered, line),
+                f"{new} is written over {old}, which is read again afterwards",
+                "Report it with the .pto file to the compiler's authors; until then read the tile again.",
+                one.kernel,
+            )
+
+
+OVERLAPPING_TILES = Rule(
+    "overlapping-tiles",
+    "error",
+    "the compiler gave two tiles that are alive at once the same bytes",
+    "What is read afterwards is the other tile: the numbers are wrong. Only a build folder shows it (check FOLDER).",
+    _find_overlaps,
+    Example(
+        "y = pl.add(x, 1.0)  # y lies in the bytes of w, which a product reads later",
+        "w = pl.load(weights, [0, 0], [16, 64])  # read again after y",
+    ),
+    about="quality",
 )
 
 

@@ -91,7 +91,7 @@ def planned_body(simulated: Simulated, kind: TimedKind) -> PlannedBody:
     task = program.recording.tasks[int(job.task_of[block])]
     number = block - int(job.first_block[task.id])
     group = next(group for group in task.groups if number in group.blocks)
-    return program.planned[planned_key(task, group.body)]
+    return program.runs(planned_key(task, group.body))
 
 
 def _slots(planned: PlannedBody, kind: TimedKind) -> list[str]:

@@ -211,7 +211,7 @@ class BlockClasses:
             sizes = [BY_NAME[buffer.dtype].bytes for buffer in buffers]
             line = int(self.device.core["scalar_line"].value)
             self._fresh.append(fresh_lines(body.lowered, group.offsets, sizes, line))
-            self.streams.append(self._kept.stream(body, self._fresh[-1]))
+            self.streams.append(self._kept.stream(self.program.runs(key), self._fresh[-1]))
             self._reads.append(tuple(_reads(body, self.program)))
         return self._numbers[key]
 
@@ -255,7 +255,7 @@ class BlockClasses:
         other = BlockClasses(program, self.known)
         other._numbers, other._fresh = self._numbers, self._fresh
         bodies = zip(self._numbers, self._fresh, strict=True)
-        other.streams = [stream_of(program.planned[key], program.device, fresh) for key, fresh in bodies]
+        other.streams = [stream_of(program.runs(key), program.device, fresh) for key, fresh in bodies]
         return other
 
     def _once(self, number: int, reads: ArgumentReads, group: BlockGroup) -> int:

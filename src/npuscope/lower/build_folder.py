@@ -1,0 +1,124 @@
+"""A folder that the compiler left behind: every kernel's assembly, by itself or beside the program that it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from npuscope.base.errors import BadInput
+from npuscope.chip.devices import Device
+from npuscope.lower.assembly_body import Assembly, assembly_of
+from npuscope.lower.assembly_text import AssemblyFile, read_assembly
+from npuscope.lower.program import PlannedKey, Program, planned_key
+from npuscope.tile.record.model import BlockGroup, Body, Recording, Site, Task, short_name
+
+ENDING = ".pto"
+HOW_TO_GET_IT = (
+    "PyPTO writes ptoas/KERNEL.pto below the folder that it builds in: compile with output_dir='FOLDER', or set "
+    "PYPTO_PROG_BUILD_DIR, and name that folder; where it is older than ptoas/, compile again."
+)
+
+
+@dataclass(frozen=True)
+class BuildFolder:
+    """`kernels`: every kernel's assembly by its name."""
+
+    path: Path
+    kernels: Mapping[str, AssemblyFile]
+
+
+def is_build(path: str) -> bool:
+    """Whether a path is not a program but what a compiler made of one."""
+    return Path(path).is_dir() or path.endswith(ENDING)
+
+
+def read_build(path: str) -> BuildFolder:
+    """A folder with `.pto` files anywhere below it, or one such file."""
+    folder = Path(path)
+    if not folder.exists():
+        raise BadInput("is not there", path=path, remedy=HOW_TO_GET_IT)
+    files = sorted(folder.rglob(f"*{ENDING}")) if folder.is_dir() else [folder]
+    if not files:
+        raise BadInput(f"has no {ENDING} file, so what the compiler made is not known", path=path, remedy=HOW_TO_GET_IT)
+    kernels: dict[str, AssemblyFile] = {}
+    for file in files:
+        name = file.stem if file.stem not in kernels else str(file.relative_to(folder).with_suffix(""))
+        kernels[name] = read_assembly(file)
+    return BuildFolder(folder, kernels)
+
+
+# --- by itself
+
+
+def build_program(build: BuildFolder, device: Device) -> Program:
+    """The kernels of a folder as a program that runs each once, in the order of their names."""
+    sites = _Sites(())
+    found = [
+        (name, sites.located(replace(one, kernel=name)))
+        for name, one in ((name, assembly_of(file, device)) for name, file in build.kernels.items())
+    ]
+    tasks = tuple(_task(number, name, one) for number, (name, one) in enumerate(found))
+    bodies = tuple(Body((), ()) for _ in found)
+    recording = Recording(build.path.name or str(build.path), "shapes", sites.all, (), bodies, tasks)
+    keys = (planned_key(task, task.id) for task in tasks)
+    assemblies = {key: one for key, (_, one) in zip(keys, found, strict=True)}
+    program = Program(recording, device, assemblies=assemblies)
+    program.__dict__["planned"] = program.compiled  # nothing of it is lowered here
+    return program
+
+
+def _task(number: int, name: str, one: Assembly) -> Task:
+    group = BlockGroup(number, np.zeros(1, np.int64), ())
+    return Task(number, name, one.lowered.sites[0], one.core, 1, (group,), (), (), (), "call")
+
+
+# --- beside its program
+
+
+def with_build(program: Program, build: BuildFolder) -> Program:
+    """The program with the compiler's assembly of its kernels; kernels that the folder has not stay as they are."""
+    recording = program.recording
+    sites = _Sites(recording.sites)
+    found: dict[PlannedKey, Assembly] = {}
+    for task in recording.tasks:
+        file = _file_of(short_name(task.kernel), build)
+        for group in task.groups if file else ():
+            if (key := planned_key(task, group.body)) not in found and file is not None:
+                scalars = {"__pypto_spmd_block_idx": int(group.blocks[0]), "__pypto_spmd_block_num": task.blocks}
+                one = assembly_of(file, program.device, scalars)
+                found[key] = sites.located(replace(one, kernel=task.kernel))
+    return replace(program, recording=replace(recording, sites=sites.all), assemblies=found)
+
+
+def _file_of(kernel: str, build: BuildFolder) -> AssemblyFile | None:
+    """A kernel that stands at several places of a program has a number behind its name."""
+    return build.kernels.get(kernel) or build.kernels.get(f"{kernel}_0")
+
+
+class _Sites:
+    """A program's places, and those of assemblies: where one is a line of the program, the program's own."""
+
+    def __init__(self, known: tuple[Site, ...]) -> None:
+        self._sites = list(known)
+        self._numbers: dict[tuple[str, int], int] = {}
+        for number, site in enumerate(known):
+            self._numbers.setdefault((Path(site.file).name, site.line), number)
+
+    @property
+    def all(self) -> tuple[Site, ...]:
+        return tuple(self._sites)
+
+    def located(self, one: Assembly) -> Assembly:
+        """With the numbers of places in place of the assembly's own."""
+        return replace(one, lowered=replace(one.lowered, sites=tuple(self._of(one))))
+
+    def _of(self, one: Assembly) -> Iterator[int]:
+        for file, line in one.places:
+            key = Path(file).name, line  # the builder's path is another one than this machine's
+            if key not in self._numbers:
+                self._numbers[key] = len(self._sites)
+                self._sites.append(Site(file, line, one.kernel))
+            yield self._numbers[key]
