@@ -21,7 +21,7 @@ ORDER += ["forward", "report", "lab", "agents", "cli"]
 ROOMS = {
     "chip": ["devices", "kernels"],
     "trace": ["readers", "writers"],
-    "explain": ["diagnosis", "many", "passes"],
+    "explain": ["diagnosis", "passes", "many"],
     "tile": ["record", "graph", "values", "shapes", "run", "calls", "language", "golden", "distributed", "script"],
     "check": ["races", "rules"],
     "time": ["core", "chip", "measured"],

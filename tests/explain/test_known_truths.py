@@ -87,11 +87,12 @@ def test_the_profilers_own_overlap_analysis(shared: Path) -> None:
     assert sum(told.values()) == 8_827_473 + 81_515_607 - 11  # the exact union of all rows
 
 
-def test_layers_of_a_single_decode_step_are_found_by_repetition(shared: Path) -> None:
+def test_layers_of_a_single_decode_step_are_found(shared: Path) -> None:
     found = analysis.steps(npuscope.read(shared / "gpu" / "tracelens_sglang_qwen3_8b_decode.json.gz"))
     assert (found.source, found.layers) == ("column", 36)  # Qwen3-8B has 36 layers
     told = found.table.select("step", "phase", "tokens", "slices").rows()
-    assert told == [(0, "decode", 32, 558)]  # execute_32_context_0(…)_generation_32(…), with all of a graph's kernels
+    # execute_32_context_0(…)_generation_32(…), with all of a graph's kernels; a fill 463 ms before them is not its
+    assert told == [(0, "decode", 32, 557)]
 
 
 TASKS, WALL_US, RUN_US, CORES = 38_705, 356_000, 45, 72

@@ -93,5 +93,5 @@ def test_a_pass_that_lost_attentions_is_incomplete_and_no_draft() -> None:
 def test_a_pass_with_a_backward_attention_is_training(backward: str) -> None:
     forward: list[Call] = [("FlashAttentionScore", 5.0, "4,2048,32,128;4,2048,8,128;4,2048,8,128"), ("MatMulV2", 5.0)]
     back: list[Call] = [("MatMulV2", 5.0), (backward, 9.0)]
-    assert passes(a_pass(forward * 6)).table["phase"].to_list() == ["prefill"]
+    assert passes(a_pass(forward * 6)).table["phase"].to_list() == ["unknown"]
     assert passes(a_pass(forward * 6 + back * 6)).table["phase"].to_list() == ["training"]

@@ -25,7 +25,7 @@ def decode(steps: int, layers: int, *, pause: float = 20, slow_first: float = 0)
 
 def test_steps_and_their_layers_are_found() -> None:
     found = analysis.steps(made(decode(4, 6)))
-    assert found.source == "repetition"
+    assert found.source == "passes"
     assert found.table["slices"].to_list() == [32] * 4
     # each step is 32 kernels of 3 µs and 31 gaps of 1 µs
     assert found.table["span_ns"].to_list() == [(32 * 3 + 31) * US] * 4

@@ -25,8 +25,9 @@ from npuscope.explain.hidden_exposed import (
 from npuscope.explain.idle_reasons import Bubbles, bubbles_of
 from npuscope.explain.leaves import Leaves, leaves_of
 from npuscope.explain.ledger import Scheduling, scheduling_of
+from npuscope.explain.passes.steps import steps_of
 from npuscope.explain.path import CriticalPath, path_of
-from npuscope.explain.repetition import Steps, steps_of
+from npuscope.explain.repetition import Steps
 from npuscope.explain.waits import Readiness, readiness
 from npuscope.explain.work import Work, area_rules
 from npuscope.table.columns import Column, Table, Tabular

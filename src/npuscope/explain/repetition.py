@@ -1,8 +1,9 @@
-"""Steps: the parts of a trace that repeat, from its step column or else found in the sequence of kernels.
+"""Steps: the parts of a trace that repeat, as the capture marks them, as its forward passes (`passes.steps`), or else
+found in the sequence of kernels.
 
 Found means: some kernel occurs at even distances in the order of work, and the stretches between its occurrences
 hold nearly the same kernels. Where the stretch begins within its period is chosen so that the longest pause lies
-between stretches. Inside a step the same search finds layers.
+between stretches. Inside a step of cores the same search finds layers.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
+from npuscope.explain.extent import marked_steps
+from npuscope.explain.waits import launches_of
 from npuscope.explain.work import Work, kernel_group, places
 from npuscope.table.columns import Column, Columns, Table, Tabular
-from npuscope.table.formats import COUNT, FLAG, TEXT, TIME
+from npuscope.table.formats import COUNT, FLAG, TEXT, TIME, duration, many
 from npuscope.trace.intervals import Intervals, Ints, largest, union
-from npuscope.trace.names import marked
 
 EVEN = 0.02  # distances may differ by this share of the period
 MOST_EVEN = 0.8  # of an anchor's distances must be even
@@ -36,8 +38,8 @@ STEPS = Columns(
     (
         Column("step", COUNT, "its number"),
         Column("start", COUNT, "the first start, ns of the capture's clock", only="a moment of a clock says little"),
-        Column("phase", TEXT, "prefill, decode or mixed, where the mark tells", optional=True),
-        Column("tokens", COUNT, "computed, over all requests, where the mark tells", optional=True),
+        Column("phase", TEXT, "prefill, decode, mixed or training, where mark or kernels tell", optional=True),
+        Column("tokens", COUNT, "computed, over all requests, where mark or kernels tell", optional=True),
         Column("marked_ns", TIME, "from begin to end of the host's mark", title="marked", optional=True),
         Column("span_ns", TIME, "first start to last end on the device"),
         Column("slices", COUNT, "rows"),
@@ -45,7 +47,7 @@ STEPS = Columns(
         Column("union_ns", TIME, "of all rows", wide=True),
         Column("core_ns", TIME, "sum of what counts once"),
         Column("on_core_ns", TIME, "union of what counts once", title="on-core"),
-        Column("outlier", FLAG, "longer than 1.5 times the median"),
+        Column("outlier", FLAG, "longer than 1.5 times the median of its kind"),
     ),
 )
 
@@ -53,24 +55,17 @@ STEPS = Columns(
 @dataclass(frozen=True, repr=False)
 class Steps(Tabular):
     table: pl.DataFrame
-    source: str  # "column", "repetition" or "none"
-    layers: int | None  # repeats found inside a typical step
+    source: str  # "column", "passes", "repetition" or "none"
+    layers: int | None  # of a pass; found inside a typical step where nothing tells passes
     unassigned: int  # slices of the work that belong to no step
+    first_penalty: float | None = None  # the first step's span over the median of the others of its kind
+    passes: int | None = None  # forward passes in all steps, where they are told apart
 
-    in_json = ("source", "first_penalty", "outliers", "layers", "unassigned")
-
-    @property
-    def first_penalty(self) -> float | None:
-        """The first step's span over the median of the others."""
-        if self.table.height < 3:
-            return None
-        spans = self.table["span_ns"].to_numpy()
-        usual = float(np.median(spans[1:]))
-        return float(spans[0] / usual) if usual else None
+    in_json = ("source", "first_penalty", "outliers", "layers", "unassigned", "passes")
 
     @property
     def outliers(self) -> list[int]:
-        """Steps longer than 1.5 times the median of all."""
+        """Steps longer than 1.5 times the median of their kind."""
         return [int(step) for step in self.table.filter("outlier")["step"]]
 
     @property
@@ -86,56 +81,81 @@ class Steps(Tabular):
     def title(self) -> str:
         if self.source == "none":
             return "steps: none marked, and no repetition found"
-        marked, repeated = f"steps: {self.table.height} marked", f"{self.table.height} repeats found, steps or layers"
+        steps, several = self.table.height, (self.passes or 0) > self.table.height
+        what = "training steps" if self.phases.keys() == {"training"} else "forward passes"
+        counted = {"column": f"steps: {steps} marked", "passes": f"{what}: {steps}"}
+        commonest = next(iter(self.phases), None)
+        like = self.table if commonest is None else self.table.filter(pl.col("phase") == commonest)
+        each = "one" if commonest is None or self.phases.keys() == {commonest} else f"a {commonest}"
         parts = [
-            marked if self.source == "column" else repeated,
+            counted.get(self.source, f"{steps} repeats found, steps or layers"),
             ", ".join(f"{count} {phase}" for phase, count in self.phases.items()),
+            f"{self.passes} forward passes inside" if several else "",
+            f"{self.layers} layers each" if self.layers else "",
+            f"{each} takes {duration(float(np.median(like['span_ns'].to_numpy())))} (median)" if steps else "",
             f"the first takes {self.first_penalty:.2f} times the median of the others"
             if self.first_penalty is not None
             else "",
             f"outliers: {', '.join(map(str, self.outliers))}" if self.outliers else "",
-            f"{self.layers} repeats inside a step" if self.layers else "",
-            f"{self.unassigned:,} slices belong to none" if self.unassigned else "",
+            f"{many(self.unassigned, 'slice')} in none" if self.unassigned else "",
         ]
         return "; ".join(part for part in parts if part)
 
 
-def steps_of(work: Work) -> Steps:
-    """The steps of the work, one row each."""
-    rows, source = in_steps(work)
+def steps_from(
+    rows: pl.DataFrame, source: str, marks: pl.DataFrame, kinds: dict[int, str], layers: int | None, passes: int | None
+) -> Steps:
+    """Steps of rows that have one; `marks` has phase, tokens and marked_ns by step. Those of a kind are compared."""
     known = rows.filter(pl.col("step").is_not_null())
-    # marks inside one another are marks of one step, the outer one its length
-    first = pl.col("phase", "tokens").drop_nulls().first()
-    marks = marked(work.trace.slices).group_by("step").agg(first, marked_ns=pl.col("dur").max())
-    table = _table(known).join(marks, on="step", how="left", maintain_order="left").select(STEPS.keys)
-    layers = None
-    if table.height:  # repeats inside the step of median span
-        middle = table.sort("span_ns")["step"][table.height // 2]
-        inside = known.filter((pl.col("step") == middle) & ~pl.col("duplicate")).sort("start")
-        cuts = repeats(_symbols(inside), inside["start"].to_numpy(), _ends(inside))
-        layers = None if cuts is None else len(cuts) - 1
-    return Steps(table, source, layers, rows.height - known.height)
+    table = _table(known).join(marks, on="step", how="left", maintain_order="left")
+    kind = pl.col("step").replace_strict(kinds, default="", return_dtype=pl.String)
+    usual = pl.col("span_ns").median().over(kind)
+    table = table.with_columns((pl.col("span_ns") > OUTLIER * usual).fill_null(False).alias("outlier"))
+    like = table.with_columns(kind.alias("kind")).filter(pl.col("kind") == pl.col("kind").first())["span_ns"].to_numpy()
+    others = float(np.median(like[1:])) if len(like) > 2 else 0.0
+    first = float(like[0]) / others if others else None
+    return Steps(table.select(STEPS.keys), source, layers, rows.height - known.height, first, passes)
+
+
+def layers_inside(rows: pl.DataFrame) -> int | None:
+    """Repeats inside the step of median span."""
+    known = rows.filter(pl.col("step").is_not_null())
+    if known.is_empty():
+        return None
+    spans = (
+        known.group_by("step")
+        .agg((pl.col("start") + pl.col("dur")).max() - pl.col("start").min())
+        .sort("start", "step")
+    )
+    inside = known.filter((pl.col("step") == spans["step"][spans.height // 2]) & ~pl.col("duplicate")).sort("start")
+    cuts = repeats(_symbols(inside), inside["start"].to_numpy(), _ends(inside))
+    return None if cuts is None else len(cuts) - 1
 
 
 def in_steps(work: Work) -> tuple[pl.DataFrame, str]:
     """The device's rows of the window with the step each is in, null for none; and who says so, as `Steps.source`."""
     rows = _all_rows(work)
     if rows["step"].null_count() < rows.height:
-        return rows, "column"
+        return rows.with_columns(marked_steps(rows, launches_of(work.trace, rows["task"]))), "column"
     key = rows["start"]  # on cores, where a scheduler mixes what runs, by task where one counter numbers them
     if work.on_cores and rows["task"].null_count() == 0 and not (rows["task"] >= 2**32).any():
         key = rows["task"]
     order = np.argsort(key.to_numpy(), kind="stable")
-    start, end = rows["start"].to_numpy()[order], _ends(rows)[order]
-    cuts = repeats(_symbols(rows)[order], start, end)
-    if cuts is None or _overlap(cuts, start, end):
+    numbers = numbers_of_repeats(_symbols(rows)[order], rows["start"].to_numpy()[order], _ends(rows)[order])
+    if numbers is None:
         return rows, "none"
-    # numbers from 0 for the rows between the first and the last cut; null outside
-    numbers = np.searchsorted(cuts, np.arange(len(order)), side="right") - 1
-    numbers[numbers == len(cuts) - 1] = -1
     step = np.empty(len(order), dtype=np.int64)
     step[order] = numbers
     return rows.with_columns(pl.when(pl.Series(step >= 0)).then(pl.Series(step)).alias("step")), "repetition"
+
+
+def numbers_of_repeats(symbols: Ints, start: Ints, end: Ints) -> Ints | None:
+    """Which repeat each row is in, from 0; -1 before the first and after the last; None where nothing repeats."""
+    cuts = repeats(symbols, start, end)
+    if cuts is None or _overlap(cuts, start, end):
+        return None
+    numbers = np.searchsorted(cuts, np.arange(len(symbols)), side="right") - 1
+    return np.where(numbers == len(cuts) - 1, -1, numbers)
 
 
 def _all_rows(work: Work) -> pl.DataFrame:
@@ -144,12 +164,12 @@ def _all_rows(work: Work) -> pl.DataFrame:
     if work.slices.height and everything["duplicate_of"].null_count() < everything.height:
         kinds = work.slices["kind"].unique().implode()
         inside = (pl.col("start") < work.window[1]) & (pl.col("start") + pl.col("dur") >= work.window[0])
-        rows = everything.lazy().filter(pl.col("kind").is_in(kinds) & inside)
+        rows = everything.lazy().with_row_index("row").filter(pl.col("kind").is_in(kinds) & inside)
         kernel = kernel_group(everything)
     else:
-        rows, kernel = work.slices.lazy(), pl.col("kernel")
+        rows, kernel = work.slices.lazy().with_columns(pl.Series("row", work.rows)), pl.col("kernel")
     duplicate = pl.col("duplicate_of").is_not_null().alias("duplicate")
-    return rows.select("start", "dur", kernel, "step", "task", duplicate).collect()
+    return rows.select("start", "dur", kernel, "step", "task", duplicate, "row").collect()
 
 
 def _ends(rows: pl.DataFrame) -> Ints:
@@ -233,9 +253,7 @@ def _table(rows: pl.DataFrame) -> pl.DataFrame:
         pl.Series("union_ns", _unions(rows, table), dtype=pl.Int64),
         pl.Series("on_core_ns", _unions(rows.filter(once), table), dtype=pl.Int64),
     )
-    odd = pl.col("span_ns") > OUTLIER * pl.col("span_ns").median()
-    columns = ("step", "start", "span_ns", "slices", "sum_ns", "union_ns", "core_ns", "on_core_ns")
-    return table.select(*columns, odd.fill_null(False).alias("outlier"))
+    return table.select("step", "start", "span_ns", "slices", "sum_ns", "union_ns", "core_ns", "on_core_ns")
 
 
 def _unions(rows: pl.DataFrame, table: pl.DataFrame) -> Ints:

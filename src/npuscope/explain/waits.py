@@ -198,7 +198,9 @@ def readiness(work: Work) -> Readiness:
     data, data_row = _pass_on(src, dst, task, work.end, has_slice)
     seen, seen_row = _pass_on(src, dst, task, work.finish, has_slice)
     submitted = _submissions(work.trace, known)
-    dispatch = np.where(work.dispatch != NEVER, work.dispatch, _launches(work))
+    dispatch = work.dispatch
+    if not work.on_cores:
+        dispatch = np.where(dispatch != NEVER, dispatch, launches_of(work.trace, tasks))
     runs, runs_row = _runs(work, task, src, dst, has_slice)
     return Readiness(
         start=work.start,
@@ -328,22 +330,19 @@ def _submissions(trace: Trace, known: Ints) -> Ints:
     return submitted
 
 
-def _launches(work: Work) -> Ints:
-    """When the host's call that put each slice on its stream returned; the framework's call where no launch is."""
-    edges = work.trace.edges
-    returned = np.full(len(work.lane), NEVER)
-    if work.on_cores or "name" not in edges.columns:
-        return returned
-    for names in (LAUNCHES, FURTHER_LAUNCHES):
-        ours = edges.filter(pl.col("name").is_in(names)).select("src", pl.col("dst").alias("task"))
-        if ours.height:
-            returned = np.where(returned == NEVER, _returns(work, ours), returned)
+def launches_of(trace: Trace, tasks: pl.Series) -> Ints:
+    """When the host's call that put each task on its stream returned; the framework's call where no launch is."""
+    returned = np.full(len(tasks), NEVER)
+    for names in (LAUNCHES, FURTHER_LAUNCHES) if "name" in trace.edges.columns else ():
+        edges = trace.edges.filter(pl.col("name").is_in(names)).select("src", pl.col("dst").alias("task"))
+        if edges.height:
+            returned = np.where(returned == NEVER, _returns(trace, edges, tasks), returned)
     return returned
 
 
-def _returns(work: Work, edges: pl.DataFrame) -> Ints:
-    host = work.trace.slices.lazy().filter(pl.col("kind") == "host")
+def _returns(trace: Trace, edges: pl.DataFrame, tasks: pl.Series) -> Ints:
+    host = trace.slices.lazy().filter(pl.col("kind") == "host")
     calls = host.select(pl.col("task").alias("src"), (pl.col("start") + pl.col("dur")).alias("returned"))
     launched = edges.lazy().join(calls, on="src").group_by("task").agg(pl.col("returned").max())
-    met = work.slices.lazy().select("task").join(launched, on="task", how="left", maintain_order="left").collect()
+    met = tasks.to_frame("task").lazy().join(launched, on="task", how="left", maintain_order="left").collect()
     return met["returned"].fill_null(NEVER).to_numpy()

@@ -44,7 +44,9 @@ def forward(result: ForwardRanks, wide: bool = False) -> Iterator[Part]:
 def _rank(rank: RankPasses, several: bool, wide: bool) -> Iterator[Part]:
     name = f"rank {rank.rank}, {rank.path}" if several else rank.path
     passes, about = rank.passes, rank.about
-    count = many(passes.frame.height, "forward pass", "forward passes")
+    trained = passes.frame.height > 0 and bool((passes.frame["phase"] == "training").all())
+    one = ("training step", "training steps") if trained else ("forward pass", "forward passes")
+    count = many(passes.frame.height, *one)
     yield Say(f"{name}: {count}{_typical(passes.frame)}", strong=True)
     yield Say(f"passes by {about['rule']}, layers by {short(str(about['anchor']), 80)}")
     yield Chart(passes_chart(passes.frame))
@@ -64,7 +66,8 @@ def _typical(passes: pl.DataFrame) -> str:
     phase = clean.group_by("phase").len().sort("len", "phase", descending=[True, False])["phase"][0]
     spans = clean.filter(pl.col("phase") == phase)["span_ns"]
     how_many = "" if clean.height == passes.height else f", {clean.height:,} of them whole and undisturbed"
-    return f"{how_many}; {phase} takes {duration(float(np.median(spans.to_numpy())))} (median)"
+    what = "a pass" if phase == "unknown" else phase
+    return f"{how_many}; {what} takes {duration(float(np.median(spans.to_numpy())))} (median)"
 
 
 def _flags(rank: RankPasses) -> list[str]:
@@ -82,7 +85,8 @@ def _statistics(found: Statistics, wide: bool) -> Iterator[Part]:
         yield Say(f"{found.phase}: nothing ran on the device")
         return
     tables = found.tables()
-    yield Heading(f"{found.phase} over {many(len(found.passes), 'pass', 'passes')}:", 3)
+    what = "phase unknown" if found.phase == "unknown" else found.phase
+    yield Heading(f"{what} over {many(len(found.passes), 'pass', 'passes')}:", 3)
     yield Notes([*_layers(found.layers)])
     yield Chart(layers_chart(found.layers))
     yield Notes([f"layer {kind.layers}: {' → '.join(short(k, 40) for k in kind.kernels)}" for kind in found.sequences])

@@ -1,9 +1,7 @@
 """All causes of a run, ranked by what each is worth; and those that are of the run as a whole: what of its window does
 not belong to it, and steps that take much longer than the others.
 
-A stray kernel before or after a run can stretch the window many times over. A pause that takes a quarter of the window
-and cuts off less than a tenth of the work ends the run there, unless the host is known to have launched nothing
-meanwhile: then the host is the cause. What is cut off is a cause of its own, and everything else is judged without it.
+What is not of the run (`extent`) is a cause of its own, and everything else is judged without it.
 Two causes never claim the same time: what an odd step lost is taken off the family that made it long.
 """
 
@@ -29,6 +27,7 @@ from npuscope.explain.diagnosis.cause import (
     ranked,
 )
 from npuscope.explain.diagnosis.on_streams import LATE_RANK, UNKNOWN, UNRECORDED
+from npuscope.explain.extent import extent
 from npuscope.explain.hidden_exposed import Communication, Copies
 from npuscope.explain.ledger import Scheduling
 from npuscope.explain.path import CriticalPath
@@ -37,14 +36,10 @@ from npuscope.explain.summary import graph_capture
 from npuscope.explain.waits import Readiness, no_dependencies
 from npuscope.explain.work import NEVER, Work
 from npuscope.table.formats import duration, percent, significant
-from npuscope.trace.intervals import gaps, one_group, union
 
 STEP = CauseKind("step", "some steps take much longer than the others")
 OUTSIDE = CauseKind("outside", "idle time that belongs to no pass: a stray kernel stretches the window", beside=True)
 
-PAUSE = 0.25  # of the window
-STRAY = 0.1  # of the work
-MOST_CUTS = 4
 ALIKE = 0.2  # steps whose numbers of slices differ by more do other work
 FEWEST = 3  # steps, to say what is usual
 CUT_THE_WINDOW = "Cut the window to the run, so that shares are of it."
@@ -62,7 +57,16 @@ def diagnose(
     """The causes of a measured run, the one worth most first."""
     if (only := _nothing_to_judge(work)) is not None:
         return Diagnosis((only,), work.wall, work.window)
-    run = RunFacts(work, ready, scheduling, path, steps, communication, copies, scope_of(work, ready))
+    run = RunFacts(
+        work,
+        ready,
+        scheduling,
+        path,
+        steps,
+        communication,
+        copies,
+        extent(work.start, work.end, ready.dispatch, work.window),
+    )
     cut = list(outside(run))
     causes = [
         cause for captures, finder in FINDERS if run.capture in captures or ANY in captures for cause in finder(run)
@@ -91,37 +95,6 @@ def _within(run: RunFacts, cause: Cause) -> Cause:
     """The verdict with what it is about, where that is less than the window."""
     sentence = cause.sentence[:1].lower() + cause.sentence[1:]
     return replace(cause, sentence=f"In the {duration(run.scope_ns)} of the run itself: {sentence}")
-
-
-def scope_of(work: Work, ready: Readiness) -> tuple[int, int]:
-    """The window without pauses that cut off next to nothing."""
-    start, end = work.window
-    ran = union(one_group(work.start, work.end))
-    if ran.length == 0:
-        return start, end
-    done = np.append(0, np.cumsum(ran.end - ran.start))  # work before each piece
-    for _ in range(MOST_CUTS):
-        idle = gaps(ran, 1, work.window)
-        inside = idle.where((idle.start >= start) & (idle.end <= end))
-        if len(inside.start) == 0:
-            break
-        longest = int(np.argmax(inside.end - inside.start))
-        begin, stop = int(inside.start[longest]), int(inside.end[longest])
-        before = done[np.searchsorted(ran.start, begin)] - done[np.searchsorted(ran.start, start)]
-        after = done[np.searchsorted(ran.start, end)] - done[np.searchsorted(ran.start, stop)]
-        if stop - begin < PAUSE * (end - start) or min(before, after) > STRAY * (before + after):
-            break
-        if not _ends_the_run(work, ready, begin, stop, stray=min(before, after) > 0):
-            break
-        start, end = (stop, end) if before <= after else (start, begin)
-    return start, end
-
-
-def _ends_the_run(work: Work, ready: Readiness, begin: int, stop: int, *, stray: bool) -> bool:
-    """Whether a pause is the end of a run and not a host that launches nothing."""
-    following = np.flatnonzero(work.start == stop)
-    launched = None if len(following) == 0 else _launched(ready, int(following[0]))
-    return stray if launched is None else launched < (begin + stop) / 2
 
 
 def _launched(ready: Readiness, row: int) -> int | None:

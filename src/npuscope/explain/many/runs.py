@@ -22,7 +22,7 @@ from npuscope.explain.busy_idle import kernel_table
 from npuscope.explain.choosing import choose_rank, split_ranks
 from npuscope.explain.comparison import check_pairs, match_kernels
 from npuscope.explain.many.ratio import CONFIDENCE, Ratio, holm, ratio_of
-from npuscope.explain.repetition import in_steps, steps_of
+from npuscope.explain.passes.steps import rows_in_steps, steps_of
 from npuscope.explain.work import Work
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import MEAN_TIME, SHARE, TEXT, Form, significant
@@ -120,7 +120,7 @@ def run_of(name: str, work: Work) -> Run:
 
 def steps_as_runs(name: str, work: Work) -> list[Run]:
     """The steps of a capture; of several phases those of the commonest, so that like is held against like."""
-    rows, source = in_steps(work)
+    rows, source, _ = rows_in_steps(work)
     if source == "none":
         what = f"{name}: no steps are marked, and no repetition was found"
         raise NpuscopeError(what, remedy="Give several captures instead.")

@@ -181,7 +181,7 @@ def _usual() -> pl.Expr:
     return pl.coalesce(usual, pl.when("is_comm").then(dur.median().over("phase", "is_comm")), dur)
 
 
-PHASES = ("prefill", "decode", "draft", "training", "unknown")
+PHASES = ("prefill", "decode", "mixed", "draft", "training", "unknown")
 PER_SEQUENCE = 8  # tokens of one sequence in a decode step with speculation, at most
 ALONE = 256  # tokens above which a pass whose sequences are not told is a prefill
 SEQUENCES = 5  # the input slot of FusedInferAttentionScore with the sequences' lengths
@@ -209,6 +209,8 @@ def phase_of(kernel: str, shapes: str | None) -> Phase:
     if query and len(query) == 4:
         sequences = query[0]
     made_for = kernels.phase_of(kernel)
+    if made_for in ("training", "unknown"):
+        return Phase(made_for, tokens, sequences)
     if made_for == "prefill":
         return Phase("prefill", tokens, sequences)
     if tokens is None:

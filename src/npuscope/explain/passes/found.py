@@ -6,25 +6,30 @@ overlap. Every row of the capture is in one pass or outside of all, which is cou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.chip.kernels import phase_of as kernel_phase
 from npuscope.explain.passes.condition import Phase, complete_and_draft, disturbances, phase_of
 from npuscope.explain.passes.cuts import bounds
 from npuscope.explain.passes.layers import HEAD, OUTSIDE, TAIL, alike, layers, pass_and_layer
 from npuscope.explain.passes.sequence import FEWEST_ANCHORS, REPETITION, Flags, Sequence, stretches
+from npuscope.explain.repetition import numbers_of_repeats
 from npuscope.explain.work import kernel_group
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, FLAG, LIST, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, Form, duration, percent
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Intervals, Ints, inside, one_group, sum_by, union
-from npuscope.trace.names import source_column
+from npuscope.trace.names import marked, source_column
 
 PARTS = pl.Enum(["head", "layer", "tail"])
+MOST = 0.8  # of what repeats
+LONGEST_LAYER = 100  # kernels
 WINDOWS = ("anchor", "full", "capture")
 
 
@@ -41,7 +46,7 @@ PASSES = Columns(
         Column("device", COUNT, "null unless one capture holds several", only="the heading over its passes tells it"),
         Column("index", COUNT, "its number", title="pass"),
         Column("step", COUNT, "null where none is marked"),
-        Column("phase", TEXT, "prefill, decode, draft or unknown"),
+        Column("phase", TEXT, "prefill, decode, mixed, draft, training or unknown"),
         Column("tokens", COUNT, "null where not recorded"),
         Column("sequences", COUNT, "null where not recorded", wide=True),
         Column("layers", COUNT, "of the model"),
@@ -125,6 +130,7 @@ class Passes(Tabular):
     rule: str  # how passes were told apart
     anchor: str  # what stands for a layer
     attentions_per_layer: int
+    kinds: tuple[str, ...]  # passes of one kind may be held against one another: phase, size, the kernel of a layer
     reasons: tuple[tuple[str, ...], ...]  # what each pass lacks, and what disturbed it
     outside: int  # rows that count and are in no pass
     outside_ns: int  # their device time
@@ -172,16 +178,36 @@ def passes(trace: Trace, anchor: str | None = None) -> Passes:
     per_step = np.unique(sequence.step[anchors], return_counts=True)[1] if len(anchors) else np.zeros(1)
     # where few repeat in each of a capture's steps, what repeats is the step and no layer
     only_steps = how.startswith(REPETITION) and sequence.has_steps and np.median(per_step) < FEWEST_ANCHORS
+    if how.startswith(REPETITION) and not sequence.has_steps and (again := _iterations(trace, sequence)) is not None:
+        return _result(trace, again, _by_steps(trace, again)._replace(rule=REPETITION))
     if len(anchors) and not only_steps:
         return _result(trace, sequence, _by_anchors(trace, sequence, anchors, how))
     if sequence.has_steps:
-        return _result(trace, sequence, _by_steps(sequence))
+        return _result(trace, sequence, _by_steps(trace, sequence))
     remedy = "Name a kernel that every layer runs with --anchor."
     raise NoPasses("no steps, no attention and no repeating kernels found", path=path, remedy=remedy)
 
 
-@dataclass(frozen=True)
-class _Cut:
+def _iterations(trace: Trace, sequence: Sequence) -> Sequence | None:
+    """The sequence with what repeats as its steps, where that is whole iterations and not layers: most have a copy, or
+    a kernel that only training runs, or more kernels than a layer."""
+    numbers = numbers_of_repeats(sequence.symbol, sequence.start, sequence.end)
+    if numbers is None:
+        return None
+    times = int(numbers.max()) + 1
+    tells = _only_training(sequence) | (trace.slices["kind"].gather(sequence.row) == "copy").to_numpy()
+    with_mark = len(np.unique(numbers[tells & (numbers >= 0)]))
+    if with_mark < MOST * times and int(np.median(np.bincount(numbers[numbers >= 0]))) < LONGEST_LAYER:
+        return None
+    return replace(sequence, step=numbers, steps=list(range(times)))
+
+
+def _only_training(sequence: Sequence) -> Flags:
+    """Rows of kernels that only training runs."""
+    return np.array([kernel_phase(name) == "training" for name in sequence.names], dtype=bool)[sequence.symbol]
+
+
+class _Cut(NamedTuple):
     """Rows of the sequence with their pass and layer; the rest has an entry per pass."""
 
     in_pass: Ints
@@ -204,14 +230,12 @@ def _by_anchors(trace: Trace, sequence: Sequence, anchors: Ints, how: str) -> _C
     cut, groups = bounds(found), alike(found)
     of_passes = layers(found, cut, groups)
     in_pass, of_layer = pass_and_layer(found, cut, of_passes)
-    # the phase that the first attention of each pass tells; training where a backward attention ran in it
+    # the phase that the first attention of each pass tells, unless its mark does
     name = source_column(trace.slices, "input_shapes")
     rows, symbols = sequence.row[cut.first], sequence.symbol[cut.first].tolist()
     shapes = [None] * len(rows) if name is None else trace.slices[name].gather(rows).to_list()
     phases = [phase_of(sequence.names[symbol], text) for symbol, text in zip(symbols, shapes, strict=True)]
-    backward = np.flatnonzero(sequence.landmarks("attention_backward"))
-    trained = np.searchsorted(backward, cut.end) > np.searchsorted(backward, cut.begin)
-    phases = [one._replace(name="training") if t else one for one, t in zip(phases, trained.tolist(), strict=True)]
+    phases = _told_phases(trace, sequence, in_pass, phases)
     complete, draft, lacks = complete_and_draft(found, cut, of_passes, groups, [phase.name for phase in phases])
     there = in_pass[anchors]
     attentions = np.bincount(there[there >= 0], minlength=len(cut.begin))
@@ -221,11 +245,26 @@ def _by_anchors(trace: Trace, sequence: Sequence, anchors: Ints, how: str) -> _C
                 lacks, main, found.rule, how)  # fmt: skip
 
 
-def _by_steps(sequence: Sequence) -> _Cut:
+def _told_phases(trace: Trace, sequence: Sequence, in_pass: Ints, phases: list[Phase]) -> list[Phase]:
+    """Training where a kernel ran that only training has; else what the framework's mark of the step says, if
+    anything; else what was known already."""
+    trained = set(in_pass[_only_training(sequence)].tolist())
+    step = np.full(len(phases), -1)
+    step[in_pass[in_pass >= 0]] = sequence.step[in_pass >= 0]
+    marks = marked(trace.slices).select("step", "phase", "tokens").drop_nulls("phase")
+    said = {number: Phase(phase, tokens) for number, phase, tokens in marks.iter_rows()}
+    return [
+        phase._replace(name="training") if n in trained else said.get(sequence.steps[at], phase) if at >= 0 else phase
+        for n, (phase, at) in enumerate(zip(phases, step.tolist(), strict=True))
+    ]
+
+
+def _by_steps(trace: Trace, sequence: Sequence) -> _Cut:
     steps, in_pass = np.unique(sequence.step, return_inverse=True)
     in_pass = in_pass.reshape(-1) - int(steps[0] < 0)
     none = np.zeros(int((steps >= 0).sum()), dtype=np.int64)
-    phases, lacks = [Phase("unknown") for _ in none], [list[str]() for _ in none]
+    phases = _told_phases(trace, sequence, in_pass, [Phase("unknown") for _ in none])
+    lacks = [list[str]() for _ in none]
     return _Cut(in_pass, np.where(in_pass < 0, OUTSIDE, HEAD), none, none, none - 1, none - 1, none == 0, none > 0,
                 phases, lacks, 0, "step", "nothing, since no attention ran")  # fmt: skip
 
@@ -245,7 +284,11 @@ def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
     np.maximum.at(pause, busy.group[1:][same], (busy.start[1:] - busy.end[:-1])[same])
     step = np.full(n, -1)
     step[in_pass[inside_one]] = sequence.step[inside_one]
-    kinds = [f"{phase.scale} {size}" for phase, size in zip(cut.phases, cut.attentions, strict=True)]
+    anchored = ["" if first < 0 else sequence.names[sequence.symbol[first]] for first in cut.first.tolist()]
+    kinds = [
+        f"{phase.scale} {size} {anchor}"
+        for phase, size, anchor in zip(cut.phases, cut.attentions, anchored, strict=True)
+    ]
     shapes = source_column(trace.slices, "input_shapes")
     places = sequence.row[timed]
     text = trace.slices[shapes].gather(places) if shapes else pl.Series([""]).new_from_index(0, len(places))
@@ -266,7 +309,10 @@ def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
     table = pl.DataFrame(
         {
             "index": np.arange(n),
-            "step": pl.Series([None if at < 0 else sequence.steps[at] for at in step.tolist()], dtype=pl.Int64),
+            "step": pl.Series(
+                [None if at < 0 or cut.rule == REPETITION else sequence.steps[at] for at in step.tolist()],
+                dtype=pl.Int64,
+            ),
             "phase": ["draft" if one else phase.name for phase, one in zip(cut.phases, draft, strict=True)],
             "tokens": pl.Series([phase.tokens for phase in cut.phases], dtype=pl.Int64),
             "sequences": pl.Series([phase.sequences for phase in cut.phases], dtype=pl.Int64),
@@ -289,7 +335,8 @@ def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
     left_ns = union(one_group(sequence.start[left], sequence.end[left])).length
     reasons = tuple((*lacks, *why) for lacks, why in zip(cut.lacks, disturbed, strict=True))
     return Passes(
-        trace, table, rows, cut.rule, cut.anchor, cut.per_layer, reasons, int((~inside_one).sum()), left_ns
+        trace, table, rows, cut.rule, cut.anchor, cut.per_layer, tuple(kinds), reasons,
+        int((~inside_one).sum()), left_ns,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ tells, and the answer says which one it was:
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -24,6 +25,8 @@ from numpy.typing import NDArray
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.kernels import Landmark, landmark_of, rule_of
+from npuscope.explain.extent import marked_steps
+from npuscope.explain.waits import launches_of
 from npuscope.explain.work import kernel_group, on_ai_cpu
 from npuscope.table.formats import short
 from npuscope.trace.core import Trace
@@ -61,13 +64,14 @@ class Sequence:
             "dur",
             pl.col("lane").cast(pl.Int64),
             "step",
+            "task",
             kernel_group(trace.slices),
             pl.int_range(pl.len(), dtype=pl.Int64).alias("row"),
             (pl.col("kind") == "comm").alias("is_comm"),
             (~beside).alias("on_device"),
             counted.alias("counted"),
         ).filter("counted")
-        step, told_steps = _steps(rows)
+        step, told_steps = _steps(trace, rows)
         order = np.lexsort((rows["start"].to_numpy(), step))
         if not np.array_equal(order, np.arange(len(order))):
             rows, step = rows[order], step[order]
@@ -161,30 +165,14 @@ def _symbols(kernels: pl.Series) -> tuple[Ints, list[str]]:
     return np.array(places, dtype=np.int64)[codes], [first[place] for place in range(len(bare))]
 
 
-def _steps(rows: pl.DataFrame) -> tuple[Ints, list[int]]:
-    """The step of each row, counted from 0 in order of its number, and the numbers; -1 for none.
-
-    A row without one that begins inside a step belongs to it.
-    """
-    numbers = rows["step"].drop_nulls().unique().sort()
-    if not len(numbers):
+def _steps(trace: Trace, rows: pl.DataFrame) -> tuple[Ints, list[int]]:
+    """The step of each row, counted from 0 in order of its number, and the numbers; -1 for none."""
+    if rows["step"].null_count() == rows.height:
         return np.full(rows.height, -1), []
-    code = rows["step"].replace_strict(numbers, pl.int_range(len(numbers), eager=True), default=-1)
-    step: Ints = code.fill_null(-1).cast(pl.Int64).to_numpy().copy()
-    known = step >= 0
-    if not known.all():
-        spans = (
-            rows.select("start", "dur", pl.Series("step", step))
-            .filter(pl.col("step") >= 0)
-            .group_by("step")
-            .agg(pl.col("start").min(), (pl.col("start") + pl.col("dur")).max().alias("end"))
-            .sort("start")
-        )
-        start = rows["start"].to_numpy()[~known]
-        place = np.searchsorted(spans["start"].to_numpy(), start, side="right") - 1
-        inside = (place >= 0) & (start < spans["end"].to_numpy()[place])
-        step[~known] = np.where(inside, spans["step"].to_numpy()[place], -1)
-    return step, numbers.to_list()
+    step = marked_steps(rows, launches_of(trace, rows["task"]))
+    numbers = step.drop_nulls().unique().sort()
+    code = step.replace_strict(numbers, pl.int_range(len(numbers), eager=True), default=-1)
+    return code.fill_null(-1).cast(pl.Int64).to_numpy(), numbers.to_list()
 
 
 NEAR = 4  # stretches of one kind this close to one another belong to layers
@@ -276,8 +264,10 @@ def _boundaries(sequence: Sequence, anchors: Ints, kind: Ints, of_attention: boo
     new_step = np.diff(sequence.step[anchors]) != 0
     marked = _marked(sequence, anchors)
     if sequence.has_steps:
-        # a mark between attentions of one step: a draft's pass beside the main one
-        return new_step | (marked & of_attention), "step"
+        # a mark between attentions of one step: a draft's pass beside the main one, or many passes of one answer
+        inner = new_step | (marked & of_attention)
+        again = _iterations(inner, _novel(sequence, anchors, kind), kind)
+        return inner | again, "step and kernels that layers do not have" if again.any() else "step"
     if marked.any():
         return marked, "sampling and embedding"
     novel = _novel(sequence, anchors, kind)
@@ -285,6 +275,20 @@ def _boundaries(sequence: Sequence, anchors: Ints, kind: Ints, of_attention: boo
         return novel, "kernels that layers do not have"
     paused = _paused(_longest_pauses(sequence, anchors))
     return paused, "pauses" if paused.any() else "whole capture"
+
+
+def _iterations(inner: Flags, novel: Flags, kind: Ints) -> Flags:
+    """Of the novel stretches those that part equal runs of layers: the steps of a diffusion, not layers of one pass."""
+    found = np.zeros(len(inner), dtype=bool)
+    edges = np.concatenate([[-1], np.flatnonzero(inner), [len(inner)]])
+    for low, high in pairwise((edges + 1).tolist()):  # anchors low to high - 1 are of one step or pass
+        cuts = low + np.flatnonzero(novel[low : high - 1])
+        pieces = [kind[a : b - 1] for a, b in pairwise([low, *(cuts + 1).tolist(), high])]
+        size, times = Counter(len(piece) for piece in pieces).most_common(1)[0]
+        first, second = ([piece for piece in pieces if len(piece) == size] * 2)[:2]
+        if times > 1 and times * (size + 1) >= MOSTLY * (high - low) and np.mean(first == second) >= MOSTLY:
+            found[cuts] = True
+    return found
 
 
 def _marked(sequence: Sequence, anchors: Ints) -> Flags:

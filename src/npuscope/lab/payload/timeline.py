@@ -306,7 +306,7 @@ def bands(explained: Explanation, simulated: Simulated | None) -> list[dict[str,
 
 def _steps(explained: Explanation) -> list[list[object]]:
     table, origin = explained.steps.table, explained.work.window[0]
-    word = "step" if explained.steps.source == "column" else "repeat"
+    word = {"column": "step", "passes": "pass"}.get(explained.steps.source, "repeat")
     return [
         [start - origin, start - origin + span, f"{word} {step}" + (f" {phase}" if phase else "")]
         for step, start, span, phase in table.select("step", "start", "span_ns", "phase").iter_rows()

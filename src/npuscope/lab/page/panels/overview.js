@@ -6,6 +6,9 @@ import { stacked } from "../chart/stacked.js";
 import { strip } from "../chart/strip.js";
 import { facts, sortable } from "../table.js";
 
+/** @type {Record<string, string>} */
+const STEPS = { column: "Steps", passes: "Forward passes" };
+
 /** @param {string} title @param {(Node | null)[]} children */
 export function titled(title, ...children) {
   return element("section", {}, element("h2", {}, title), ...children);
@@ -243,7 +246,7 @@ export const panel = {
         titled("Fan-out: tasks by area", fanOut(side)),
         marked === null
           ? null
-          : titled(report.steps.source === "column" ? "Steps" : "Steps, found by repetition", marked),
+          : titled(STEPS[report.steps.source] ?? "Steps, found by repetition", marked),
       ].filter((part) => part !== null),
     );
     return {};
