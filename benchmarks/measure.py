@@ -10,13 +10,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """The best run's CPU seconds, its wall seconds, and the largest resident set in megabytes."""
 
     cpu: float
@@ -24,9 +23,9 @@ class Cost:
     megabytes: float
 
 
-def cost(command: list[str], runs: int = 3) -> Cost:
-    """Run a command several times; the cheapest run counts."""
-    return min((_run(command) for _ in range(runs)), key=lambda c: c.cpu)
+def cost(command: list[str], runs: int = 3, around: Mapping[str, str] | None = None) -> Cost:
+    """Run a command several times, in this environment or another; the cheapest run counts."""
+    return min((_run(command, around) for _ in range(runs)), key=lambda c: c.cpu)
 
 
 def python_cost(code: str, *, python: str = sys.executable, runs: int = 3) -> Cost:
@@ -34,13 +33,13 @@ def python_cost(code: str, *, python: str = sys.executable, runs: int = 3) -> Co
     return cost([python, "-c", code], runs)
 
 
-def _run(command: list[str]) -> Cost:
+def _run(command: list[str], around: Mapping[str, str] | None) -> Cost:
     import time
 
     begin = time.perf_counter()
     # standard error goes to a file: a pipe that nobody reads would stop a talkative program
     with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, env=around)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
