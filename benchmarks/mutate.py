@@ -440,7 +440,12 @@ def batch(
     child = os.fork()
     if not child:
         os.close(get)
-        work(numbers, args, all_inputs, scratch, put)
+        try:
+            work(numbers, args, all_inputs, scratch, put)
+        except BaseException as error:
+            (scratch / "shown2").write_text(repr(error))
+        finally:
+            os._exit(1)  # this process has nothing to clear away
     os.close(put)
     began = ""
     with open(get, "rb", buffering=0) as pipe:
@@ -457,6 +462,8 @@ def batch(
                 if not began:
                     yield line
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status and not began:
+        raise SystemExit(f"this benchmark itself failed ({status}): {(scratch / 'shown2').read_text()[-800:]}")
     if began:
         _, number, name, kind, *_ = began.split()
         yield {"number": int(number), "name": name, "kind": kind, "came": "failed", "which": began, "seconds": 0.0,
@@ -467,6 +474,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=20_000, help="mutants; %(default)s")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first; %(default)s")
     parser.add_argument("--only", type=int, help="the number of one")
     parser.add_argument("--keep", type=Path, help="where inputs that fail are kept")
     parser.add_argument("--megabytes", type=int, default=1500, help="of memory, a batch together; %(default)s")
@@ -478,7 +486,7 @@ def main() -> None:
     counts: Counter[tuple[str, str]] = Counter()
     failures = []
     seconds = 0.0
-    first, last = (0, args.inputs) if args.only is None else (args.only, args.only + 1)
+    first, last = (args.first, args.first + args.inputs) if args.only is None else (args.only, args.only + 1)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
         all_inputs = inputs(Path(folder, "whole"))

@@ -97,6 +97,7 @@ def test_counts_have_no_noise(tmp_path: Path) -> None:
         ('[[limit]]\nmetric = "path_us"\nreason = "dispach"\nmax = 1', "no reason 'dispach'"),
         ('[[limit]]\nmetric = "core_us"\nkernel = "a"\nunit = "AIC"\nmax = 1', "two of kernel, unit and reason"),
         ('[[limit]]\nmetric = "wall_us"\nmin = nan', "finite"),
+        ('[[limit]]\nmetric = "wall_us"\nmax_increase = -1', "allows no time"),
         ('noise = 2\n[[limit]]\nmetric = "wall_us"\nmax = 1', "noise"),
     ],
 )

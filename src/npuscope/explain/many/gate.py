@@ -98,6 +98,8 @@ def read_budget(path: str | Path) -> Budget:
             wrong = " names two of kernel, unit and reason; a limit is on one"
         elif not all(isfinite(bound) for bound in bounds):
             wrong = f" ({limit.name}) is no finite number"
+        elif limit.max_increase is not None and limit.max_increase <= -1:
+            wrong, remedy = f" ({limit.name}) allows no time at all", "max_increase is a share: 0.05 for 5% more."
         elif not bounds:
             wrong = f" ({limit.name}) has neither max, min nor max_increase"
         if wrong:
