@@ -9,6 +9,8 @@ Examples:
   npuscope convert trace.json.gz trace.npu           (npuscope's folder, opens at once)
 
   npuscope convert run/tracr run.json.gz             (Chrome JSON)
+
+  npuscope convert run.npu run.simpler               (the folder that simpler's own tools open)
 """
 
 from __future__ import annotations
