@@ -100,16 +100,16 @@ def test_zoom_and_hover(browser: Any, tmp_path: Path) -> None:
     with watched_page(browser, viewport=WIDE) as watched:
         page = opened(watched.page, tmp_path, page_of(tmp_path), "panel=inside")
         canvas = page.locator(".inside canvas")
-        box = canvas.bounding_box()
-        page.mouse.move(box["x"] + 200, box["y"] + 40)
         canvas.focus()
+        box = canvas.bounding_box()  # focus brings it into sight
+        page.mouse.move(box["x"] + 200, box["y"] + 40)
         for _ in range(3):
             page.keyboard.press("w")
         drawn(page)
         tips = []
         for x in range(90, int(box["width"]), 6):
             page.mouse.move(box["x"] + x, box["y"] + 22 + 17)
-            tip = page.locator(".chart-tip:not([hidden])")
+            tip = page.locator(".tip:not([hidden])")
             if tip.count():
                 tips.append(tip.inner_text())
         assert any("Not sooner:" in tip for tip in tips)

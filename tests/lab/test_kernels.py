@@ -47,5 +47,5 @@ def test_kernels_sort_and_show_how_their_times_spread(browser: Any, tmp_path: Pa
         assert [text.split("\n") for text in cores] == [["AIC_0", "3 × 20 µs"], ["AIC_1", "1 × 100 µs"]]
         # a bar tells how many
         page.locator(".kernel-detail .drawn rect").first.hover()
-        assert "slice" in page.locator(".chart-tip").inner_text()
+        assert "slice" in page.locator(".tip").inner_text()
         assert watched.errors == []

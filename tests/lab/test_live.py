@@ -271,6 +271,40 @@ def test_turning_a_knob_simulates_the_variant_and_leaves_the_file_alone(live: Li
     assert "no option, constant, field" in str(live.listener.until("error", id=id)["version"]["trouble"])
 
 
+def test_a_page_edits_the_files_of_the_program_and_no_others(live: Live) -> None:
+    text = PROGRAM.replace("256, 64", "256, 32")
+    order = {"file": str(live.program), "text": text, "before": PROGRAM}
+    assert live.lab.post("edit", order).json() == {"written": [str(live.program)]}
+    assert live.saved()["versus"]["edits"] == [{"file": "program.py", "line": 5, "text": "TILE 64 → 32"}]
+    # WHEN the file holds what the page has not seen, THEN it is left alone
+    assert live.lab.post("edit", {**order, "text": ""}).status_code == 409
+    assert live.program.read_text() == text
+    # AND so is every other file
+    other = live.program.parent / "other.py"
+    other.write_text("1")
+    for file in (other, live.program.parent / ".." / "served" / "program.py", "/etc/hostname"):
+        assert live.lab.post("edit", {"file": str(file), "text": "", "before": "1"}).status_code == 409
+    assert other.read_text() == "1"
+    assert live.lab.post("edit", {"file": str(live.program), "text": 1}).status_code == 400
+    # AND a knob's value is written into the module that has it
+    written = live.lab.post("knob", {"settings": {"ROWS": 32, "TILE": "128"}, "write": True}).json()["written"]
+    assert [Path(file).name for file in written] == ["sizes.py", "program.py"]
+    assert (live.program.parent / "sizes.py").read_text() == "ROWS = 32\n"
+    assert live.program.read_text() == PROGRAM.replace("256, 64", "256, 128")
+    live.saved()
+
+
+def test_kernels_of_one_function_that_do_not_fit_are_one_message(live: Live) -> None:
+    launch = PROGRAM[PROGRAM.index("    for block") : PROGRAM.index("    return y")]
+    text = PROGRAM.replace("    return y", f"{launch.replace('copy', 'again')}    return y")
+    text = text.replace("256, 64", "8192, 8192")
+    live.program.write_text(text)
+    trouble = live.saved("error")["trouble"]
+    assert "(the same in again)" in trouble["message"]
+    assert trouble["more"] == []
+    assert trouble["remedy"].startswith("TILE = 8192 is too large")
+
+
 def test_a_killed_worker_costs_one_version(live: Live) -> None:
     edit(live.program, "COLS, TILE", "import time; time.sleep(30)\nCOLS, TILE")
     live.listener.until("working")

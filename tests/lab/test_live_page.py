@@ -98,14 +98,31 @@ def test_a_person_edits_a_program_and_the_page_follows(tmp_path: Path) -> None:
         assert state(page, "versions.at(-1).name") == "TILE=128"
         until(other.page, "npuscope.store.state.versions.at(-1).name === 'TILE=128'")
         assert state(other.page, "run") == "4"
+        # WHEN its value is written into the file, THEN the next save has it
+        page.locator('[data-knob="TILE"]').get_by_role("button", name="write into the file").click()
+        shown(page, "6")
+        assert "COLS, TILE = 256, 128" in file.read_text()
+        # WHEN the file is edited in the page, THEN it is saved and followed, and the editor stays as it was
+        page.get_by_role("tab", name="Source").click()
+        page.get_by_role("button", name="edit", exact=False).click()
+        editor = page.get_by_label("Text of program.py")
+        editor.fill(editor.input_value().replace("256, 128", "256, 16"))
+        page.keyboard.press("Control+s")
+        shown(page, "7")
+        assert "COLS, TILE = 256, 16" in file.read_text()
+        assert editor.input_value() == file.read_text()
+        # AND the save can be undone
+        page.get_by_role("button", name="undo the save").click()
+        shown(page, "8")
+        assert "COLS, TILE = 256, 128" in file.read_text()
         # WHEN two versions are compared, THEN they stand beside each other with the lines that changed
         page.get_by_role("tab", name="Versions").click()
         page.locator('tr[data-version="2"]').get_by_role("button", name="compare").click()
         until(page, "npuscope.store.state.panel === 'compare'")
-        assert (state(page, "beside"), state(page, "run")) == ("2", "5")  # A is the older
+        assert (state(page, "beside"), state(page, "run")) == ("2", "8")  # A is the older
         changed = page.locator("table.diff").inner_text()
         assert "COLS, TILE = 256, 32" in changed
-        assert "COLS, TILE = 256, 64" in changed
+        assert "COLS, TILE = 256, 128" in changed
         # WHEN a version gets a name that is no text of ours, THEN it stays text
         page.get_by_role("tab", name="Versions").click()
         page.locator('tr[data-version="4"] td.name button').click()

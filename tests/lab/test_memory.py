@@ -57,14 +57,14 @@ def test_a_reader_finds_what_fills_a_memory(browser: Any, tmp_path: Path) -> Non
         assert mat.locator("g.over").count() >= 1
         over = mat.locator("g.over", has_text="w").first
         over.hover()
-        tip = page.locator(".chart-tip").inner_text()
+        tip = page.locator(".tip").inner_text()
         assert tip.startswith("w [512, 512] BF16\n524,288 B at ")
         assert "made at layer.py:17" in tip
         assert "acc = pl.matmul_acc(acc, x[:, k : k + TK], w[k : k + TK, n : n + TN])" in tip
         assert "in flight, 2 copies" in tip
         assert "ends beyond the 524,288 B there are" in tip
         page.mouse.move(0, 0)
-        assert page.locator(".chart-tip").is_hidden()
+        assert page.locator(".tip").is_hidden()
         # another function by the selector, and by a row of the table
         page.locator("#function").select_option("norm")
         page.locator("#chosen h2", has_text="Vec of the vector core: 16,384 of 188,416 B").wait_for()
@@ -101,7 +101,7 @@ def test_the_ring_is_hatched_at_the_head(browser: Any, tmp_path: Path) -> None:
         ring = page.locator(".map g.ring")
         assert ring.locator("> rect").get_attribute("fill") == "url(#hatch)"
         ring.hover()
-        assert "ring C2V, 2 slots of 16 KiB" in page.locator(".chart-tip").inner_text()
+        assert "ring C2V, 2 slots of 16 KiB" in page.locator(".tip").inner_text()
 
 
 def test_keys_go_from_tile_to_tile(browser: Any, tmp_path: Path) -> None:
@@ -109,17 +109,17 @@ def test_keys_go_from_tile_to_tile(browser: Any, tmp_path: Path) -> None:
         page = opened(watched.page, tmp_path, made(tmp_path), "gate_aic")
         assert page.locator(".map").first.locator("g[tabindex='0']").count() == 1  # one stop per map
         page.locator(".map g[tabindex='0']").first.focus()
-        first = page.locator(".chart-tip").inner_text()
+        first = page.locator(".tip").inner_text()
         page.keyboard.press("ArrowRight")
         page.wait_for_timeout(50)  # the page scrolls to it
-        assert page.locator(".chart-tip").is_visible()
-        assert page.locator(".chart-tip").inner_text() != first
+        assert page.locator(".tip").is_visible()
+        assert page.locator(".tip").inner_text() != first
         label = page.evaluate("document.activeElement.getAttribute('aria-label')")
-        assert label.replace(";", "").split() == page.locator(".chart-tip").inner_text().split()
+        assert label.replace(";", "").split() == page.locator(".tip").inner_text().split()
         page.keyboard.press("ArrowLeft")
-        assert page.locator(".chart-tip").inner_text() == first
+        assert page.locator(".tip").inner_text() == first
         page.keyboard.press("Escape")
-        assert page.locator(".chart-tip").is_hidden()
+        assert page.locator(".tip").is_hidden()
 
 
 def test_a_small_screen_has_no_sideways_scroll(browser: Any, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_source_that_is_markup_is_text(browser: Any, tmp_path: Path) -> None:
     with watched_page(browser) as watched:
         page = opened(watched.page, tmp_path, made(tmp_path, comment=NASTY), "gate_aic")
         page.locator(".map").first.locator("g.tile-box").last.hover()
-        assert NASTY in page.locator(".chart-tip").inner_text()
+        assert NASTY in page.locator(".tip").inner_text()
         assert page.locator("#app img, #app script").count() == 0
         assert watched.errors == []
 

@@ -62,14 +62,14 @@ def test_a_roofline_names_the_point_under_the_pointer_and_under_the_keys(capture
         page.goto(page_file.as_uri())
         first = page.locator("circle.point").last  # drawn last, so on top
         first.hover()
-        text = page.locator(".chart-tip").inner_text()
+        text = page.locator(".tip").inner_text()
         assert text.splitlines()[0] in capture.read_text()  # a kernel of the capture
         assert "the chip's limit is" in text
         first.focus()
         page.keyboard.press("ArrowLeft")
-        assert page.locator(".chart-tip").inner_text() != text
+        assert page.locator(".tip").inner_text() != text
         page.keyboard.press("Escape")
-        assert page.locator(".chart-tip").is_hidden()
+        assert page.locator(".tip").is_hidden()
         # tables sort by a click on a heading, by value and not by letters
         head = page.locator("th", has_text="lost").first
         head.click()
@@ -89,7 +89,7 @@ def test_a_sweep_draws_every_setting_and_marks_the_best(tmp_path: Path) -> None:
         assert [page.locator(".knob .title").nth(n).text_content() for n in range(2)] == ["TK", "TN"]
         assert page.locator(".knob .ring").count() == 2  # the best, once over each setting
         page.locator(".knob").first.locator("g.best").hover()
-        assert page.locator(".chart-tip").inner_text().startswith(f"{best}\n")
-        assert "the best of all" in page.locator(".chart-tip").inner_text()
+        assert page.locator(".tip").inner_text().startswith(f"{best}\n")
+        assert "the best of all" in page.locator(".tip").inner_text()
         assert page.locator("g.bar.best").text_content().startswith(f"★ {best}")
         assert watched.errors == []

@@ -22,13 +22,25 @@ from npuscope.answer.knobs import knobs_in
 from npuscope.answer.prediction import Prediction, refusals
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
+from npuscope.check.rule import Finding
 from npuscope.explain import explain
 from npuscope.explain.changes import Change, whatif, whatif_each
 from npuscope.explain.comparison import compare_explained
 from npuscope.explain.explanation import Explanation
 from npuscope.lab.document import Payload, as_json
-from npuscope.lab.messages import Pair, PerfettoFile, Question, Replay, SaveBefore, Trouble, VersionJob, VersionResult
-from npuscope.lab.payload.files import edits, source_changes
+from npuscope.lab.edits import edits, with_settings
+from npuscope.lab.messages import (
+    Pair,
+    PerfettoFile,
+    Question,
+    Replay,
+    SaveBefore,
+    Trouble,
+    VersionJob,
+    VersionResult,
+    WrittenIn,
+)
+from npuscope.lab.payload.files import source_changes
 from npuscope.lab.payload.inside import inside
 from npuscope.lab.payload.overview import comparison, parts
 from npuscope.lab.program_runs import panels_of, wall_of
@@ -72,7 +84,7 @@ def perform(job: VersionJob) -> VersionResult:
     )
     if job.early:
         _send(job.early, made)
-    panels = {**dict(panels_of(one)), "knobs": knobs_payload(job.request, seen)}
+    panels = {**dict(panels_of(one, sources)), "knobs": knobs_payload(job.request, seen)}
     later = as_json({"panels": panels, "diagnosis": one.diagnosis.as_dict()})
     whole = pickle.dumps(one.diagnosis)
     if job.early:
@@ -96,7 +108,7 @@ def _trouble_of(one: Prediction) -> Trouble | None:
         with refusals(one.request.file, one.request.argv):
             _ = one.ran
         if one.unfit:
-            first, *rest = one.unfit
+            first, *rest = _alike(one.unfit)
             more = tuple((error.message, error.file, error.line) for error in rest)
             return Trouble(first.message, first.file, first.line, first.fix, more)
         _ = one.simulated
@@ -104,6 +116,19 @@ def _trouble_of(one: Prediction) -> Trouble | None:
         file = str(Path(error.path).resolve()) if error.path else ""
         return Trouble(error.what, file, error.line or 0, error.remedy)
     return None
+
+
+def _alike(errors: Iterable[Finding]) -> list[Finding]:
+    """Those of one function that one remedy mends are one, in the words of the first."""
+    together: dict[tuple[str, str, str, str], list[Finding]] = {}
+    for error in errors:
+        together.setdefault((error.id, error.file, error.function, error.fix), []).append(error)
+    found = []
+    for first, *rest in together.values():
+        others = dict.fromkeys(one.kernel for one in rest if one.kernel not in ("", first.kernel))
+        same = f" (the same in {', '.join(others)})" if others else ""
+        found.append(replace(first, message=first.message + same))
+    return found
 
 
 def _with_its_file(trouble: Trouble, sources: dict[str, str]) -> dict[str, str]:
@@ -156,6 +181,11 @@ def written(order: PerfettoFile) -> str:
     """Writes it; its path."""
     pickle.loads(order.trace).write(order.file)
     return order.file
+
+
+def written_in(order: WrittenIn) -> dict[str, tuple[str, str]]:
+    """Texts of files before and with the values of settings, by their paths; nothing is written here."""
+    return {str(path): texts for path, texts in with_settings(Path(order.file), order.settings).items()}
 
 
 def looked_into(question: Question) -> bytes:

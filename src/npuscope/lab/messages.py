@@ -96,6 +96,14 @@ class PerfettoFile:
 
 
 @dataclass(frozen=True)
+class WrittenIn:
+    """Settings to write into the text of a program."""
+
+    file: str
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Question:
     """One that needs a version's program once more, which is run again if its files are as they were.
 
@@ -126,3 +134,4 @@ written: Named[PerfettoFile, str] = Named(WORK, "written")
 looked_into: Named[Question, bytes] = Named(WORK, "looked_into")
 every_change: Named[Question, bytes] = Named(WORK, "every_change")
 replayed: Named[Replay, bytes] = Named(WORK, "replayed")
+written_in: Named[WrittenIn, dict[str, tuple[str, str]]] = Named(WORK, "written_in")

@@ -6,6 +6,7 @@ import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from npuscope.answer.prediction import Prediction
 from npuscope.check.run import Fit
@@ -19,7 +20,7 @@ from npuscope.lab.payload.inside import inside
 from npuscope.lab.payload.memory import memory
 from npuscope.lab.payload.overview import parts, ranks
 from npuscope.lab.payload.source import source
-from npuscope.lab.runs import Document, kernel_places, run_of
+from npuscope.lab.runs import Document, run_of
 from npuscope.lab.versions import Version
 from npuscope.report.program import VERDICTS
 from npuscope.report.simulate import Section
@@ -27,6 +28,7 @@ from npuscope.table.parts import Heading, Part, Rows, Say
 from npuscope.tile.graph.outputs import GraphCounts
 from npuscope.tile.graph.task_graph import Graph
 from npuscope.tile.record.model import Recording
+from npuscope.tile.script.places import own_files
 from npuscope.trace.core import Trace
 
 
@@ -45,10 +47,11 @@ def wall_of(one: Prediction) -> dict[str, object]:
     return {"value": one.estimate.value, **one.estimate.as_dict()}
 
 
-def panels_of(one: Prediction) -> Iterator[tuple[str, Payload]]:
-    """The panels of a simulated program beside its timeline: each one's name and payload."""
+def panels_of(one: Prediction, files: Iterable[str] = ()) -> Iterator[tuple[str, Payload]]:
+    """The panels of a simulated program beside its timeline: each one's name and payload; `files` took part in it."""
     findings = [*one.checked.errors, *one.findings]
-    yield "source", source(one.simulated, one.explanation, findings, one.races.races)
+    own = [str(file.path) for file in own_files(Path(one.request.file))]
+    yield "source", source(one.simulated, one.explanation, findings, one.races.races, [*own, *files])
     yield "inside", inside(one.simulated)
     yield "memory", memory([one.fit])
     yield "graph", graph(one.program)
@@ -96,14 +99,13 @@ class Captures:
 
 
 def captures_of(names: Sequence[str], found: Sequence[Ranks]) -> Captures:
-    """Captures under their names, in their order; a kernel has one colour in all of them."""
-    colours = kernel_places([one for explained in found for one in explained.explained])
+    """Captures under their names, in their order."""
     versions: list[Version] = []
     for name, explained in zip(names, found, strict=True):
         for part, one in zip(explained.parts, explained.explained, strict=True):
             id = f"c{len(versions) + 1}"
             title = name if len(explained.parts) == 1 else f"{name}: {part.name}"
-            run = run_of(title, one, id, colours=colours)
+            run = run_of(title, one, id)
             made = VersionResult(
                 id, as_json(run), run["wall"], one.diagnosis.verdict.sentence, trace=pickle.dumps(one.trace)
             )

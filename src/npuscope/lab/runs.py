@@ -29,12 +29,11 @@ def run_of(
     simulated: Simulated | None = None,
     wall: object = None,
     text: str = "",
-    colours: Mapping[str, int] | None = None,
     first: Sequence[Section] = (),
     panels: Mapping[str, Payload] | None = None,
 ) -> Run:
-    """`wall` is an estimate as a dict where the run is predicted; `text` a few words below the name; `colours` gives
-    kernels their places over several runs; `first` comes first in the overview; `panels` holds further payloads."""
+    """`wall` is an estimate as a dict where the run is predicted; `text` a few words below the name; `first` comes
+    first in the overview; `panels` holds further payloads."""
     work = explained.work
     counted = f"{explained.trace.meta.format}, {many(len(work.lane), 'slice')} on {many(work.lanes.height, 'lane')}"
     return {
@@ -44,7 +43,7 @@ def run_of(
         "measured": simulated is None,
         "wall": work.wall if wall is None else wall,
         "diagnosis": explained.diagnosis.as_dict(),
-        "timeline": timeline(explained, colours or kernel_places([explained]), simulated),
+        "timeline": timeline(explained, simulated),
         "panels": {"overview": overview(explained, first), **(panels or {})},
     }
 
@@ -56,9 +55,8 @@ def report_document(name: str, explained: Explanation) -> Document:
 
 def ranks_document(name: str, found: Ranks) -> Document:
     """Several ranks: each a run, and all of them in a panel."""
-    colours = kernel_places(found.explained)
     runs = [
-        run_of(part.name, explained, str(number), colours=colours)
+        run_of(part.name, explained, str(number))
         for number, (part, explained) in enumerate(zip(found.parts, found.explained, strict=True))
     ]
     return document(name, runs, {"ranks": ranks(found)})
@@ -72,7 +70,6 @@ def compare_document(
 ) -> Document:
     """Two runs beside each other on one time axis; `first` comes before what every comparison has. Of simulated runs
     the lines of both programs are compared, too."""
-    colours = kernel_places([found.a, found.b])
     runs = []
     for n, (name, explained) in enumerate(zip(names, (found.a, found.b), strict=True)):
         of = None if simulated is None else simulated[n]
@@ -82,17 +79,11 @@ def compare_document(
             from npuscope.lab.payload.source import source
 
             panels = {"source": source(of, explained), "inside": inside(of)}
-        runs.append(run_of(name, explained, "AB"[n], of, colours=colours, panels=panels))
+        runs.append(run_of(name, explained, "AB"[n], of, panels=panels))
     payload = {**comparison(names, found), "first": [section(*one) for one in first]}
     if simulated is not None:
         payload["source"] = source_changes(*(program_texts(one.prepared.program.recording) for one in simulated))
     return document(f"{names[0]} against {names[1]}", runs, {"compare": payload}, run="B", beside="A")
-
-
-def kernel_places(explained: Sequence[Explanation]) -> dict[str, int]:
-    """A kernel has one colour on all runs, by the first that has it; those with most core time come first."""
-    kernels = dict.fromkeys(name for e in explained for name in e.busy.kernels["kernel"].to_list())
-    return {kernel: place for place, kernel in enumerate(kernels)}
 
 
 def parts_page(title: str, panel: str, found: Iterable[Part]) -> str:

@@ -44,6 +44,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 LARGEST_BODY = 64 << 10
+LARGEST_TEXT = 8 << 20  # of a file that is edited, twice
 QUIET_MS = 30  # without a change, before a save counts as whole
 LONGEST_MS = 400
 LOOK_MS = 1000  # between looks at the folders themselves, of which no event comes
@@ -136,7 +137,18 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
             return refused("a setting is a name and a value")
         if any(not name or not str(value) for name, value in settings.items()):
             return refused("a setting is a name and a value")
-        return json_answer(as_json({"id": session.turn({name: str(value) for name, value in settings.items()})}))
+        texts = {name: str(value) for name, value in settings.items()}
+        if body.get("write") is True:
+            written = await session.write_settings(texts)
+            return refused(written.message, 409) if isinstance(written, Failed) else done(written)
+        return json_answer(as_json({"id": session.turn(texts)}))
+
+    async def edit(request: Request) -> Response:
+        body = await body_of(request, LARGEST_TEXT)
+        file, text, before = (body.get(name) for name in ("file", "text", "before"))
+        if not (isinstance(file, str) and isinstance(text, str) and isinstance(before, str)):
+            return refused("a file, its text and the text before are missing")
+        return done(session.edit(file, text, before))
 
     async def version(request: Request) -> Response:
         body, id = await body_of(request), request.path_params["id"]
@@ -146,7 +158,7 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
             over = body.get("over")
             if not isinstance(over, str):
                 return refused("the save that is written over is missing")
-            return json_answer(as_json({"written": session.write_back(id, over)}))
+            return done(session.write_back(id, over))
         name = body.get("name")
         if not isinstance(name, str) or not name.strip():
             return refused("a name is missing")
@@ -195,6 +207,7 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
         Route(f"/{token}/sources/{{id}}.json", sources),
         Route(f"/{token}/events", events),
         Route(f"/{token}/knob", knob, methods=["POST"]),
+        Route(f"/{token}/edit", edit, methods=["POST"]),
         Route(f"/{token}/version/{{id}}", version, methods=["POST"]),
         Route(f"/{token}/compare/{{a}}/{{b}}.json", compare),
         Route(f"/{token}/inside/{{id}}/{{body:int}}.json", inside),
@@ -226,14 +239,14 @@ class BadBody(Exception):
     """What was posted is not what is asked for."""
 
 
-async def body_of(request: Request) -> dict[str, object]:
+async def body_of(request: Request, largest: int = LARGEST_BODY) -> dict[str, object]:
     """The JSON object that a page posts."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise BadBody("the body must be JSON")
     found = bytearray()
     async for piece in request.stream():
         found += piece
-        if len(found) > LARGEST_BODY:
+        if len(found) > largest:
             raise BadBody("the body is too large")
     try:
         body = orjson.loads(bytes(found))
@@ -247,6 +260,11 @@ async def body_of(request: Request) -> dict[str, object]:
 def json_answer(data: object) -> Response:
     assert isinstance(data, bytes)
     return Response(data, 200, HEADERS, "application/json")
+
+
+def done(written: tuple[str, ...]) -> Response:
+    """Which files were written."""
+    return json_answer(as_json({"written": written}))
 
 
 def refused(message: str, code: int = 400) -> Response:

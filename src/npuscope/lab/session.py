@@ -31,12 +31,14 @@ from npuscope.lab.messages import (
     Trouble,
     VersionJob,
     VersionResult,
+    WrittenIn,
     compared,
     every_change,
     looked_into,
     perform,
     replayed,
     written,
+    written_in,
 )
 from npuscope.lab.versions import Version, Versions, replaced, text_of, unreadable
 
@@ -239,6 +241,23 @@ class Session:
         seen = [one.made.sources for one in self.versions.all() if one.made]
         written = {Path(file): text for file, text in version.made.sources.items() if file.endswith(".py") and text}
         return replaced(written, lambda file, text: any(one.get(file) == text for one in seen))
+
+    def edit(self, file: str, text: str, before: str) -> tuple[str, ...]:
+        """Writes a text that a reader edited; `before` is what it was when the reader began. The program's own files
+        and no others."""
+        if file not in self.files or not file.endswith(".py"):
+            raise NpuscopeError("this is no file of the program")
+        return replaced({Path(file): text}, lambda _, found: found == before)
+
+    async def write_settings(self, settings: Mapping[str, str]) -> tuple[str, ...] | Failed:
+        """Writes values of settings into the program's files."""
+        assert self.subject is not None
+        texts = await self._answer(written_in, WrittenIn(self.subject.file, settings))
+        if isinstance(texts, Failed):
+            return texts
+        if any(file not in self.files for file in texts):
+            raise NpuscopeError("this is no file of the program")
+        return replaced({Path(file): new for file, (_, new) in texts.items()}, lambda file, now: texts[file][0] == now)
 
     # ---- questions
 

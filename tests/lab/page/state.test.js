@@ -6,7 +6,7 @@ import { deflateSync } from "node:zlib";
 import { roundSteps, scale, si } from "../../../src/npuscope/lab/page/chart/frame.js";
 import { linkOf, linkSays, selectionOf } from "../../../src/npuscope/lab/page/link.js";
 import { unpackAll } from "../../../src/npuscope/lab/page/packed.js";
-import { SHOWN } from "../../../src/npuscope/lab/page/store.js";
+import { ROOM, SHOWN } from "../../../src/npuscope/lab/page/store.js";
 import { SHOW } from "../../../src/npuscope/lab/page/table.js";
 
 const FULL = [0, 100];
@@ -23,7 +23,10 @@ function state() {
     search: "",
     shown: { ...SHOWN },
     folded: [],
+    lanes: "",
+    pins: [],
     split: true,
+    room: ROOM,
   };
 }
 
@@ -39,7 +42,13 @@ test("an address restores what it was made of", () => {
     search: "mm & load",
     shown: { ...SHOWN, path: false },
     folded: ["AIC"],
+    lanes: "AIC_0 host",
+    pins: [
+      { start: 12, end: 30, text: "why? a - b & c" },
+      { start: 40, end: 41, text: "" },
+    ],
     split: false,
+    room: { timeline: 30, aside: 500 },
   };
   const hash = linkOf({ ...state(), ...changed, selection: { kind: "line", line: 3, file: "a.b.py" } }, FULL, "1");
   const { patch, select } = linkSays(`#${hash}`, state());

@@ -24,7 +24,7 @@ function run() {
       ],
       kernels: ["load", "mm"],
       device_kernels: 2,
-      ranks: [0, 1],
+      areas: ["MLP", "other"],
       reasons: [{ id: "dependency" }, { id: "starved" }],
       slices: {
         begins: Uint32Array.of(0, 2, 3, 3),

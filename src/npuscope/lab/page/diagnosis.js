@@ -19,7 +19,7 @@ export class DiagnosisBox {
     this.box = element(
       "section",
       { class: "diagnosis", "aria-label": "Diagnosis" },
-      element("h2", {}, "Diagnosis"),
+      element("h2", {}, "Diagnosis ", element("span", { class: "soft" }, "and what mending is worth")),
       this.list,
       this.together,
     );
@@ -38,37 +38,33 @@ export class DiagnosisBox {
     this.mark();
   }
 
-  /** @param {import("./types").Run} run @param {import("./types").Cause} cause @param {number} place */
+  /** A line with what mending it is worth as a bar; the first in full, the others when they are chosen. @param {import("./types").Run} run @param {import("./types").Cause} cause @param {number} place */
   item(run, cause, place) {
     const spans = stretches(run, place).length,
-      gain = cause.gain;
+      gain = cause.gain && cause.gain.ns > 0 ? cause.gain : null,
+      wall = Math.max(run.diagnosis.wall_ns, 1);
     const facts = [
       cause.share > 0 && cause.share < 1 ? `${percent(cause.share)} of the time` : null,
-      gain && gain.ns > 0 ? worth(gain) : null,
+      gain ? worth(gain) : null,
       cause.confidence && cause.confidence !== "sure" ? cause.confidence : null,
     ].filter(Boolean);
+    const step = (/** @type {string} */ text, /** @type {string} */ label, /** @type {number} */ by) =>
+      element("button", { class: "plain", "aria-label": label, onclick: () => this.goTo(place, by) }, text);
     const where =
       spans === 0
         ? null
         : element(
             "div",
             { class: "where" },
-            element(
-              "button",
-              { class: "plain", "aria-label": "Stretch before", onclick: () => this.goTo(place, -1) },
-              "‹",
-            ),
+            step("‹", "Stretch before", -1),
             element(
               "span",
               { class: "soft", "data-stretch": "" },
               `${whole(spans)} ${spans === 1 ? "stretch" : "stretches"}`,
             ),
-            element(
-              "button",
-              { class: "plain", "aria-label": "Next stretch", onclick: () => this.goTo(place, 1) },
-              "›",
-            ),
+            step("›", "Next stretch", 1),
           );
+    const width = (/** @type {number} */ ns) => `width:${Math.min((100 * ns) / wall, 100).toFixed(1)}%`;
     return element(
       "li",
       { "data-cause": String(place), class: place === 0 ? "verdict-cause" : null },
@@ -77,15 +73,23 @@ export class DiagnosisBox {
         {
           class: "cause",
           "aria-pressed": "false",
+          title: cause.sentence,
           id: place === 0 ? "verdict" : null,
           onclick: () => this.choose(place),
         },
-        ...worded(cause.sentence),
+        element("span", { class: "sentence" }, ...worded(cause.sentence)),
+        element("span", { class: "worth" }, gain ? duration(gain.ns) : ""),
       ),
-      facts.length ? element("div", { class: "soft facts" }, facts.join(" · ")) : null,
+      element(
+        "div",
+        { class: "bar", title: gain ? `${worth(gain)} of ${duration(wall)}` : "what it is worth is not known" },
+        gain ? element("span", { class: "most", style: width(gain.high_ns) }) : null,
+        gain ? element("span", { style: width(gain.ns) }) : null,
+      ),
       element(
         "div",
         { class: "more" },
+        facts.length ? element("div", { class: "soft facts" }, facts.join(" · ")) : null,
         cause.evidence.length
           ? element("ul", {}, ...cause.evidence.map((line) => element("li", {}, ...worded(line))))
           : null,

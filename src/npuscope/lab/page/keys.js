@@ -2,18 +2,19 @@
 
 /** Keys and what they do, as the help sheet lists them. @type {[string, string][]} */
 export const KEYS = [
-  ["W  S", "zoom in, out"],
+  ["W  S", "zoom in, out, where the mouse is"],
   ["A  D", "move left, right"],
   ["0", "show everything"],
   ["← →", "next slice of the lane"],
   ["↑ ↓", "slice on the lane above, below"],
   ["Z", "zoom to what is selected"],
+  ["M", "pin what is selected, with a note"],
   ["P  C", "to a producer, to a consumer"],
   ["/", "find a kernel; Enter next, Shift+Enter previous"],
   ["N  B", "next hit, hit before"],
   ["[  ]", "cause before, next cause"],
   ["1 … 9", "panel by its place"],
-  ["T", "timeline above a panel, or not"],
+  ["T", "timeline above a panel, or only its overview"],
   ["PgUp PgDn", "scroll the lanes"],
   ["L", "light or dark"],
   ["?", "this sheet"],
@@ -38,6 +39,7 @@ export function listenKeys(shell) {
     ArrowUp: () => pane.step(0, -1),
     ArrowDown: () => pane.step(0, 1),
     z: () => pane.zoomToSelection(),
+    m: () => shell.pins.add(),
     p: () => selection.follow("producers"),
     c: () => selection.follow("consumers"),
     "/": () => {

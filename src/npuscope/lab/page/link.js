@@ -1,6 +1,6 @@
 // The view in the address: what a link must restore, and nothing else.
 
-import { SHOWN } from "./store.js";
+import { ROOM, SHOWN } from "./store.js";
 
 /** @typedef {import("./types").State} State */
 
@@ -27,7 +27,11 @@ export function linkOf(state, full, first) {
   const hidden = Object.keys(SHOWN).filter((key) => !state.shown[/** @type {keyof State["shown"]} */ (key)]);
   if (hidden.length) parts.set("hide", hidden.join(" "));
   if (state.folded.length) parts.set("fold", state.folded.join(" "));
+  if (state.lanes !== "") parts.set("lanes", state.lanes);
+  for (const pin of state.pins) parts.append("pin", `${pin.start}-${pin.end}-${pin.text}`);
   if (!state.split) parts.set("split", "no");
+  if (state.room.timeline !== ROOM.timeline || state.room.aside !== ROOM.aside)
+    parts.set("room", `${state.room.timeline}-${state.room.aside}`);
   return parts.toString();
 }
 
@@ -54,7 +58,15 @@ export function linkSays(hash, state) {
     if (key in shown) shown[/** @type {keyof typeof shown} */ (key)] = false;
   patch.shown = shown;
   if (parts.has("fold")) patch.folded = (parts.get("fold") ?? "").split(" ").filter(Boolean);
+  if (parts.get("lanes")) patch.lanes = parts.get("lanes") ?? "";
+  const pins = parts.getAll("pin").flatMap((text) => {
+    const [, from, to, note] = text.match(/^(\d+)-(\d+)-(.*)$/s) ?? [];
+    return from === undefined ? [] : [{ start: Number(from), end: Number(to), text: note }];
+  });
+  if (pins.length) patch.pins = pins;
   if (parts.get("split") === "no") patch.split = false;
+  const [timeline, aside] = (parts.get("room") ?? "").split("-").map(Number);
+  if (timeline >= 10 && timeline <= 90 && aside >= 100) patch.room = { timeline, aside };
   return { patch, select: parts.get("select") };
 }
 

@@ -236,6 +236,16 @@ export class Live {
     return asked(`version/${id}`, { write: true, over });
   }
 
+  /** Writes a file of the program; `before` is the text that the reader means to write over. @param {string} file @param {string} text @param {string} before */
+  edit(file, text, before) {
+    return asked("edit", { file, text, before });
+  }
+
+  /** Writes values of settings into the program's files. @param {Record<string, string | number>} settings */
+  writeSettings(settings) {
+    return asked("knob", { settings, write: true });
+  }
+
   /** One kind of block of a run. @param {string} id @param {number} body */
   async inside(id, body) {
     return unpackAll(await asked(`inside/${id}/${body}.json`));

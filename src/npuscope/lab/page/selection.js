@@ -1,7 +1,7 @@
 // What is selected, in full: a slice with all that is known of it, a range with its totals, a kernel, a task.
 
 import { duration, element, fill, micros, percent, significant, whole } from "./format.js";
-import { kernelColor, reasonColor } from "./colors.js";
+import { kernelColors, reasonColor } from "./colors.js";
 import { endOf } from "./timeline/overlays.js";
 import { counterMean } from "./timeline/counters.js";
 import { totalsOf } from "./timeline/totals.js";
@@ -11,12 +11,12 @@ const MOST = 12; // producers or consumers shown at first
 const NO_TIME = -2147483648; // a time that the capture does not tell
 
 export class SelectionBox {
-  /** @param {import("./types").Store} store @param {import("./timeline/pane.js").Pane} pane */
-  constructor(store, pane) {
+  /** @param {import("./types").Store} store @param {import("./timeline/pane.js").Pane} pane @param {() => void} pin @param {() => string} address */
+  constructor(store, pane, pin, address) {
     this.store = store;
     this.pane = pane;
-    /** @type {Record<string, number>} */
-    this.turn = {};
+    this.pin = pin;
+    this.address = address;
     this.box = element("section", { class: "selection", "aria-label": "Selection", "aria-live": "polite", hidden: "" });
     store.on(["selection", "run", "runs"], () => this.draw());
     this.draw();
@@ -36,8 +36,18 @@ export class SelectionBox {
       },
       "×",
     );
-    fill(this.box, ...(parts.length ? [close, ...parts] : []));
-    this.turn = {};
+    fill(this.box, ...(parts.length ? [close, ...parts, this.acts()] : []));
+  }
+
+  acts() {
+    const copy = element("button", { title: "The address of this page with what is selected" }, "copy link");
+    copy.addEventListener("click", () =>
+      navigator.clipboard.writeText(this.address()).then(
+        () => (copy.textContent = "copied"),
+        () => (copy.textContent = "the address bar has it"),
+      ),
+    );
+    return element("p", { class: "tools" }, copy, element("button", { title: "Pin it (M)", onclick: this.pin }, "pin"));
   }
 
   /** @param {import("./types").Selection} selection @returns {(Node | null)[]} */
@@ -99,7 +109,7 @@ export class SelectionBox {
       element(
         "h2",
         {},
-        element("span", { class: "dot", style: `background:${kernelColor(timeline.ranks[slices.kernel[i]])}` }),
+        element("span", { class: "dot", style: `background:${kernelColors(timeline).all[slices.kernel[i]]}` }),
         element(
           "button",
           {
@@ -143,7 +153,7 @@ export class SelectionBox {
       this.store.set({ panel: "source", selection: { kind: "line", file: selection.file, line: selection.line } });
   }
 
-  /** The slices at the other ends of edges, as buttons. @param {"producers" | "consumers"} side @param {string} title @param {any} model @param {number} task */
+  /** The slices at the other ends of edges, as buttons. @param {"producers" | "consumers"} side @param {string} title @param {import("./timeline/model.js").Model} model @param {number} task */
   others(side, title, model, task) {
     const found = model[side](task),
       { start, dur } = model.slices,
@@ -192,7 +202,7 @@ export class SelectionBox {
     return element("div", {}, element("h3", {}, `${title} (${whole(found.length)})`), all);
   }
 
-  /** @param {any} model @param {number} slice */
+  /** @param {import("./timeline/model.js").Model} model @param {number} slice */
   to(model, slice) {
     const view = this.pane.views.find((one) => one.model === model);
     if (view) this.pane.choose(view, slice);
@@ -268,7 +278,9 @@ export class SelectionBox {
           element(
             "tbody",
             {},
-            ...totals.kernels.map((one) => row(kernelColor(one.rank), one.name, one.ns, whole(one.count))),
+            ...totals.kernels.map((one) =>
+              row(kernelColors(view.timeline).byName.get(one.name) ?? "", one.name, one.ns, whole(one.count)),
+            ),
           ),
         ),
         element(
@@ -300,7 +312,7 @@ export class SelectionBox {
       element(
         "h2",
         {},
-        element("span", { class: "dot", style: `background:${kernelColor(model.timeline.ranks[place] ?? 0)}` }),
+        element("span", { class: "dot", style: `background:${kernelColors(model.timeline).all[place]}` }),
         kernel,
       ),
       this.facts([
@@ -334,7 +346,7 @@ export class SelectionBox {
   }
 }
 
-/** @param {any} model @param {number} slice */
+/** @param {import("./timeline/model.js").Model} model @param {number} slice */
 const ends = (model, slice) => model.slices.start[slice] + model.slices.dur[slice];
 
 /** @param {import("./types").Fact} fact @param {number} i */

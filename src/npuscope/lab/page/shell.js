@@ -7,6 +7,8 @@ import { linkOf, linkSays, selectionOf } from "./link.js";
 import { Pane, modelOf } from "./timeline/pane.js";
 import { DiagnosisBox } from "./diagnosis.js";
 import { SelectionBox } from "./selection.js";
+import { PinsBox } from "./pins.js";
+import { splitter } from "./splitter.js";
 import { listenKeys } from "./keys.js";
 import { helpSheet } from "./help.js";
 import { PANELS } from "./panels/all.js";
@@ -19,24 +21,46 @@ export class Shell {
     this.store = store;
     this.pane = new Pane(store);
     this.diagnosis = new DiagnosisBox(store, this.pane);
-    this.selection = new SelectionBox(store, this.pane);
+    this.pins = new PinsBox(store);
+    this.selection = new SelectionBox(
+      store,
+      this.pane,
+      () => this.pins.add(),
+      () => `${location.href.split("#")[0]}#${this.link()}`,
+    );
     this.help = helpSheet();
     this.tabs = element("div", { class: "tabs", role: "tablist", "aria-label": "Panels" });
     this.place = element("section", { class: "panel-place", id: "panel", role: "tabpanel", tabindex: "-1" });
     this.head = element("header", {});
     this.status = element("div", { class: "status", role: "status", "aria-live": "polite", hidden: "" }); // for what the server says
-    this.main = element("div", { class: "main" }, this.pane.box, this.place);
-    this.aside = element("aside", { "aria-label": "Diagnosis and selection" }, this.selection.box, this.diagnosis.box);
+    /** @type {import("./types").Room} */
+    let from = store.state.room;
+    const begin = () => (from = store.state.room);
+    const rows = splitter("y", "Room for the timeline and for the panel", begin, (by) => {
+      const share = from.timeline + (100 * by) / Math.max(this.main.clientHeight, 1);
+      store.set({ room: { ...from, timeline: Math.round(Math.min(Math.max(share, 12), 88)) }, split: true });
+    });
+    const columns = splitter("x", "Room for the diagnosis", begin, (by) =>
+      store.set({ room: { ...from, aside: Math.round(Math.min(Math.max(from.aside - by, 180), innerWidth * 0.6)) } }),
+    );
+    this.main = element("div", { class: "main" }, this.pane.box, rows, this.place);
+    this.aside = element(
+      "aside",
+      { "aria-label": "Diagnosis and selection" },
+      this.selection.box,
+      this.pins.box,
+      this.diagnosis.box,
+    );
     this.box = element(
       "div",
       { class: "app" },
       this.head,
       this.status,
       this.tabs,
-      element("div", { class: "body" }, this.main, this.aside),
+      element("div", { class: "body" }, this.main, columns, this.aside),
       this.help,
     );
-    /** @type {{id: string, run: any, payload: any, due: boolean, shared: any, made: any} | null} */
+    /** @type {{id: string, run: import("./types").Run | undefined, payload: unknown, due: boolean, shared: unknown, made: import("./types").Mounted} | null} */
     this.mounted = null;
     this.first = store.state.run;
     this.box.dataset.runs = String(store.state.runs.length);
@@ -65,9 +89,28 @@ export class Shell {
       this.drawTabs();
       this.mount();
     });
-    store.on(["run", "beside", "panel", "window", "selection", "search", "shown", "folded", "split"], () =>
-      this.keepLink(),
-    );
+    const makeRoom = () => {
+      this.box.style.setProperty("--timeline", `${store.state.room.timeline}%`);
+      this.box.style.setProperty("--aside", `${store.state.room.aside}px`);
+    };
+    store.on(["room"], makeRoom);
+    makeRoom();
+    /** @type {(keyof import("./types").State)[]} */
+    const kept = [
+      "run",
+      "beside",
+      "panel",
+      "window",
+      "selection",
+      "search",
+      "shown",
+      "folded",
+      "lanes",
+      "pins",
+      "split",
+      "room",
+    ];
+    store.on(kept, () => this.keepLink());
     store.on(["selection", "window", "search", "shown", "versions", "live"], (state) =>
       this.mounted?.made.update?.(state),
     );
@@ -184,38 +227,47 @@ export class Shell {
 
   drawTabs() {
     const { store } = this,
-      { panel } = store.state,
+      { panel, split } = store.state,
       none = store.state.runs.length === 0,
-      all = [...(none ? [] : [{ id: "timeline", title: "Timeline" }]), ...this.panels()];
-    const split = element(
-      "button",
-      {
-        class: "plain split",
-        "aria-pressed": String(store.state.split),
-        title: "Keep the timeline in sight above a panel (T)",
-        onclick: () => store.set({ split: !store.state.split }),
-      },
-      "timeline above",
-    );
+      all = [...(none ? [] : [{ id: "timeline", title: "Timeline", group: "run" }]), ...this.panels()];
+    const groups = new Set(all.map((one) => one.group)),
+      place = new Map(all.map((one, n) => [one.id, n]));
     fill(
       this.tabs,
-      ...all.map((one, n) =>
-        element(
-          "button",
-          {
-            role: "tab",
-            id: `tab-${one.id}`,
-            "aria-controls": "panel",
-            "aria-selected": String(one.id === panel),
-            tabindex: one.id === panel ? "0" : "-1",
-            title: n < 9 ? `${one.title} (${n + 1})` : one.title,
-            onclick: () => store.set({ panel: one.id }),
-          },
-          one.title,
-        ),
-      ),
+      ...[...groups].flatMap((group) => [
+        groups.size > 1 ? element("span", { class: "group", role: "presentation" }, group) : "",
+        ...all
+          .filter((one) => one.group === group)
+          .map((one) => {
+            const n = place.get(one.id) ?? 9;
+            return element(
+              "button",
+              {
+                role: "tab",
+                id: `tab-${one.id}`,
+                "aria-controls": "panel",
+                "aria-selected": String(one.id === panel),
+                tabindex: one.id === panel ? "0" : "-1",
+                title: n < 9 ? `${one.title} (${n + 1})` : one.title,
+                onclick: () => store.set({ panel: one.id }),
+              },
+              one.title,
+            );
+          }),
+      ]),
       element("span", { class: "grow" }),
-      panel === "timeline" || none ? null : split,
+      panel === "timeline" || none
+        ? null
+        : element(
+            "button",
+            {
+              class: "plain split",
+              "aria-pressed": String(split),
+              title: "The timeline above a panel, or only its overview (T)",
+              onclick: () => store.set({ split: !split }),
+            },
+            split ? "▴ fold timeline" : "▾ open timeline",
+          ),
     );
   }
 

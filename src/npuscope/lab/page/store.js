@@ -2,6 +2,7 @@
 
 /** @typedef {import("./types").State} State */
 
+export const ROOM = { timeline: 48, aside: 340 };
 export const SHOWN = { bubbles: true, path: true, arrows: true, counters: true };
 
 /** @param {import("./types").Document} document @returns {import("./types").Store} */
@@ -21,7 +22,10 @@ export function createStore(document) {
     search: "",
     shown: { ...SHOWN },
     folded: [],
+    lanes: "",
+    pins: [],
     split: true,
+    room: ROOM,
     shared: document.shared ?? {},
     live: document.live,
     versions: document.live?.versions ?? [],

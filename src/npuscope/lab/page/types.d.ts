@@ -16,7 +16,7 @@ export type Timeline = {
   rows: [number, number][];
   kernels: string[];
   device_kernels: number;
-  ranks: number[];
+  areas: string[];
   core_lanes: number[];
   reasons: { id: string; title: string; sentence: string }[];
   parts: string[];
@@ -171,6 +171,11 @@ export type Selection =
   | { kind: "range"; start: number; end: number }
   | { kind: "task"; task: number };
 
+/** A stretch that a reader marked, in nanoseconds from the window's start, with a note. */
+export type Pin = { start: number; end: number; text: string };
+/** The timeline's share of the height in percent, and the width of what stands beside it in pixels. */
+export type Room = { timeline: number; aside: number };
+
 export type State = {
   title: string;
   runs: Run[];
@@ -183,7 +188,10 @@ export type State = {
   search: string;
   shown: { bubbles: boolean; path: boolean; arrows: boolean; counters: boolean };
   folded: string[];
+  lanes: string;
+  pins: Pin[];
   split: boolean;
+  room: Room;
   shared: Record<string, any>;
   live: LiveState | null;
   versions: Version[];
@@ -199,9 +207,12 @@ export type Store = {
   full(): [number, number];
 };
 
+export type Mounted = { update?(state: State): void; repaint?(): void; destroy?(): void };
+
 export type Panel = {
   id: string;
   title: string;
+  group: "run" | "program" | "try";
   has(run: Run, state: State): boolean;
-  mount(box: HTMLElement, store: Store): { update?(state: State): void; destroy?(): void };
+  mount(box: HTMLElement, store: Store): Mounted;
 };

@@ -5,15 +5,12 @@ Where a file lies on the machine that made the page is nobody's business but its
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from difflib import SequenceMatcher
 from os.path import basename, commonpath, dirname, relpath
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
-
-from npuscope.table.formats import many
 
 if TYPE_CHECKING:
     from npuscope.tile.record.model import Recording
@@ -31,13 +28,13 @@ def source_changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[dict[
     found = []
     for file in dict.fromkeys(names):
         if old.get(file) != new.get(file) and old and new:
-            lines = _changed_lines(old.get(file, ""), new.get(file, ""))
+            lines = changed_lines(old.get(file, ""), new.get(file, ""))
             shown = relpath(file, top) if top else basename(file)
             found.append({"file": file, "name": shown, "lines": lines[:MOST], "left_out": max(len(lines) - MOST, 0)})
     return found
 
 
-def _changed_lines(old: str, new: str) -> list[tuple[int, int, str, str]]:
+def changed_lines(old: str, new: str) -> list[tuple[int, int, str, str]]:
     before, after = old.splitlines(), new.splitlines()
     found: list[tuple[int, int, str, str]] = []
     for group in SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(AROUND):
@@ -47,52 +44,6 @@ def _changed_lines(old: str, new: str) -> list[tuple[int, int, str, str]]:
             else:
                 found += [(a + n + 1, 0, "-", before[a + n]) for n in range(to_a - a)]
                 found += [(0, b + n + 1, "+", after[b + n]) for n in range(to_b - b)]
-    return found
-
-
-def edits(old: Mapping[str, str], new: Mapping[str, str]) -> list[dict[str, object]]:
-    """What was edited, in few words: every constant with its value before and after, else how many lines of a file."""
-    found: list[dict[str, object]] = []
-    for file, text in new.items():
-        before = old.get(file)
-        if before is None or before == text:
-            continue
-        was, now = _constants(before), _constants(text)
-        changed = [name for name in now if name in was and was[name][0] != now[name][0]]
-        lines = [line for line in _changed_lines(before, text) if line[2] != " "]
-        place = next((after or ahead for ahead, after, _, _ in lines), 0)
-        found += [
-            {"file": basename(file), "line": now[name][1], "text": f"{name} {was[name][0]} → {now[name][0]}"}
-            for name in changed
-        ]
-        if not changed:
-            count = len({line for line in lines if line[2] == "+"}) or len(lines)
-            found.append({"file": basename(file), "line": place, "text": f"{many(count, 'line')}"})
-    return found
-
-
-def _constants(text: str) -> dict[str, tuple[str, int]]:
-    """Name -> the text of its value and its line, of every name that is assigned a literal."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return {}
-    found: dict[str, tuple[str, int]] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, value = node.targets[0], node.value
-            pairs = [(target, value)]
-            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                pairs = list(zip(target.elts, value.elts, strict=False))
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            pairs = [(node.target, node.value)]
-        elif isinstance(node, ast.keyword) and node.arg is not None:
-            pairs = [(ast.Name(node.arg, lineno=node.lineno), node.value)]
-        else:
-            continue
-        for name, part in pairs:
-            if isinstance(name, ast.Name) and isinstance(part, ast.Constant | ast.UnaryOp):
-                found.setdefault(name.id, (ast.unparse(part), name.lineno))
     return found
 
 

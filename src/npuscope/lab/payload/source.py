@@ -30,19 +30,22 @@ def source(
     explained: Explanation,
     findings: Sequence[Finding] = (),
     races: Sequence[Race] = (),
+    files: Sequence[str] = (),
 ) -> dict[str, object]:
+    """`files` took part without a recorded line, such as one of constants; the first is the one that was opened."""
     recording = simulated.prepared.program.recording
     times = line_times(simulated, explained)
     names = program_files(recording)
     mentioned = [*(finding.file for finding in findings), *(side.file for race in races for side in race.sides)]
-    for file in mentioned:  # a file without a recorded line, such as one of constants
+    for file in (*mentioned, *files):
         names.setdefault(file, file.rpartition("/")[2] if file.rpartition("/")[2] not in names.values() else file)
+    order = dict.fromkeys([*files[:1], *names])
     return {
-        "files": [_file(path, name) for path, name in names.items()],
+        "files": [_file(path, names[path]) for path in order],
         "lines": _lines(times, simulated, names),
-        "findings": [
-            *(_finding(one, names) for one in findings),
+        "findings": [  # races first, then errors, then what saves most
             *(_race(race, names) for race in races),
+            *(_finding(one, names) for one in sorted(findings, key=_importance)),
         ],
         "core_ns": times.core_ns,
         "path_ns": times.path_ns,
@@ -113,6 +116,10 @@ def _kernels(recording: Recording) -> dict[tuple[str, int], set[str]]:
         site = recording.sites[task.site]
         found[site.file, site.line].add(task.kernel)
     return found
+
+
+def _importance(one: Finding) -> tuple[bool, float]:
+    return one.severity != "error", -(one.saves_ns or 0)
 
 
 def _finding(one: Finding, names: Mapping[str, str]) -> dict[str, object]:

@@ -6,7 +6,6 @@ inside one another; slices are sorted by row, then start, and `begins` says wher
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.chip.kernels import area_of
 from npuscope.explain.explanation import Explanation
 from npuscope.explain.passes import passes
 from npuscope.explain.passes.export import with_tracks
@@ -53,14 +53,11 @@ class Drawn:
     notes: list[str]
 
 
-def timeline(
-    explained: Explanation, ranks: Mapping[str, int] | None = None, simulated: Simulated | None = None
-) -> dict[str, object]:
-    """Plain data for page/timeline; `ranks` orders the colours of kernels over several runs."""
+def timeline(explained: Explanation, simulated: Simulated | None = None) -> dict[str, object]:
+    """Plain data for page/timeline."""
     work = explained.work
     drawn = _drawn(work)
-    table, order = drawn.table, ranks or {}
-    known, notes = len(work.kernels), list(drawn.notes)
+    table, known, notes = drawn.table, len(work.kernels), list(drawn.notes)
     tasks = pl.concat([table["task"], explained.trace.edges["src"], explained.trace.edges["dst"]])
     tasks = tasks.drop_nulls().unique().sort()
     place = _places_of_lanes(work, drawn.lanes)
@@ -73,7 +70,7 @@ def timeline(
         "rows": [list(row) for row in drawn.rows],
         "kernels": drawn.kernels,
         "device_kernels": known,
-        "ranks": [order.get(name, n) for n, name in enumerate(drawn.kernels)],
+        "areas": [area_of(name) for name in drawn.kernels],  # those of one area are of one hue on every page
         "core_lanes": place[work.core_lanes].tolist(),
         "reasons": reason_words(work.on_cores),
         "parts": list(PARTS),

@@ -1,7 +1,7 @@
 // Horizontal bars with an interval and words beside each; the best has a mark.
 
 import { clipped, svg } from "../format.js";
-import { kernelColor } from "../colors.js";
+import { seriesColor } from "../colors.js";
 import { drawn, figure, grid, legend, scale, sheet } from "./frame.js";
 import { telling } from "./tip.js";
 
@@ -41,7 +41,7 @@ export function bars(spec) {
           y: top + 4,
           width: Math.max(end - left, 1),
           height: ROW - 8,
-          fill: kernelColor(row.group ?? 0),
+          fill: seriesColor(row.group ?? 0),
         }),
       );
       if (row.low !== null && row.low !== undefined) {
@@ -71,7 +71,7 @@ export function bars(spec) {
   };
   const names = spec.groups.map((/** @type {string} */ name, /** @type {number} */ n) => ({
     name,
-    color: kernelColor(n),
+    color: seriesColor(n),
   }));
   return figure(spec.title, drawn(spec.title, draw), legend(names, spec.note));
 }

@@ -1,7 +1,7 @@
 // Upright columns of parts, one beside the other, for many of a kind; marked ones have a flag.
 
 import { clippedEnd, svg } from "../format.js";
-import { kernelColor, themed } from "../colors.js";
+import { seriesColor, themed } from "../colors.js";
 import { READS, drawn, figure, grid, legend, scale, sheet } from "./frame.js";
 import { telling } from "./tip.js";
 
@@ -18,7 +18,7 @@ export function columns(spec) {
     one.values.reduce((/** @type {number} */ sum, /** @type {number} */ value) => sum + value, 0);
   const most = Math.max(...spec.columns.map(total), 1e-12),
     reads = READS[spec.y.form];
-  const color = (/** @type {number} */ n) => (n === spec.groups.length - 1 ? themed("--dim") : kernelColor(n));
+  const color = (/** @type {number} */ n) => (n === spec.groups.length - 1 ? themed("--dim") : seriesColor(n));
   const draw = (/** @type {number} */ width) => {
     const page = sheet(width, HIGH),
       y = scale(spec.y, [0, most], [HIGH - BOTTOM, TOP], 4);

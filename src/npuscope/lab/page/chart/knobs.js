@@ -1,7 +1,7 @@
 // Every setting against time: a small chart each, all on one time axis, the best of all marked in each.
 
 import { clipped, duration, element, svg } from "../format.js";
-import { kernelColor } from "../colors.js";
+import { seriesColor } from "../colors.js";
 import { drawn, figure, grid, scale, sheet } from "./frame.js";
 import { telling } from "./tip.js";
 
@@ -34,7 +34,7 @@ export function knobs(spec) {
       const best = knob.best
         .map((/** @type {number | null} */ ns, /** @type {number} */ n) => (ns === null ? null : `${x(n)},${y.at(ns)}`))
         .filter(Boolean);
-      page.append(svg("polyline", { points: best.join(" "), fill: "none", stroke: kernelColor(0), "stroke-width": 2 }));
+      page.append(svg("polyline", { points: best.join(" "), fill: "none", stroke: seriesColor(0), "stroke-width": 2 }));
       const marks = knob.points.map((/** @type {any} */ point) => {
         const mark = svg(
           "g",
@@ -43,7 +43,7 @@ export function knobs(spec) {
             cx: x(point.x),
             cy: y.at(point.y),
             r: point.best ? 5 : 3.5,
-            fill: kernelColor(point.best ? 5 : 0),
+            fill: seriesColor(point.best ? 5 : 0),
             class: "point",
           }),
         );

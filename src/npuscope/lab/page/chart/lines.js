@@ -1,7 +1,7 @@
 // Series over places with words (commits, layers): points with intervals, joined or not.
 
 import { clipped, svg } from "../format.js";
-import { kernelColor } from "../colors.js";
+import { seriesColor } from "../colors.js";
 import { drawn, figure, grid, legend, scale, sheet } from "./frame.js";
 import { telling } from "./tip.js";
 
@@ -51,7 +51,7 @@ export function lines(spec) {
     /** @type {any[]} */
     const marks = [];
     spec.series.forEach((/** @type {any} */ one, /** @type {number} */ n) => {
-      const color = kernelColor(n);
+      const color = seriesColor(n);
       if (one.joined)
         page.append(
           svg("polyline", {
@@ -92,7 +92,7 @@ export function lines(spec) {
   };
   const names = spec.series.map((/** @type {any} */ one, /** @type {number} */ n) => ({
     name: one.name,
-    color: kernelColor(n),
+    color: seriesColor(n),
   }));
   return figure(spec.title, drawn(spec.title, draw), legend(names, spec.note));
 }

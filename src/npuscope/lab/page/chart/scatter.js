@@ -1,7 +1,7 @@
 // Points over two axes, each with its name under the pointer, below lines that are limits.
 
 import { svg } from "../format.js";
-import { kernelColor } from "../colors.js";
+import { seriesColor } from "../colors.js";
 import { drawn, figure, grid, legend, scale, sheet } from "./frame.js";
 import { telling } from "./tip.js";
 
@@ -69,7 +69,7 @@ export function scatter(spec) {
         cx: x.at(point.x),
         cy: y.at(point.y),
         r: radius,
-        fill: kernelColor(point.group ?? 0),
+        fill: seriesColor(point.group ?? 0),
         class: "point",
       });
       return { mark, lines: [point.name, ...(point.text ?? [])] };
@@ -101,7 +101,7 @@ export function scatter(spec) {
   };
   const names = spec.groups.map((/** @type {string} */ name, /** @type {number} */ n) => ({
     name,
-    color: kernelColor(n),
+    color: seriesColor(n),
   }));
   return figure(spec.title, drawn(spec.title, draw), legend(names, spec.note));
 }

@@ -1,7 +1,7 @@
 // The path that decides the end as one strip.
 
 import { micros, svg } from "../format.js";
-import { kernelColor, reasonColor } from "../colors.js";
+import { kernelColors, reasonColor } from "../colors.js";
 
 // The path that decides the end as one strip: runs by kernel above, waits by reason below.
 /** @param {import("../types").Timeline} timeline */
@@ -23,7 +23,7 @@ export function strip(timeline) {
     if (from !== null && (end[i] - from) * scale < 0.25) continue;
     const run = part[i] === 0,
       name = run ? timeline.kernels[kernel[i]] : timeline.parts[part[i]];
-    const color = run ? kernelColor(timeline.ranks[kernel[i]]) : reasonColor(name);
+    const color = run ? kernelColors(timeline).all[kernel[i]] : reasonColor(name);
     const y = run ? 2 : 18;
     drawing.append(
       svg(

@@ -4,18 +4,29 @@ import { element } from "../format.js";
 
 /** @type {HTMLElement | null} */
 let box = null;
+/** What the pointer was on when it was shown: elsewhere it goes. @type {EventTarget | null} */
+let under = null;
 
 function tipBox() {
-  if (box === null || !box.isConnected) {
-    box = element("div", { class: "tip chart-tip", role: "status", hidden: "" });
-    document.body.append(/** @type {HTMLElement} */ (box));
+  if (box === null) {
+    box = /** @type {HTMLElement} */ (element("div", { class: "tip", role: "status", hidden: "" }));
+    document.addEventListener("pointermove", (event) => {
+      under ??= event.target;
+      if (event.target !== under) hideTip();
+    });
+    for (const event of ["wheel", "keydown", "pointerdown"])
+      document.addEventListener(event, hideTip, { capture: true });
+    for (const event of ["blur", "resize"]) addEventListener(event, hideTip);
+    document.documentElement.addEventListener("pointerleave", hideTip);
   }
-  return /** @type {HTMLElement} */ (box);
+  if (!box.isConnected) document.body.append(box);
+  return box;
 }
 
-/** Shows lines beside a rectangle of the window. @param {(string | null | undefined)[]} lines @param {{left: number, top: number, bottom: number}} beside */
-export function showTip(lines, beside) {
+/** Shows lines beside a rectangle of the window. @param {(string | null | undefined)[]} lines @param {{left: number, top: number, bottom: number}} beside @param {EventTarget | null} on */
+export function showTip(lines, beside, on = null) {
   const tip = tipBox();
+  under = on;
   tip.replaceChildren(...lines.filter(Boolean).map((line, n) => element(n ? "div" : "b", {}, line)));
   tip.hidden = false;
   const { width, height } = tip.getBoundingClientRect();
@@ -25,7 +36,7 @@ export function showTip(lines, beside) {
 }
 
 export function hideTip() {
-  tipBox().hidden = true;
+  if (box !== null) box.hidden = true;
 }
 
 /**

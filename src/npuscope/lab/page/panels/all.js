@@ -1,4 +1,4 @@
-// The panels, in the order of their tabs. A new panel is a module here and a line below.
+// The panels, in the order of their tabs, group by group. A new panel is a module here and a line below.
 
 import { panel as source } from "./source.js";
 import { panel as inside } from "./inside.js";
@@ -15,16 +15,16 @@ import { panel as knobs } from "./knobs.js";
 
 /** @type {import("../types").Panel[]} */
 export const PANELS = [
-  source,
-  inside,
   kernels,
-  memory,
-  graph,
-  whatif,
-  versions,
-  knobs,
-  compare,
+  overview,
   ranks,
   ...reports,
-  overview,
+  source,
+  inside,
+  memory,
+  graph,
+  knobs,
+  whatif,
+  versions,
+  compare,
 ];

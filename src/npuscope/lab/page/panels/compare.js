@@ -121,6 +121,7 @@ function parts(found, store) {
 export const panel = {
   id: "compare",
   title: "Compare",
+  group: "try",
   has: (_, state) => state.shared.compare !== undefined,
   mount(box, store) {
     /** @type {any} */

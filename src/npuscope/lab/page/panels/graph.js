@@ -1,7 +1,7 @@
 // The task graph: a box per kernel, which opens into its tasks; edges by kind; what waits for nothing, and what races.
 
 import { clipped, element, svg, whole } from "../format.js";
-import { kernelColor, themed } from "../colors.js";
+import { seriesColor, themed } from "../colors.js";
 import { legend, si } from "../chart/frame.js";
 import { hideTip, showTip } from "../chart/tip.js";
 import { partsOf } from "../parts.js";
@@ -114,8 +114,8 @@ class TaskGraph {
       .join(" · ");
     return legend(
       [
-        ...units.map((unit) => ({ name: UNITS[unit][0], color: kernelColor(UNITS[unit][1]) })),
-        ...kinds.map((kind) => ({ name: `${kind}: ${program.kinds[kind]}`, color: kernelColor(HUES[kind]) })),
+        ...units.map((unit) => ({ name: UNITS[unit][0], color: seriesColor(UNITS[unit][1]) })),
+        ...kinds.map((kind) => ({ name: `${kind}: ${program.kinds[kind]}`, color: seriesColor(HUES[kind]) })),
       ],
       note,
     );
@@ -284,7 +284,7 @@ class TaskGraph {
     const mark = svg("path", {
       d,
       class: wrong ? "edge false" : "edge",
-      stroke: wrong ? themed("--bad") : kernelColor(HUES[kind]),
+      stroke: wrong ? themed("--bad") : seriesColor(HUES[kind]),
       "stroke-width": wide.toFixed(1),
       "stroke-dasharray": wrong ? "6 4" : DASHES[kind],
       "data-tasks": tasks,
@@ -366,7 +366,7 @@ class TaskGraph {
   node(node) {
     const { x, y, w, h } = this.boxOf(node.kernel),
       open = this.opened.has(node.kernel),
-      color = kernelColor(UNITS[node.unit][1]);
+      color = seriesColor(UNITS[node.unit][1]);
     const times = `${whole(node.tasks.length)} task${node.tasks.length === 1 ? "" : "s"}${node.blocks === node.tasks.length ? "" : `, ${whole(node.blocks)} blocks`}`;
     const lines = [
       node.kernel,
@@ -582,9 +582,11 @@ class TaskGraph {
   }
 }
 
+/** @type {import("../types").Panel} */
 export const panel = {
   id: "graph",
   title: "Graph",
+  group: "program",
   has: (/** @type {any} */ run, /** @type {any} */ state) => Boolean(state.shared.graph ?? run?.panels.graph),
   /** @param {HTMLElement} box @param {any} store */
   mount(box, store) {

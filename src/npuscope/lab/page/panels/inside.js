@@ -1,7 +1,7 @@
 // Inside a block: its pipes as a timeline of their own. Who waits for whom, in which slot; what decides the end.
 
 import { clipped, duration, element, percent, times, whole } from "../format.js";
-import { kernelColor, themed, inkOn } from "../colors.js";
+import { seriesColor, themed, inkOn } from "../colors.js";
 import { roundSteps } from "../chart/frame.js";
 import { hideTip, showTip } from "../chart/tip.js";
 
@@ -190,7 +190,7 @@ class Inside {
 
   /** @param {number} pipe */
   color(pipe) {
-    return pipe < PIPE_COLORS.length ? kernelColor(PIPE_COLORS[pipe]) : themed("--soft");
+    return pipe < PIPE_COLORS.length ? seriesColor(PIPE_COLORS[pipe]) : themed("--soft");
   }
 
   whole() {
@@ -500,9 +500,11 @@ class Inside {
   }
 }
 
+/** @type {import("../types").Panel} */
 export const panel = {
   id: "inside",
   title: "Inside a block",
+  group: "program",
   has: (/** @type {any} */ run) =>
     (run?.panels.inside?.bodies.length ?? 0) + (run?.panels.inside?.left_out.length ?? 0) > 0,
   /** @param {HTMLElement} box @param {any} store */

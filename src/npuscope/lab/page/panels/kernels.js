@@ -1,7 +1,7 @@
 // Kernels: sorted by any column, how their run times spread, and the same core by core.
 
 import { clipped, duration, element, percent, svg, whole } from "../format.js";
-import { kernelColor } from "../colors.js";
+import { kernelColors } from "../colors.js";
 import { drawn, figure, grid, scale, sheet } from "../chart/frame.js";
 import { telling } from "../chart/tip.js";
 import { sortable } from "../table.js";
@@ -117,7 +117,7 @@ class Kernels {
 
   /** @param {string} name */
   color(name) {
-    return kernelColor(this.timeline.ranks[this.numbers.get(name) ?? 0]);
+    return kernelColors(this.timeline).byName.get(name) ?? "";
   }
 
   /** @param {any} state */
@@ -253,9 +253,11 @@ class Kernels {
   }
 }
 
+/** @type {import("../types").Panel} */
 export const panel = {
   id: "kernels",
   title: "Kernels",
+  group: "run",
   has: (/** @type {any} */ run) => run?.panels.overview !== undefined,
   /** @param {HTMLElement} box @param {any} store */
   mount(box, store) {

@@ -30,6 +30,7 @@ function holder(state) {
 export const panel = {
   id: "knobs",
   title: "Knobs",
+  group: "try",
   has: (_, state) => state.live !== null && holder(state) !== undefined,
   mount(box, store) {
     const list = element("div", {}),
@@ -161,6 +162,19 @@ export const panel = {
                 "try all",
               )
             : null;
+        const written = settings[knob.name];
+        const write =
+          written === undefined || isOld
+            ? null
+            : element(
+                "button",
+                {
+                  class: "plain",
+                  title: `Write ${knob.name} = ${written} into ${placeText(knob).replace(/: $/, "")}`,
+                  onclick: () => live.ask.writeSettings({ [knob.name]: written }).catch(failed),
+                },
+                "write into the file",
+              );
         return element(
           "div",
           { class: "knob-line", "data-knob": knob.name },
@@ -170,7 +184,7 @@ export const panel = {
             element("b", { class: "source" }, knob.name),
             element("span", { class: "soft" }, ` ${knob.text}, ${placeText(knob).replace(/: $/, "")}`),
           ),
-          element("div", { class: "knob-values" }, ...buttons, free, all),
+          element("div", { class: "knob-values" }, ...buttons, free, all, write),
         );
       });
       const tiles = knobs.filter((knob) => knob.cuts.length).length;

@@ -1,7 +1,7 @@
 // What every function of a program takes of each memory, and the map of the chosen one, linked to the lines.
 
 import { element, percent, whole } from "../format.js";
-import { kernelColor } from "../colors.js";
+import { seriesColor } from "../colors.js";
 import { sortable } from "../table.js";
 import { MemoryMap, rankTiles } from "./memory_map.js";
 import { hideTip } from "../chart/tip.js";
@@ -109,7 +109,7 @@ class Memory {
     });
     const which = space.bodies > 1 ? `, the fullest of ${space.bodies} bodies` : "";
     const table = sortable(space.columns, space.tiles, {
-      dots: { name: (/** @type {any} */ tile) => kernelColor(ranks.get(tile.name) ?? 0) },
+      dots: { name: (/** @type {any} */ tile) => seriesColor(ranks.get(tile.name) ?? 0) },
       picked: (/** @type {any} */ tile) => (tile === null ? this.store.set({ selection: null }) : pick(tile)),
     });
     return element(
@@ -202,9 +202,11 @@ function verdict(program) {
   );
 }
 
+/** @type {import("../types").Panel} */
 export const panel = {
   id: "memory",
   title: "Memory",
+  group: "program",
   has: (/** @type {any} */ run, /** @type {any} */ state) => Boolean(state.shared.memory ?? run?.panels.memory),
   /** @param {HTMLElement} box @param {any} store */
   mount(box, store) {

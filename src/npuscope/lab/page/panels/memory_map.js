@@ -1,7 +1,7 @@
 // One memory of one function: addresses upward, the line of instructions to the right, a rectangle per tile.
 
 import { clipped, element, svg, whole } from "../format.js";
-import { inkOn, kernelColor } from "../colors.js";
+import { inkOn, seriesColor } from "../colors.js";
 import { SHOW } from "../table.js";
 import { hideTip, showTip } from "../chart/tip.js";
 
@@ -175,7 +175,7 @@ export class MemoryMap {
       tile.address,
       tile.bytes,
       over ? "tile-box over" : "tile-box",
-      kernelColor(this.ranks.get(tile.name) ?? 0),
+      seriesColor(this.ranks.get(tile.name) ?? 0),
       tile.name,
     );
     group.dataset.storage = tile.storage;

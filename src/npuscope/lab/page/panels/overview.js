@@ -1,7 +1,7 @@
 // A run's report: what it was busy with, where the time went, who waited for whom, as `npuscope report` has it.
 
 import { duration, element, percent, whole } from "../format.js";
-import { kernelColor, reasonColor } from "../colors.js";
+import { kernelColors, reasonColor } from "../colors.js";
 import { stacked } from "../chart/stacked.js";
 import { strip } from "../chart/strip.js";
 import { facts, sortable } from "../table.js";
@@ -122,9 +122,7 @@ function scheduling(side) {
 /** @param {any} side */
 function fanOut(side) {
   const { areas, kernels } = side.report.fan_out;
-  const rank = new Map(
-    side.timeline.kernels.map((/** @type {string} */ name, /** @type {number} */ i) => [name, side.timeline.ranks[i]]),
-  );
+  const colors = kernelColors(side.timeline).byName;
   return stacked(
     areas.map((/** @type {any} */ area) => ({
       label: area.area,
@@ -134,7 +132,7 @@ function fanOut(side) {
         .filter((/** @type {any} */ row) => row.area === area.area)
         .map((/** @type {any} */ row) => ({
           value: row.tasks,
-          color: kernelColor(rank.get(row.kernel) ?? 0),
+          color: colors.get(row.kernel) ?? "",
           label: `${row.kernel}: ${whole(row.tasks)} tasks, ${whole(row.blocks)} blocks`,
         })),
     })),
@@ -210,12 +208,10 @@ export function overlap(found) {
 
 /** @param {any} side @param {import("../types").Store} store */
 function kernelTable(side, store) {
-  const rank = new Map(
-    side.timeline.kernels.map((/** @type {string} */ name, /** @type {number} */ i) => [name, side.timeline.ranks[i]]),
-  );
+  const colors = kernelColors(side.timeline).byName;
   return sortable(side.columns["report.kernels"], side.report.kernels, {
     sorted: "core_ns",
-    dots: { name: (row) => kernelColor(rank.get(row.name) ?? 0) },
+    dots: { name: (row) => colors.get(row.name) ?? "" },
     picked: (row) => store.set({ selection: row === null ? null : { kind: "kernel", kernel: row.name } }),
   });
 }
@@ -224,6 +220,7 @@ function kernelTable(side, store) {
 export const panel = {
   id: "overview",
   title: "Report",
+  group: "run",
   has: (run) => run?.panels.overview !== undefined,
   mount(box, store) {
     const run = store.run(),

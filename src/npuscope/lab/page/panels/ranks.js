@@ -8,6 +8,7 @@ import { titled } from "./overview.js";
 export const panel = {
   id: "ranks",
   title: "Ranks",
+  group: "run",
   has: (_, state) => state.shared.ranks !== undefined,
   mount(box, store) {
     const ranks = store.state.shared.ranks,

@@ -15,12 +15,12 @@ const REPORTS = [
   ["sql", "SQL"],
 ];
 
+/** @type {import("../types").Panel[]} */
 export const reports = REPORTS.map(([id, title]) => ({
   id,
   title,
-  /** @param {any} run @param {any} state */
+  group: "run",
   has: (run, state) => Boolean(state.shared[id] ?? run?.panels[id]),
-  /** @param {HTMLElement} box @param {any} store */
   mount(box, store) {
     const found = store.state.shared[id] ?? store.run().panels[id];
     box.append(element("div", { class: "parts", "data-panel": id }, ...partsOf(found.parts)));

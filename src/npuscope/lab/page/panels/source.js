@@ -2,6 +2,8 @@
 
 import { duration, element, fill, percent } from "../format.js";
 import { si } from "../chart/frame.js";
+import { coloured, highlighted } from "../python_text.js";
+import { Editor } from "./editor.js";
 import { shownFiles } from "./source_text.js";
 
 const MEASURES = [
@@ -14,8 +16,8 @@ const MEASURES = [
 ];
 const ALWAYS = ["core_ns", "path_ns", "bytes", "flops"]; // columns that are there where a line of the file has them
 const HOT = 5; // lines listed above the files
-/** What a reader chose stays over versions of a run. @type {{file?: string, measure: string}} */
-const kept = { measure: "core_ns" };
+/** What a reader chose stays over versions of a run, and so does what is being edited. @type {{file?: string, measure: string, editor: Editor | null}} */
+const kept = { measure: "core_ns", editor: null };
 const NONE = { files: [], lines: [], findings: [], core_ns: 0, path_ns: 0, wall_ns: 0, about: [] }; // of a run without source
 const SIGNS = /** @type {Record<string, string>} */ ({ error: "✖", warning: "▲", hint: "●" });
 
@@ -46,9 +48,8 @@ class Source {
     this.broken = store.state.live?.broken ?? null;
     this.look = store.state.live?.look ?? null;
     this.files = shownFiles(found.files, this.broken);
-    const hot = this.hottest()[0]?.file,
-      names = this.files.map((file) => file.name);
-    this.file = [kept.file, hot].find((name) => names.includes(name)) ?? names[0];
+    const names = this.files.map((file) => file.name);
+    this.file = kept.file !== undefined && names.includes(kept.file) ? kept.file : names[0]; // the opened one is first
     this.hot = element("div", { class: "hot" });
     this.tabs = element("div", { class: "tools files", role: "group", "aria-label": "Files" });
     this.code = element("table", {
@@ -69,32 +70,61 @@ class Source {
     });
     choose.value = this.measure;
     this.scroll = element("div", { class: "scroll tall" }, this.code);
+    this.below = element("div", {});
     const timed = found.lines.length > 0;
     this.state = element("p", { class: "bad", hidden: "" });
     box.append(
       element(
         "div",
         { class: "source-panel" },
-        timed ? this.sums() : null,
         timed
           ? element(
               "div",
               { class: "tools heads" },
-              element("label", {}, "lines by ", choose),
-              this.about(),
+              element("label", {}, "slowest lines by ", choose),
               this.list(),
+              this.about(),
             )
           : null,
         this.hot,
         this.state,
         this.tabs,
-        this.scroll,
+        this.below,
       ),
     );
     this.draw();
+    this.showEditor();
     const first = this.hottest().find((line) => line.file === this.file);
     if (first) this.show(this.shown().now(first.line), false);
     if (this.broken) this.toFault();
+  }
+
+  /** The lines with their times, or the file as it is edited. */
+  showEditor() {
+    const { editor } = kept;
+    fill(this.below, editor?.box ?? this.scroll);
+    if (editor === null) return;
+    const fault = this.files.find((file) => editor.path.endsWith(`/${file.name}`))?.faults ?? [];
+    editor.mark(fault.map((one) => one.line));
+    editor.scroll();
+  }
+
+  /** Opens the shown file for editing, as the disk has it, at the line in sight. */
+  async edit() {
+    const { ask } = this.store.state.live,
+      disk = ask.onDisk();
+    const texts = /** @type {[string, string][]} */ (Object.entries(await ask.sources(disk.id)));
+    const [path, text] = texts.find(([one]) => one === this.file || one.endsWith(`/${this.file}`)) ?? [];
+    if (path === undefined || text === undefined) return;
+    const { selection } = this.store.state,
+      row = Math.floor(this.scroll.scrollTop / 19) + 3,
+      line = selection?.kind === "line" && selection.file === this.file ? this.shown().now(selection.line) : row;
+    kept.editor = new Editor(path, text, ask, () => {
+      kept.editor = null;
+      this.showEditor();
+    });
+    this.showEditor();
+    kept.editor.goTo(line);
   }
 
   /** The file that is shown. */
@@ -110,6 +140,7 @@ class Source {
       this.files = shownFiles(this.found.files, this.broken);
       const top = this.scroll.scrollTop;
       this.draw();
+      this.showEditor();
       this.mark(this.store.state);
       if (this.broken) this.toFault();
       else this.scroll.scrollTop = top;
@@ -144,20 +175,16 @@ class Source {
       .sort((a, b) => b[this.measure] - a[this.measure]);
   }
 
-  sums() {
-    const { core_ns, path_ns, wall_ns } = this.found;
-    return element(
-      "p",
-      { class: "sums" },
-      `Lines add up to ${duration(core_ns)} of core time. On the critical path they run ${duration(path_ns)}; with ${duration(wall_ns - path_ns)} of waiting that is the ${duration(wall_ns)} from the first start to the last end.`,
-    );
-  }
-
   about() {
     return element(
       "details",
       { class: "about" },
       element("summary", {}, "What is a line's time?"),
+      element(
+        "p",
+        {},
+        `Lines add up to ${duration(this.found.core_ns)} of core time. On the critical path they run ${duration(this.found.path_ns)}; with ${duration(this.found.wall_ns - this.found.path_ns)} of waiting that is the ${duration(this.found.wall_ns)} from the first start to the last end.`,
+      ),
       ...this.found.about.map((/** @type {string} */ line) => element("p", {}, line)),
     );
   }
@@ -228,6 +255,8 @@ class Source {
             class: file.faults.length ? "failed" : null,
             onclick: () => {
               kept.file = this.file = file.name;
+              kept.editor = null;
+              this.showEditor();
               this.draw();
               this.mark(this.store.state);
             },
@@ -235,6 +264,9 @@ class Source {
           `${file.faults.length ? `${SIGNS.error} ` : ""}${file.name}`,
         ),
       ),
+      this.store.state.live?.program
+        ? element("button", { title: "Edit this file here", onclick: () => this.edit() }, "✎ edit")
+        : "",
     );
     this.state.hidden = this.broken === null;
     this.state.textContent =
@@ -279,7 +311,8 @@ class Source {
       ),
       element("th", { class: "text" }, file.name),
     );
-    const rows = file.text.flatMap((text, n) => this.row(text, n + 1, used, most, total));
+    const colours = highlighted(file.text);
+    const rows = file.text.flatMap((_, n) => this.row(colours[n], n + 1, used, most, total));
     this.code.replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
     if (file.left_out)
       this.code.append(
@@ -291,7 +324,7 @@ class Source {
       );
   }
 
-  /** @param {string} text @param {number} number @param {any[]} used @param {number} most @param {number} total */
+  /** @param {import("../python_text.js").Part[]} text @param {number} number @param {any[]} used @param {number} most @param {number} total */
   row(text, number, used, most, total) {
     const file = this.shown(),
       key = `${this.file}:${file.was(number)}`,
@@ -334,7 +367,7 @@ class Source {
         ),
       ),
       element("td", { class: "other place" }, line && line.core_ns > 0 ? line.place : ""),
-      element("td", { class: "text" }, element("code", {}, text || " "), ...chips),
+      element("td", { class: "text" }, element("code", {}, ...(text.length ? coloured(text) : [" "])), ...chips),
     );
     const details =
       found.length === 0
@@ -497,15 +530,26 @@ class Source {
   }
 }
 
+/** @type {import("../types").Panel} */
 export const panel = {
   id: "source",
   title: "Source",
+  group: "program",
   has: (/** @type {any} */ run, /** @type {any} */ state) =>
     run?.panels.source !== undefined || Boolean(state.live?.broken),
   /** @param {HTMLElement} box @param {any} store */
   mount(box, store) {
     const made = new Source(box, store, store.run()?.panels.source ?? NONE);
     let before = store.state.selection;
+    const { editor } = kept,
+      caret = editor?.caret;
+    if (editor && caret) {
+      // a new run is shown while the reader writes
+      editor.area.focus();
+      editor.area.setSelectionRange(caret[0], caret[1]);
+      editor.area.scrollTop = caret[2];
+      editor.scroll();
+    }
     made.mark(store.state, true);
     if (before?.kind === "line" && !made.broken) made.show(made.shown().now(before.line));
     return {
@@ -514,6 +558,7 @@ export const panel = {
         made.mark(state, state.selection !== before);
         before = state.selection;
       },
+      destroy: () => kept.editor?.keepCaret(),
     };
   },
 };

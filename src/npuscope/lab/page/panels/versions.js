@@ -32,6 +32,7 @@ function outcome(store, version, shown) {
 export const panel = {
   id: "versions",
   title: "Versions",
+  group: "try",
   has: (_, state) => state.live !== null && state.versions.length > 0,
   mount(box, store) {
     const { ask: server } = liveOf(store),

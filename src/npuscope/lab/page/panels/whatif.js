@@ -96,6 +96,7 @@ function form(run, ask) {
 export const panel = {
   id: "whatif",
   title: "What if",
+  group: "try",
   has: (run, state) =>
     Boolean(state.shared.whatif ?? run?.panels.whatif) || (state.live?.ask !== undefined && run !== undefined),
   mount(box, store) {

@@ -12,10 +12,11 @@ const HEAD = 20,
 /**
  * The tracks from top to bottom, and how high they are together. `folded` has the ids of folded groups, and of groups of unused lanes that are open.
  * Counters come first unless there is little room (`last`) or they are many, which would push the lanes out of sight.
- * @param {import("../types").Timeline} timeline @param {string[]} folded @param {boolean} counters @param {boolean} last
+ * Of the lanes those are there whose name, role or unit has one of the words of `filter`.
+ * @param {import("../types").Timeline} timeline @param {string[]} folded @param {boolean} counters @param {boolean} last @param {string} filter
  * @returns {{tracks: Track[], height: number, ofRow: Int32Array}}
  */
-export function layoutOf(timeline, folded, counters, last) {
+export function layoutOf(timeline, folded, counters, last, filter = "") {
   /** @type {Track[]} */
   const tracks = [];
   const isFolded = new Set(folded),
@@ -27,8 +28,17 @@ export function layoutOf(timeline, folded, counters, last) {
   };
   /** @type {Map<string, number[]>} */
   const groups = new Map();
+  const wanted = filter
+    .toLowerCase()
+    .split(/[\s,]+/)
+    .filter(Boolean);
+  const fits = timeline.lanes.map((lane) => {
+    const text = `${lane.name} ${lane.role ?? ""} ${lane.unit}`.toLowerCase();
+    return wanted.length === 0 || wanted.some((word) => text.includes(word));
+  });
   timeline.rows.forEach(([lane], row) => {
     const unit = timeline.lanes[lane].unit;
+    if (!fits[lane]) return;
     if (!groups.has(unit)) groups.set(unit, []);
     groups.get(unit)?.push(row);
   });

@@ -1,5 +1,7 @@
 // A run's timeline as arrays to look things up in: what lies where, who belongs to which task, who waits for whom.
 
+import { Names } from "./names.js";
+
 /** @typedef {import("../types").Timeline} Timeline */
 
 /** The first place in [low, high) whose value is at least `wanted`. @param {ArrayLike<number>} values @param {number} wanted @param {number} low @param {number} high */
@@ -111,6 +113,21 @@ export class Model {
   /** @param {number} slice */
   name(slice) {
     return this.timeline.kernels[this.slices.kernel[slice]];
+  }
+
+  /** Short names of the kernels, by their numbers. */
+  get names() {
+    return this.once("names", () => new Names(this.timeline.kernels));
+  }
+
+  /** The device's kernels by their numbers, those with most core time first. */
+  get heaviest() {
+    return this.once("heaviest", () => {
+      const { kernel, dur } = this.slices,
+        sums = new Float64Array(this.timeline.device_kernels);
+      for (let i = 0; i < kernel.length; i++) if (kernel[i] < sums.length) sums[kernel[i]] += dur[i];
+      return [...sums.keys()].sort((a, b) => sums[b] - sums[a]);
+    });
   }
 
   /** The slices of a task, by its place among the tasks. @param {number} task */

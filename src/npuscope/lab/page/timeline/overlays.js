@@ -1,6 +1,7 @@
 // What is drawn over the slices: the critical path, arrows from producers and to consumers, the stretches of a cause.
 
 import { themed } from "../colors.js";
+import { clippedEnd } from "../format.js";
 import { lowerBound } from "./model.js";
 
 const MOST_ARROWS = 300;
@@ -129,4 +130,25 @@ export function paintCause(view, paper, place) {
       paper.fillRect(left + wide - 1.5, view.head, 1.5, view.height);
     }
   }
+}
+
+/** The reader's pins: a flag with its number on the axis, and lines down from it. @param {import("./view.js").View} view @param {CanvasRenderingContext2D} paper */
+export function paintPins(view, paper) {
+  view.store.state.pins.forEach((pin, n) => {
+    const left = view.x(pin.start),
+      right = view.x(pin.end);
+    if (right < view.names || left > view.width) return;
+    const from = Math.max(left, view.names),
+      text = `${n + 1} ${pin.text}`,
+      font = "600 11px system-ui, sans-serif";
+    paper.font = font;
+    paper.fillStyle = themed("--hit");
+    paper.fillRect(from, view.head - 3, Math.max(Math.min(right, view.width) - from, 2), 3);
+    for (const x of [left, right]) if (x >= view.names) paper.fillRect(x - 0.5, view.head, 1, view.height - view.head);
+    const wide = Math.min(paper.measureText(text).width + 8, 180);
+    paper.fillRect(from, view.head, wide, 15);
+    paper.fillStyle = themed("--ground");
+    paper.textBaseline = "middle";
+    paper.fillText(clippedEnd(text, 28), from + 4, view.head + 8);
+  });
 }

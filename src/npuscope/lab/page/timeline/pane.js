@@ -1,7 +1,7 @@
 // The timeline's pane: tools, legend, minimap, and one view or two on one time axis.
 
 import { element } from "../format.js";
-import { reasonColor, strength } from "../colors.js";
+import { kernelColors, reasonColor, strength } from "../colors.js";
 import { Model } from "./model.js";
 import { View } from "./view.js";
 import { Minimap } from "./minimap.js";
@@ -9,6 +9,9 @@ import { center, pan, show, zoom } from "./moves.js";
 import { listen } from "./pointer.js";
 import { Search } from "./search.js";
 import { causeAt } from "./overlays.js";
+
+const MOST_KERNELS = 12, // of the legend
+  LEGEND_NAME = 22; // letters
 
 /** The model of a run, made once. @param {import("../types").Run} run @returns {Model} */
 export function modelOf(run) {
@@ -22,9 +25,12 @@ export class Pane {
     this.store = store;
     /** @type {View[]} */
     this.views = [];
+    /** What is done when other runs are shown. @type {(() => void)[]} */
+    this.followers = [];
     this.minimap = new Minimap(store);
     this.search = new Search(store, () => this.views);
-    this.tip = element("div", { class: "tip", role: "tooltip", hidden: "" });
+    /** Where the mouse is over the timeline, as a share of its width. @type {number | null} */
+    this.pointer = null;
     this.place = element("div", { class: "views" });
     this.legend = element("div", { class: "legend", role: "list", "aria-label": "Colours" });
     this.notes = element("span", { class: "soft notes-line" });
@@ -36,14 +42,14 @@ export class Pane {
       this.place,
       this.legend,
     );
-    document.body.append(this.tip);
     store.on(["run", "beside", "runs", "shared"], () => this.build());
-    store.on(["window", "selection"], () => this.draw());
-    store.on(["shown", "folded"], () => {
+    store.on(["window", "selection", "pins"], () => this.draw());
+    store.on(["shown", "folded", "lanes"], () => {
       for (const view of this.views) view.lay();
       this.drawLegend();
     });
     store.on(["search"], () => this.draw());
+    store.on(["selection"], () => this.drawLegend());
     this.build();
   }
 
@@ -51,16 +57,40 @@ export class Pane {
     const { store } = this;
     const act = (/** @type {string} */ text, /** @type {string} */ label, /** @type {() => void} */ what) =>
       element("button", { onclick: what, "aria-label": label, title: label }, text);
-    const toggle = (/** @type {string} */ name, /** @type {keyof import("../types").State["shown"]} */ key) => {
-      const box = element("input", { type: "checkbox" });
+    /** @type {[string, keyof import("../types").State["shown"], (timeline: import("../types").Timeline) => boolean][]} */
+    const toggles = [
+      ["why idle", "bubbles", (timeline) => timeline.bubbles.start.length > 0],
+      ["critical path", "path", (timeline) => timeline.chain],
+      ["arrows", "arrows", (timeline) => timeline.edges.src.length > 0],
+      ["counters", "counters", (timeline) => timeline.counters.some((counter) => counter.most !== 0)],
+    ];
+    const switches = toggles.map(([name, key, has]) => {
+      const box = element("input", { type: "checkbox" }),
+        label = element("label", {}, box, ` ${name}`);
       const follow = () => {
         box.checked = store.state.shown[key];
+        label.hidden = !this.views.some((view) => has(view.timeline)); // what a capture does not have cannot be switched
       };
       box.addEventListener("change", () => store.set({ shown: { ...store.state.shown, [key]: box.checked } }));
       store.on(["shown"], follow);
-      follow();
-      return element("label", {}, box, ` ${name}`);
+      this.followers.push(follow);
+      return label;
+    });
+    const lanes = element("input", {
+      type: "search",
+      class: "lane-filter",
+      placeholder: "lanes: all",
+      "aria-label": "Show only lanes with these words",
+      title: "Show only lanes with one of these words in their names",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
+    lanes.addEventListener("input", () => store.set({ lanes: lanes.value }));
+    const written = () => {
+      if (lanes.value !== store.state.lanes) lanes.value = store.state.lanes;
     };
+    store.on(["lanes"], written);
+    this.followers.push(written);
     return element(
       "div",
       { class: "tools", role: "toolbar", "aria-label": "Timeline tools" },
@@ -68,10 +98,8 @@ export class Pane {
       act("−", "Zoom out (S)", () => zoom(store, 2)),
       act("fit", "Show everything (0)", () => show(store, ...store.full())),
       this.search.box,
-      toggle("why idle", "bubbles"),
-      toggle("critical path", "path"),
-      toggle("arrows", "arrows"),
-      toggle("counters", "counters"),
+      lanes,
+      ...switches,
     );
   }
 
@@ -97,6 +125,7 @@ export class Pane {
       view.box.scrollTop = tops[n] ?? tops[0] ?? 0;
     });
     this.keepPlace();
+    for (const follow of this.followers) follow();
     this.search.again();
     if (this.views.length === 0) return; // a document about no run
     this.minimap.build(modelOf(store.run()));
@@ -144,22 +173,65 @@ export class Pane {
     const chain = this.views.some((view) => view.timeline.chain),
       notes = this.views.flatMap((view) => view.timeline.notes);
     this.legend.replaceChildren(
-      ...(shown.bubbles
-        ? [...used].map(([id, title]) =>
-            item(
-              `color-mix(in srgb, ${reasonColor(id)} ${100 * strength(id)}%, var(--ground))`,
-              title.startsWith("idle") ? title : `idle: ${title}`,
-              "idle",
+      ...this.kernelLegend(),
+      ...(shown.bubbles && used.size
+        ? [
+            element("b", { class: "idle" }, "idle:"),
+            ...[...used].map(([id, title]) =>
+              item(
+                `color-mix(in srgb, ${reasonColor(id)} ${100 * strength(id)}%, var(--ground))`,
+                title.replace(/^idle: ?/, ""),
+                "line",
+              ),
             ),
-          )
+          ]
         : []),
       ...(shown.path && chain ? [item("transparent", "critical path", "outlined")] : []),
-      ...(shown.arrows && this.views.some((view) => view.timeline.edges.src.length > 0)
+      ...(shown.arrows && this.store.state.selection?.kind === "slice"
         ? [item("var(--producer)", "waited for", "line"), item("var(--consumer)", "waits for it", "line")]
         : []),
       element("span", { class: "grow" }),
       ...notes.map((note) => element("span", { role: "listitem" }, note)),
     );
+  }
+
+  /** The heaviest kernels; a press marks the slices of one. */
+  kernelLegend() {
+    const model = this.views[0]?.model;
+    if (!model) return [];
+    const { timeline, names, heaviest } = model,
+      colors = kernelColors(timeline).all,
+      more = heaviest.length - MOST_KERNELS;
+    return [
+      ...heaviest.slice(0, MOST_KERNELS).map((kernel) =>
+        element(
+          "span",
+          { role: "listitem" },
+          element(
+            "button",
+            {
+              class: "plain kernel",
+              title: timeline.kernels[kernel],
+              onclick: () => {
+                const { selection } = this.store.state,
+                  name = timeline.kernels[kernel],
+                  again = selection?.kind === "kernel" && selection.kernel === name;
+                this.store.set({ selection: again ? null : { kind: "kernel", kernel: name } });
+              },
+            },
+            element("span", { class: "dot", style: `background:${colors[kernel]}` }),
+            names.fit(kernel, LEGEND_NAME),
+          ),
+        ),
+      ),
+      more > 0
+        ? element(
+            "button",
+            { class: "plain", onclick: () => this.store.set({ panel: "kernels" }) },
+            `${more} more kernels`,
+          )
+        : "",
+    ];
   }
 
   /** Chooses a slice and shows it. @param {View} view @param {number} slice @param {boolean} move */
@@ -240,9 +312,9 @@ export class Pane {
   scroll(share) {
     for (const view of this.views) view.box.scrollTop += share * view.height;
   }
-  /** @param {number} factor */
+  /** About the mouse where it is over the timeline. @param {number} factor */
   zoom(factor) {
-    zoom(this.store, factor);
+    zoom(this.store, factor, this.pointer ?? 0.5);
   }
   /** @param {number} share */
   pan(share) {

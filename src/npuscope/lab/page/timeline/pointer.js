@@ -1,6 +1,6 @@
 // The mouse on a timeline: drag to move, wheel to zoom, click to choose, shift and drag for a range, double click to zoom in.
 
-import { element } from "../format.js";
+import { hideTip, showTip } from "../chart/tip.js";
 import { pan, show, zoom } from "./moves.js";
 import { tipOf } from "./words.js";
 
@@ -8,8 +8,7 @@ const STILL = 4; // pixels a click may move
 
 /** @param {import("./view.js").View} view @param {import("./pane.js").Pane} pane */
 export function listen(view, pane) {
-  const { canvas, store } = view,
-    { tip } = pane;
+  const { canvas, store } = view;
   /** @type {{x: number, y: number, top: number, window: [number, number], range: boolean, moved: boolean} | null} */
   let drag = null;
   const place = (/** @type {MouseEvent} */ event) => {
@@ -30,6 +29,7 @@ export function listen(view, pane) {
     canvas.setPointerCapture(event.pointerId);
   });
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
+    pane.pointer = Math.max((place(event)[0] - view.names) / (view.width - view.names), 0);
     if (drag === null) {
       hover(event);
       return;
@@ -38,7 +38,7 @@ export function listen(view, pane) {
       dy = event.clientY - drag.y;
     if (!drag.moved && Math.abs(dx) + Math.abs(dy) < STILL) return;
     drag.moved = true;
-    tip.hidden = true;
+    hideTip();
     if (drag.range) {
       const box = canvas.getBoundingClientRect(),
         ends = [view.moment(drag.x - box.left), view.moment(event.clientX - box.left)].sort((a, b) => a - b);
@@ -67,7 +67,8 @@ export function listen(view, pane) {
     view.ranging = null;
   });
   canvas.addEventListener("pointerleave", () => {
-    tip.hidden = true;
+    pane.pointer = null;
+    hideTip();
   });
 
   const click = (/** @type {PointerEvent} */ event) => {
@@ -122,15 +123,7 @@ export function listen(view, pane) {
         : found.kind === "slice" || found.kind === "group" || found.kind === "unused"
           ? "pointer"
           : "crosshair";
-    if (words === null) {
-      tip.hidden = true;
-      return;
-    }
-    const [title, ...lines] = words;
-    tip.replaceChildren(element("b", {}, title), ...lines.map((line) => element("div", {}, line)));
-    tip.hidden = false;
-    const { width, height } = tip.getBoundingClientRect();
-    tip.style.left = `${Math.max(Math.min(event.clientX + 14, innerWidth - width - 8), 4)}px`;
-    tip.style.top = `${event.clientY + 18 + height > innerHeight ? Math.max(event.clientY - height - 10, 4) : event.clientY + 18}px`;
+    if (words === null) hideTip();
+    else showTip(words, { left: event.clientX + 14, top: event.clientY, bottom: event.clientY + 10 }, canvas);
   };
 }

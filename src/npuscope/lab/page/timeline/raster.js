@@ -1,4 +1,5 @@
-// Rows of slices as rows of pixels: one line of an image each, which the view stretches to the height of its lanes.
+// Rows of slices as rows of pixels: one line of an image each, which the view stretches to the height of its lanes. Idle
+// time has a line of its own, which is drawn thin: it never looks like work.
 
 import { lowerBound } from "./model.js";
 import { levelsOf } from "./levels.js";
@@ -10,25 +11,17 @@ export function pixel([r, g, b], alpha = 255) {
   return ((alpha << 24) | (b << 16) | (g << 8) | r) >>> 0;
 }
 
-/** Two colours mixed. @param {number} a @param {number} b @param {number} share of a */
-function mixed(a, b, share) {
-  const other = 1 - share,
-    alpha = (a >>> 24) * share + (b >>> 24) * other;
-  if (alpha === 0) return 0;
-  const left = ((a >>> 24) * share) / alpha,
-    right = 1 - left;
-  const red = (a & 255) * left + (b & 255) * right,
-    green = ((a >> 8) & 255) * left + ((b >> 8) & 255) * right,
-    blue = ((a >> 16) & 255) * left + ((b >> 16) & 255) * right;
-  return ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+/** A colour that lets the ground through. @param {number} color @param {number} share */
+function faded(color, share) {
+  return ((color & 0xffffff) | (Math.round(255 * share) << 24)) >>> 0;
 }
 
 /**
- * Paints a row into `width` pixels of `out` from `at` on.
- * @param {import("./model.js").Model} model @param {number} row @param {Uint32Array} out @param {number} at @param {number} width
+ * Paints a row into `width` pixels of `out` from `at` on, and its idle time from `idleAt` on.
+ * @param {import("./model.js").Model} model @param {number} row @param {Uint32Array} out @param {number} at @param {number} idleAt @param {number} width
  * @param {number} from @param {number} to @param {Palette} palette
  */
-export function paintRow(model, row, out, at, width, from, to, palette) {
+export function paintRow(model, row, out, at, idleAt, width, from, to, palette) {
   const { begins, start } = model.slices,
     perPixel = (to - from) / width;
   const first = lowerBound(start, from - model.longest[row], begins[row], begins[row + 1]),
@@ -37,7 +30,7 @@ export function paintRow(model, row, out, at, width, from, to, palette) {
   const levels = last - first > 2 * width && plain ? model.once(`levels ${row}`, () => levelsOf(model, row)) : [];
   const level = levels.findLast((/** @type {any} */ one) => one.size <= perPixel);
   if (level === undefined) {
-    if (palette.bubbles) paintBubbles(model, row, out, at, width, from, to, palette);
+    if (palette.bubbles) paintBubbles(model, row, out, idleAt, width, from, to, palette);
     paintSlices(model, out, at, width, from, perPixel, first, last, palette);
     return;
   }
@@ -63,14 +56,10 @@ export function paintRow(model, row, out, at, width, from, to, palette) {
       }
     }
     if (end <= begin) continue;
-    const share = Math.min(busy / ((end - begin) * level.size), 1),
-      ground = idle !== null && reason >= 0 ? idle[reason] : 0;
-    out[at + x] =
-      share >= 0.999
-        ? palette.kernels[kernel]
-        : busy === 0
-          ? ground
-          : mixed(palette.kernels[kernel], ground, Math.max(share, 0.12));
+    const share = Math.min(busy / ((end - begin) * level.size), 1);
+    if (busy > 0)
+      out[at + x] = share >= 0.999 ? palette.kernels[kernel] : faded(palette.kernels[kernel], Math.max(share, 0.12));
+    if (idle !== null && reason >= 0 && longest > 0) out[idleAt + x] = idle[reason];
   }
 }
 

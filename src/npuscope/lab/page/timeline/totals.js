@@ -40,7 +40,7 @@ export function totalsOf(model, from, to) {
     }
   }
   const kernels = [...run]
-    .map((ns, n) => ({ name: timeline.kernels[n], rank: timeline.ranks[n], ns, count: count[n] }))
+    .map((ns, n) => ({ name: timeline.kernels[n], ns, count: count[n] }))
     .filter((one) => one.count > 0);
   const reasons = [...idle].map((ns, n) => ({ ...timeline.reasons[n], ns })).filter((one) => one.ns > 0);
   return {

@@ -1,18 +1,19 @@
 // One run's timeline on a canvas: as high as its box, scrolled by the box, drawn anew at every move.
 
-import { clipped, clippedEnd, element, moment } from "../format.js";
-import { inkOn, kernelColor, rgb, softened, themed } from "../colors.js";
+import { clipped, element, moment } from "../format.js";
+import { inkOn, kernelColors, rgb, softened, themed } from "../colors.js";
 import { lowerBound } from "./model.js";
 import { layoutOf } from "./layout.js";
 import { paintRow, pixel } from "./raster.js";
-import { paintArrows, paintCause, paintPath } from "./overlays.js";
+import { paintArrows, paintCause, paintPath, paintPins } from "./overlays.js";
 import { paintCounter } from "./counters.js";
 
 const LOW = 330; // pixels of a box in which counters would leave no room for lanes
 const AXIS = 22,
   BAND = 16,
   LETTER = 6.1,
-  FEWEST_LETTERS = 3;
+  FEWEST_LETTERS = 3,
+  IDLE = 3; // pixels
 export const SHORTEST_NS = 20; // of a view
 
 export class View {
@@ -61,8 +62,8 @@ export class View {
 
   /** The tracks anew, after folding. */
   lay() {
-    const { folded, shown } = this.store.state;
-    const made = layoutOf(this.timeline, folded, shown.counters, this.low);
+    const { folded, shown, lanes } = this.store.state;
+    const made = layoutOf(this.timeline, folded, shown.counters, this.low, lanes);
     this.tracks = made.tracks;
     this.ofRow = made.ofRow;
     this.tall = made.height;
@@ -142,7 +143,9 @@ export class View {
     const { shown, selection } = this.store.state,
       ground = rgb(themed("--ground"));
     return {
-      kernels: Uint32Array.from(this.timeline.ranks, (rank) => pixel(rgb(kernelColor(rank)))),
+      kernels: this.model.once("colours", () =>
+        Uint32Array.from(kernelColors(this.timeline).all, (color) => pixel(rgb(color))),
+      ),
       reasons: Uint32Array.from(this.timeline.reasons, (one) => pixel(softened(one.id, ground))),
       dim: pixel(rgb(themed("--dim"))),
       flags: this.found?.flags ?? null,
@@ -178,6 +181,7 @@ export class View {
     this.paintRange(paper);
     this.paintHead(paper);
     this.paintNames(paper, seen);
+    paintPins(this, paper);
     this.frame = performance.now() - began;
     if (this.frames++ === 0) performance.mark("npuscope first drawn");
   }
@@ -198,19 +202,25 @@ export class View {
     const rows = seen.filter((track) => track.row >= 0),
       wide = Math.max(Math.round((this.width - this.names) * scale), 1);
     if (rows.length === 0) return;
-    if (this.image.width !== wide || this.image.height < rows.length) {
+    const count = rows.length;
+    if (this.image.width !== wide || this.image.height < 2 * count) {
       this.image.width = wide;
-      this.image.height = Math.max(rows.length, this.image.height);
+      this.image.height = Math.max(2 * count, this.image.height);
     }
     const ink = /** @type {CanvasRenderingContext2D} */ (this.image.getContext("2d")),
-      image = ink.createImageData(wide, rows.length),
+      image = ink.createImageData(wide, 2 * count),
       out = new Uint32Array(image.data.buffer);
-    rows.forEach((track, n) => paintRow(this.model, track.row, out, n * wide, wide, this.from, this.to, palette));
+    rows.forEach((track, n) =>
+      paintRow(this.model, track.row, out, n * wide, (count + n) * wide, wide, this.from, this.to, palette),
+    );
     ink.putImageData(image, 0, 0);
     paper.imageSmoothingEnabled = false;
+    const room = this.width - this.names;
     rows.forEach((track, n) => {
       const top = this.head + track.top - this.box.scrollTop;
-      paper.drawImage(this.image, 0, n, wide, 1, this.names, top + 1, this.width - this.names, track.height - 2);
+      if (palette.bubbles)
+        paper.drawImage(this.image, 0, count + n, wide, 1, this.names, top + track.height - 1 - IDLE, room, IDLE);
+      paper.drawImage(this.image, 0, n, wide, 1, this.names, top + 1, room, track.height - 2);
     });
   }
 
@@ -218,7 +228,9 @@ export class View {
   paintLabels(paper, seen, palette) {
     const { begins, start, dur, kernel } = this.model.slices,
       perPixel = (this.to - this.from) / (this.width - this.names),
-      least = (FEWEST_LETTERS * LETTER + 6) * perPixel;
+      least = (FEWEST_LETTERS * LETTER + 6) * perPixel,
+      colors = kernelColors(this.timeline).all,
+      names = this.model.names;
     paper.font = "11px system-ui, sans-serif";
     paper.textBaseline = "middle";
     this.labels = 0;
@@ -234,14 +246,14 @@ export class View {
         if (dur[i] < least) continue;
         const left = Math.max(this.x(start[i]), this.names),
           right = Math.min(this.x(start[i] + dur[i]), this.width),
-          name = this.timeline.kernels[kernel[i]];
+          name = names.short[kernel[i]];
         const wide = this.wide(paper, name),
           room = wide <= right - left - 5 ? name.length : Math.floor((name.length * (right - left - 5)) / wide - 0.6);
         if (room < Math.min(FEWEST_LETTERS, name.length)) continue;
         const dimmed =
           (palette.flags !== null && !palette.flags[kernel[i]]) || (palette.marked !== null && !palette.marked(i));
-        paper.fillStyle = dimmed ? themed("--soft") : inkOn(kernelColor(this.timeline.ranks[kernel[i]]));
-        paper.fillText(room < 10 ? clippedEnd(name, room) : clipped(name, room), left + 3, middle);
+        paper.fillStyle = dimmed ? themed("--soft") : inkOn(colors[kernel[i]]);
+        paper.fillText(names.fit(kernel[i], room), left + 3, middle);
         this.labels++;
       }
     }
