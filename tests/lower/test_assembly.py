@@ -197,6 +197,23 @@ def test_a_tile_read_by_another_name_is_awaited() -> None:
     assert added(4096) == timed(vector(*loaded))
 
 
+def test_turns_that_are_written_out_side_by_side_load_when_all_their_slots_are_free() -> None:
+    def loop(second: str) -> Assembly:
+        body = [VIEW, "scf.for %i = %c0 to %c8 step %c2 {", "%at = arith.muli %i, %c64 : index", box("from", "%at")]
+        body += [allocated(f"x{n}", ROW, address, 16, 64) for n, address in enumerate((0, 4096))]
+        body += [load("from", "x0"), box("other", "%at").replace("%x_view", second), load("other", "x1")]
+        for n in range(2):
+            body += [binary("tdiv", f"x{n}", f"x{n}", f"x{n}"), store(f"x{n}", "from")]
+        other = VIEW.replace("%x_view", "%y_view").replace("%arg0", "%arg1")
+        return vector(other, *body, "}", arguments="%arg0: !pto.ptr<f32>, %arg1: !pto.ptr<f32>")
+
+    one, apart = loop("%x_view"), loop("%y_view")
+    assert [item.name for item in one.lowered.instructions].count("hold") == 1
+    assert "hold" not in {item.name for item in apart.lowered.instructions}
+    assert timed(one) > timed(apart)
+    assert one.plan == apart.plan
+
+
 def test_live_tiles_that_share_bytes_are_found_and_reuse_is_not() -> None:
     def kernel(last: str) -> Assembly:
         return vector(

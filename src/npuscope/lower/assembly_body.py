@@ -29,7 +29,7 @@ from npuscope.ops.elementwise import CAST, MAXIMUM, MINIMUM
 from npuscope.ops.shaping import ARANGE, FULL, TRANSPOSE
 from npuscope.ops.spec import OpRole, OpSpec
 from npuscope.ops.table import BY_NAME
-from npuscope.ops.transfers import LOAD, MOVE, NOTIFY, POP, PUSH, PUT, READ, STORE, SYNCALL, WAIT, WRITE
+from npuscope.ops.transfers import HOLD, LOAD, MOVE, NOTIFY, POP, PUSH, PUT, READ, STORE, SYNCALL, WAIT, WRITE
 from npuscope.tile.record.model import Access, AccessMode, Core
 
 MOST = 200_000  # instructions of one kernel that are laid out one by one
@@ -215,6 +215,8 @@ class _KernelBody:
         named = {name: (self.first[name], count) for name, count in self.unknown.items()}
         addressed = all(tile.address is not None or tile.in_ring for tile in self.tiles.names)
         plan, clobbered = ties.plan(lowered, self.device), tuple(dict.fromkeys(ties.clobbered))
+        if self.device.timing and self.device.timing["load_groups"].value:
+            lowered = replace(lowered, items=_held(items, False))
         return Assembly(
             kernel,
             self.file.path,
@@ -236,7 +238,7 @@ def known_op(name: str) -> bool:
         return head in ("arith", "func", "return", "builtin") or name in ("scf.for", "scf.if", "scf.yield")
     return (
         rest in VECTOR or rest in PRODUCTS or rest in MOVES or rest in FREE or rest in PUSHES or rest in POPS
-        or rest in _FunctionRun.HANDLED
+        or name in _FunctionRun.HANDLED
     )  # fmt: skip
 
 
@@ -260,10 +262,11 @@ class _FunctionRun:
 
     # fmt: off
     HANDLED = frozenset({
-        "alloc_tile", "make_tensor_view", "partition_view", "subview", "treshape", "addptr", "tload", "tstore",
-        "load_scalar", "store_scalar", "tgetval", "tsetval", "local_array_get", "syncall", "comm.tput", "comm.tnotify",
-        "comm.twait", "get_block_idx", "get_subblock_idx", "get_block_num", "get_subblock_num", "section.cube",
-        "section.vector",
+        "pto.alloc_tile", "pto.make_tensor_view", "pto.partition_view", "pto.subview", "pto.treshape", "pto.addptr",
+        "pto.tload", "pto.tstore", "pto.load_scalar", "pto.store_scalar", "pto.tgetval", "pto.tsetval",
+        "pto.local_array_get", "pto.syncall", "pto.comm.tput", "pto.comm.tnotify", "pto.comm.twait",
+        "pto.get_block_idx", "pto.get_subblock_idx", "pto.get_block_num", "pto.get_subblock_num", "pto.section.cube",
+        "pto.section.vector",
     })
     # fmt: on
 
@@ -438,7 +441,7 @@ class _FunctionRun:
             self.pointers[op.results[0]] = self.pointers.get(op.operands[0], -1)
         elif name in ("subview", "treshape"):
             self._window(op)
-        elif name == "set_validshape":
+        elif op.name == "pto.set_validshape":
             tile = self.tiles.get(op.operands[0])
             if tile is not None:
                 rows, columns = (self._number(one) for one in op.operands[1:3])
@@ -453,7 +456,7 @@ class _FunctionRun:
             self._ring(op)
         elif name in FREE or not known_op(op.name) or name.startswith("get_"):
             for result in op.results:
-                self.env[result] = 0 if name in ("get_block_idx", "get_subblock_idx") else None
+                self.env[result] = 0 if op.name in ("pto.get_block_idx", "pto.get_subblock_idx") else None
         else:
             return False
         return True
@@ -624,7 +627,7 @@ class _FunctionRun:
     def _scalar_access(self, op: AssemblyOp, name: str, site: int) -> Instruction:
         for result in op.results:
             self.env[result] = None
-        if name == "syncall":
+        if op.name == "pto.syncall":
             return Instruction(SYNCALL.name, SYNCALL.plane, site, pipe="S")
         if name == "comm.tput":
             tensors = [one for one in op.operands if one in self.tensors]
@@ -640,6 +643,29 @@ class _FunctionRun:
             return Instruction(READ.name, READ.plane, site, tiles, None, (), accesses, pipe="S")
         target = self._tile(op.outputs[0]) if op.outputs else None
         return Instruction(WRITE.name, WRITE.plane, site, tiles, target, pipe="S")
+
+
+# --- turns side by side
+
+
+def _held(items: Items, turning: bool) -> Items:
+    """A vector core's loads of one tile for several turns of a pipelined loop wait until all their slots are free.
+
+    The compiler wrote such turns out: the loop loads equal boxes of a tensor more than once.
+    """
+    made: list[Instruction | Repeat] = []
+    together: dict[object, list[int]] = {}
+    for item in items if turning else ():
+        if isinstance(item, Instruction) and item.plane == "load" and item.unit == "AIV" and item.result is not None:
+            together.setdefault(item.accesses, []).append(item.result)
+    for item in items:
+        if isinstance(item, Repeat):
+            made.append(replace(item, items=_held(item.items, item.count > 1)))
+            continue
+        if item.plane == "load" and len(set(tiles := together.pop(item.accesses, []))) > 1:
+            made.append(Instruction(HOLD.name, HOLD.plane, item.site, tuple(tiles), unit="AIV", pipe="MTE2"))
+        made.append(item)
+    return tuple(made)
 
 
 # --- two functions as one

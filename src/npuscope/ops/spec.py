@@ -48,6 +48,7 @@ class OpRole(Enum):
     RECEIVE = "takes a tile from the other kind of core, made by lowering"
     NO_NEW_VALUE = "gives back the tensor that it wrote to, saw another way or read an element of"
     NUMBER = "gives a number that is known at run time only"
+    HOLD = "a pipe waits until nobody reads its tiles any more, made by lowering"
     BARRIER = "every block of the launch reaches it before any goes on"
 
 

@@ -84,6 +84,9 @@ SYNCALL = OpSpec(
     "syncall", _SYNC, "custom", "Every block of the launch reaches it before any goes on.", cost="timing.barrier",
     spellings=("system.syncall",), roles=(OpRole.BARRIER,),
 )
+HOLD = OpSpec(
+    "hold", _SYNC, "lowered", "A pipe waits until nobody reads these tiles any more.", roles=(OpRole.HOLD,),
+)
 NOTIFY = OpSpec(
     "notify", _SYNC, "custom", "Changes a counter in a peer's window.", cost="timing.scalar_access",
     spellings=("pld.system.notify",),
@@ -93,7 +96,7 @@ WAIT = OpSpec(
     spellings=("pld.system.wait", "pld.system.defer_wait"),
 )
 
-ORDER = (SYNCALL, NOTIFY, WAIT)
+ORDER = (SYNCALL, HOLD, NOTIFY, WAIT)
 
 # --- single elements, and numbers that are computed on the way without an instruction of their own
 

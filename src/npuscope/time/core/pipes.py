@@ -24,6 +24,7 @@ from npuscope.time.core.stream import (
     END,
     FAR,
     FIXED,
+    HOLD,
     ISSUE,
     LATENCY,
     MOST_NESTED,
@@ -179,8 +180,21 @@ def _run(
             barriers += 1
             row += 1
             continue
-        result = code[row, 2]
         pipe = code[row, 1]
+        if kind == HOLD:
+            for n in range(READS):
+                value = code[row, 4 + n]
+                if value < 0:
+                    break
+                home = storage[value]
+                slot = slots[first_slot[home] + copy_of(home, turns, turn, copies, pushed)]
+                if released[slot, 0] > free[pipe, 0]:
+                    free_by[pipe] = released_by[slot]
+                for w in range(ways):
+                    free[pipe, w] = max(free[pipe, w], released[slot, w])
+            row += 1
+            continue
+        result = code[row, 2]
         unit = 0 if pipe <= CUBE_SCALAR else 1
         queue = pipes + unit if code[row, 3] == 1 else pipe
         target = 0

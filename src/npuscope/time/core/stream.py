@@ -27,7 +27,7 @@ from npuscope.time.core.costs import NS, Cost, cost_of, hand_over
 PIPES = ("MTE2", "MTE1", "M", "FIXP", "S", "MTE2", "V", "MTE3", "S")  # the cube core's, then a vector core's
 UNITS = ("AIC",) * 5 + ("AIV",) * 4
 PLACE = {(unit, pipe): n for n, (unit, pipe) in enumerate(zip(UNITS, PIPES, strict=True))}
-RUN, VIEW, BEGIN, END, CARRY_IN, CARRY_ROUND, BARRIER = range(7)
+RUN, VIEW, BEGIN, END, CARRY_IN, CARRY_ROUND, BARRIER, HOLD = range(8)
 # columns of `costs`: the pipe is taken for FIXED and for NEAR (out of L2) or FAR (out of HBM); the scalar unit takes
 # ISSUE to give it (of a loop, a turn); its result is there LATENCY later
 FIXED, NEAR, ISSUE, LATENCY, FAR = range(5)
@@ -151,6 +151,10 @@ class _StreamWriter:
         if one.spec.is_a(OpRole.BARRIER):
             self.spent["", "timing.barrier"] += self.barrier * times
             self._row((BARRIER, -1, -1, 0), (), one.site, Cost(self.barrier))
+            return
+        if one.spec.is_a(OpRole.HOLD) and one.unit is not None and one.pipe is not None:
+            for n in range(0, len(reads), READS):
+                self._row((HOLD, PLACE[one.unit, one.pipe], -1, 0), tuple(reads[n : n + READS]), one.site)
             return
         if one.pipe is None or one.unit is None:
             self._row((VIEW, -1, result, 0), tuple(reads), one.site)
