@@ -521,11 +521,6 @@ def files_not_read(trace: Trace) -> int | tuple[int, str]:
     return (len(broken), ": ".join(next(iter(broken.items())))) if broken else 0
 
 
-@counted("ranks", "warning", "capture that claims a rank already taken", "It got the next free number.")
-def rank_collisions(trace: Trace) -> int:
-    return int(trace.meta.notes.get("rank_collisions") or 0)
-
-
 @counted(
     "ranks-apart",
     "warning",

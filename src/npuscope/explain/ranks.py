@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,8 @@ import polars as pl
 
 from npuscope.base import progress
 from npuscope.explain.choosing import RankTrace, split_ranks
-from npuscope.explain.diagnosis.cause import WORTH_A_WORD, Cause, CauseKind, Diagnosis, Gain, ranked
+from npuscope.explain.diagnosis.cause import WORTH_A_WORD, Cause, CauseKind, Diagnosis, Gain, honest, ranked
+from npuscope.explain.diagnosis.on_streams import LATE_RANK as ASK_FOR_RANKS
 from npuscope.explain.explanation import Explanation, explain
 from npuscope.explain.work import Work
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
@@ -79,7 +81,23 @@ class Ranks(Tabular):
     def diagnosis(self) -> Diagnosis:
         """What all of them suffer from together."""
         names = [part.name for part in self.parts]
-        return diagnose_ranks(names, [e.diagnosis for e in self.explained], self.waits)
+        return diagnose_ranks(names, [e.diagnosis for e in self.explained], self.waits, bool(self.absent))
+
+    @property
+    def absent(self) -> list[str]:
+        """What is known to be missing: ranks that are not here, files that cannot be read."""
+        notes = self.trace.meta.all_notes()
+        sizes = [size for note in notes if isinstance(size := note.get("world_size"), int)]
+        world, here = max([*sizes, self.waits.ranks_named]), len(self.parts)
+        broken = self.trace.meta.notes.get("files_not_read") or {}
+        said = []
+        if self.what == "ranks" and world > here:
+            said.append(f"{here} of {world} ranks are here: one that is not may be the one that all wait for.")
+        if broken:
+            name, why = next(iter(broken.items()))
+            others = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
+            said.append(f"{name} cannot be read ({why}){others}: what its rank did is not known.")
+        return said
 
     @property
     def overview(self) -> str:
@@ -118,7 +136,7 @@ class Ranks(Tabular):
         return f"{name} ({self.parts[self.slowest].name}, the slowest of {len(self.parts)})"
 
     def title(self) -> str:
-        return f"{self.diagnosis.verdict}\n{self.overview}\n{self.waits.title()}"
+        return "\n".join([*self.absent, str(self.diagnosis.verdict), self.overview, self.waits.title()])
 
     def as_dict(self) -> dict[str, object]:
         """The contract of `npuscope report --json` for several ranks (docs/reference/json.md)."""
@@ -130,6 +148,7 @@ class Ranks(Tabular):
             "device": meta.device,
             **self.diagnosis.as_dict(),
             "overview": self.overview,
+            "absent": self.absent,
             "ranks": {
                 **all_rows(self.tables()),
                 "each": [{"rank": part.rank, "device_number": part.device, **e.as_dict()} for part, e in each],
@@ -179,6 +198,9 @@ WAITS = Columns(
     ),
 )
 _ONE = ("step", "name", "group")  # what collectives of ranks must share to be the same
+# Ascend numbers a collective within its group: hcom_allReduce__868_0_1
+_HCOM = r"(?i)^(hcom_?[a-z_]*?[a-z])_+(\d+)_\d+_\d+$"
+_POINT_TO_POINT = "(?i)^(i?send|i?recv|coalesced)"
 
 
 @dataclass(frozen=True, repr=False)
@@ -189,9 +211,11 @@ class CollectiveWaits(Tabular):
     wait_ns: dict[str, int]
     last: dict[str, int]  # in how many collectives a rank came last
     matched: int
-    left_out: int  # collectives that only one rank has, or ranks have unequally often
+    left_out: int  # collectives that only one rank has, or ranks have unequally often; sends and receives
+    grouped: bool  # whether the captures say which ranks take part
+    ranks_named: int = 0  # ranks that the groups list
 
-    in_json = ("matched", "left_out", "wait_ns", "last")
+    in_json = ("matched", "left_out", "grouped", "wait_ns", "last")
 
     def tables(self) -> dict[str, Table]:
         return {"table": Table(WAITS, self.table)}
@@ -205,16 +229,20 @@ class CollectiveWaits(Tabular):
         caused = int(self.table.filter(pl.col("waits_for") == slow)["wait_ns"].sum())
         waits = f"{slow} makes the others wait {duration(caused)} in all"
         left_out = f"; {self.left_out:,} that ranks have unequally often are left out" if self.left_out else ""
-        return f"{waits}: it comes last in {self.last[slow]:,} of {self.matched:,} collectives{left_out}"
+        unsure = "" if self.grouped else "; who takes part in which is not recorded, so they are matched by their order"
+        return f"{waits}: it comes last in {self.last[slow]:,} of {self.matched:,} collectives{left_out}{unsure}"
 
 
 def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:
     """The waits between ranks, each with its name and its work."""
-    rows = pl.concat([_collectives(name, work) for name, work in ranks])
-    counts = rows.group_by(*_ONE, "rank").len()
-    alike = counts.group_by(_ONE).agg(alike=(pl.col("len").n_unique() == 1) & (pl.len() > 1)).filter("alike")
+    everything = pl.concat([_collectives(name, work) for name, work in ranks])
+    rows = everything.filter(~pl.col("paired"))
+    counts = rows.group_by(*_ONE, "rank").agg(pl.len(), counted=pl.col("counted").all())
+    often = (pl.col("len").n_unique() == 1) | pl.col("counted").all()
+    alike = counts.group_by(_ONE).agg(alike=often & (pl.len() > 1)).filter("alike")
     met = rows.join(alike.drop("alike"), on=_ONE, how="semi", nulls_equal=True)
     meeting = (*_ONE, "nth")
+    met = met.filter(pl.len().over(meeting) > 1)
     met = met.sort("dur", "order").with_columns(
         least=pl.col("dur").first().over(meeting), waits_for=pl.col("rank").first().over(meeting)
     )
@@ -229,34 +257,65 @@ def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:
         {name: int(waited.get(name, 0)) for name in names},
         {name: int(last.get(name, 0)) for name in names},
         met.select(meeting).n_unique() if met.height else 0,
-        rows.height - met.height,
+        everything.height - met.height,
+        bool(met["group"].is_not_null().all()),
+        max(
+            (len(set(re.findall(r"\d+", group))) for group in rows["group"].drop_nulls().unique() if "[" in group),
+            default=0,
+        ),
     )
 
 
 def _collectives(rank: str, work: Work) -> pl.DataFrame:
-    """The collectives of a rank: step, name, the group of ranks where it is recorded, which of its kind, how long."""
-    has_args = "args" in work.trace.slices.columns
-    slices = work.with_columns("args") if has_args else work.slices
+    """The collectives of a rank: step, name, the group of ranks where it is recorded, which of its kind, how long;
+    `counted` where the capture numbers them itself, `paired` for sends and receives, which ranks see differently."""
+    columns = [name for name in ("args", "groupName") if name in work.trace.slices.columns]
+    slices = work.with_columns(*columns).with_columns(raw=work.trace.slices["kernel"].gather(work.rows))
     comm = slices.filter(pl.col("kind") == "comm").sort("start", maintain_order=True)
-    group = json_field(comm["args"], "Process Group Ranks") if has_args else pl.Series([None] * comm.height)
-    return comm.select(
+
+    def told(name: str) -> pl.Expr:
+        known = "args" in columns
+        return pl.lit(json_field(comm["args"], name) if known else pl.Series([None] * comm.height, dtype=pl.String))
+
+    named = [pl.col("groupName").cast(pl.String)] if "groupName" in columns else []
+    group = pl.coalesce(
+        told("Process Group Ranks"), told("Process Group Name"), *named, pl.col("raw").str.extract(_HCOM, 2)
+    )
+    sequence = told("Seq").cast(pl.Int64, strict=False)
+    found = comm.select(
         pl.lit(rank).alias("rank"),
-        "step",
-        pl.col("kernel").alias("name"),
-        group.cast(pl.String).alias("group"),
+        pl.when(sequence.is_null()).then("step").alias("step"),
+        pl.coalesce(pl.col("raw").str.extract(_HCOM, 1), "raw").alias("name"),
+        group.alias("group"),
         "dur",
         pl.int_range(pl.len()).alias("order"),
-    ).with_columns(nth=pl.int_range(pl.len()).over(_ONE))
+        sequence.is_not_null().alias("counted"),
+        told("Collective name").str.contains(_POINT_TO_POINT).fill_null(False).alias("paired"),
+        sequence.alias("sequence"),
+    )
+    return found.with_columns(nth=pl.coalesce("sequence", pl.int_range(pl.len()).over(_ONE))).drop("sequence")
 
 
-def diagnose_ranks(names: Sequence[str], each: Sequence[Diagnosis], waits: CollectiveWaits) -> Diagnosis:
+def diagnose_ranks(
+    names: Sequence[str], each: Sequence[Diagnosis], waits: CollectiveWaits, some_absent: bool = False
+) -> Diagnosis:
     """The causes of the rank with the longest window, and above them, where it is worth more, the rank that is late."""
     slowest = max(range(len(each)), key=lambda number: each[number].wall_ns)
     one = each[slowest]
     if len(each) == 1:
         return one
-    causes = [replace(cause, sentence=f"{names[slowest]}: {cause.sentence}") for cause in one.causes]
-    late = _late(one, waits)
+    given = "The ranks that were given do not show it: " + (
+        "it is one that is not here." if some_absent else "look at the host's side of this rank."
+    )
+    causes = [
+        replace(
+            cause,
+            sentence=f"{names[slowest]}: {cause.sentence}",
+            remedy=given if cause.remedy == ASK_FOR_RANKS else cause.remedy,
+        )
+        for cause in one.causes
+    ]
+    late = _late(one, waits, some_absent)
     if late is None:
         return replace(one, causes=tuple(causes))
     straggler, wait = late
@@ -265,7 +324,7 @@ def diagnose_ranks(names: Sequence[str], each: Sequence[Diagnosis], waits: Colle
     return replace(one, causes=tuple(ranked([straggler, *causes], one.wall_ns)))
 
 
-def _late(slowest: Diagnosis, waits: CollectiveWaits) -> tuple[Cause, int] | None:
+def _late(slowest: Diagnosis, waits: CollectiveWaits, some_absent: bool) -> tuple[Cause, int] | None:
     """The rank that makes others wait longest, and how long the one waits that waits most for it."""
     if waits.table.is_empty():
         return None
@@ -276,13 +335,15 @@ def _late(slowest: Diagnosis, waits: CollectiveWaits) -> tuple[Cause, int] | Non
     share = most / slowest.wall_ns if slowest.wall_ns else 0.0
     if share < WORTH_A_WORD:
         return None
+    here = "Of the ranks that are here, " if some_absent else ""
     cause = Cause(
         LATE_RANK.kind,
-        f"{name} comes late to {waits.last[name]:,} of {waits.matched:,} collectives, and another rank waits "
+        f"{here}{name} comes late to {waits.last[name]:,} of {waits.matched:,} collectives, and another rank waits "
         f"{duration(most)} for it ({percent(share)} of the time).",
         min(share, 1.0),
         (f"all others together wait {duration(total)} for it",),
-        Gain(round((least + most) / 2), int(least), int(most)),
+        honest(Gain(round((least + most) / 2), int(least), int(most))),
         remedy=f"Look at what {name} does longer than the others before its collectives: `npuscope report --rank`.",
+        confidence="likely" if some_absent or not waits.grouped else "sure",
     )
     return cause, int(most)

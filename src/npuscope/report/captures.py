@@ -175,6 +175,7 @@ def ranks(path: str, name: str, found: Ranks, wide: bool = False) -> Iterator[Pa
     yield Heading(f"Profiling report: {name}", 1, In.POSTED)
     yield Say(f"{trace.meta.format}, {trace.slices.height:,} slices of {many}, each explained alone.", where=In.POSTED)
     yield Heading("Key finding", where=In.POSTED)
+    yield Notes(found.absent)
     yield from causes(found.diagnosis)
     yield Notes([found.overview, found.waits.title()])
     yield Heading(found.what.capitalize(), where=In.POSTED)

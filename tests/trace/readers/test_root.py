@@ -42,13 +42,22 @@ def test_one_ranks_output_is_read_once_though_it_is_there_several_times(tmp_path
     assert npuscope.read(tmp_path).slices.height == 2
 
 
-def test_two_captures_that_claim_one_rank_are_reported(tmp_path: Path) -> None:
-    for name in "ab":
-        text = {"distributedInfo": {"rank": 0}, "traceEvents": [x("k", 0, 1)]}
-        (tmp_path / f"{name}.json").write_text(json.dumps(text))
-    trace = npuscope.read(tmp_path)
-    assert sorted(trace.lanes["rank"].to_list()) == [0, 1]
-    assert trace.meta.notes["rank_collisions"] == 1
+def test_captures_that_claim_one_rank_are_of_several_runs(tmp_path: Path) -> None:
+    for run in ("before", "after"):
+        for rank in (0, 1):
+            (tmp_path / run).mkdir(exist_ok=True)
+            text = {"distributedInfo": {"rank": rank}, "traceEvents": [x("k", 0, 1)]}
+            (tmp_path / run / f"worker{rank}.json").write_text(json.dumps(text))
+    said = refused(tmp_path, "it holds 2 runs")
+    assert f"npuscope compare {tmp_path / 'after'} {tmp_path / 'before'}" in said
+    assert npuscope.read(tmp_path / "before").lanes["rank"].to_list() == [0, 1]
+
+
+def test_two_files_of_one_process_are_of_several_runs(tmp_path: Path) -> None:
+    # GIVEN what torch.profiler writes when it records twice
+    for time in (1623143089861, 1623143566756):
+        write_events(tmp_path / f"worker0.{time}.pt.trace.json", [x("k", 0, 1, cat="cpu_op")])
+    refused(tmp_path, "it holds 2 runs")
 
 
 def test_a_folder_without_a_capture_is_refused(tmp_path: Path) -> None:
@@ -108,11 +117,10 @@ def test_a_trace_of_many_ranks_inside_a_root_keeps_its_ranks(tmp_path: Path) -> 
     outer.mkdir()
     npuscope.read(inner).write(outer / "two_ranks.npu")
     (outer / "other").mkdir()
-    rank_folder(outer / "other", 0, 7)  # claims a rank that the folder has too
+    rank_folder(outer / "other", 7, 7)
     trace = npuscope.read(outer)
-    counts = trace.slices.join(trace.lanes, on="lane").group_by("rank").len().sort("rank")["len"].to_list()
-    assert sorted(counts) == [2, 3, 7]
-    assert trace.meta.notes["rank_collisions"] == 1
+    counts = trace.slices.join(trace.lanes, on="lane").group_by("rank").len().sort("rank").rows()
+    assert counts == [(0, 2), (1, 3), (7, 7)]
     assert trace.meta.records == trace.slices.height == 12  # no capture's account is lost
 
 

@@ -86,7 +86,7 @@ class Cause:
         sentence = f"{self.sentence.removesuffix('.')}; {duration(taken)} of it counts {where}."
         gain = self.gain
         if gain is not None:
-            gain = Gain(*(min(part, round(left)) for part in (gain.ns, gain.low_ns, gain.high_ns)))
+            gain = honest(Gain(*(min(part, round(left)) for part in (gain.ns, gain.low_ns, gain.high_ns))))
         return replace(self, sentence=sentence, share=left / wall if wall else 0.0, gain=gain)
 
 
@@ -213,6 +213,7 @@ class CauseKind:
         confidence: str = "sure",
     ) -> Cause:
         """The cause in a run, which took so many nanoseconds of it."""
+        gain = None if gain is None else honest(gain)
         return Cause(self.kind, sentence, run.share(ns), evidence, gain, where, remedy, confidence)
 
 
@@ -224,6 +225,11 @@ def found_in(*captures: str) -> Callable[[Finder], Finder]:
         return finder
 
     return add
+
+
+def honest(gain: Gain) -> Gain:
+    """With bounds that differ: nobody knows a gain exactly, and at worst nothing comes of it."""
+    return replace(gain, low_ns=0) if gain.low_ns == gain.high_ns > 0 else gain
 
 
 def gain_between(low: float, high: float) -> Gain:

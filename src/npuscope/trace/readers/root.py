@@ -26,6 +26,7 @@ COMPANIONS = re.compile(
 )
 _RANK = re.compile(r"[0-9]{1,9}$")
 _RANK_IN_NAME = re.compile(r"rank[-_]?([0-9]{1,9})(?![0-9])", re.IGNORECASE)
+_WORKER = re.compile(r"(.+)\.[0-9]{10,20}\.pt\.trace\.json")  # torch.profiler: the process, then the time
 _DEEPEST = 5
 MOST_FILES = 50_000  # looked at before giving up: a disk is no profiler root
 TASKS_PER_RANK = 1 << 44  # task ids of one rank stay below this: simpler's need 40 bits
@@ -149,15 +150,14 @@ def read(root: Path) -> Trace:
     found = FolderCaptures.below(root)
     if not found.captures:
         raise found.nothing()
-    collisions = 0
     if len(found.captures) == 1 and found.captures[0].rank is None:
         trace = _read_one(found.captures[0].path)
     else:
-        parts, collisions = _ranked(found)
+        parts = _ranked(found)
         if not parts:
             raise found.nothing()
         trace = merge(sorted(parts, key=lambda part: part[0]))
-    notes = {**trace.meta.notes, "rank_collisions": collisions, "files_not_read": found.broken}
+    notes = {**trace.meta.notes, "files_not_read": found.broken}
     unknown = add_counts(trace.meta.unknown, found.strange)
     meta = replace(trace.meta, unknown=unknown, notes={name: value for name, value in notes.items() if value})
     return replace(trace, meta=meta)
@@ -167,14 +167,15 @@ def _read_one(path: Path) -> Trace:
     return reader_of(path).read(path)
 
 
-def _ranked(found: FolderCaptures) -> tuple[list[tuple[int, Trace]], int]:
-    """Every capture as a trace whose lanes have a rank of their own, by its first rank; and how many were taken.
+def _ranked(found: FolderCaptures) -> list[tuple[int, Trace]]:
+    """Every capture as a trace whose lanes have a rank of their own, by its first rank.
 
-    One that cannot be read is added to those broken: the others are still there.
+    One that cannot be read is added to those broken: the others are still there. Two that claim one rank are of
+    several runs, which no number may mix.
     """
     parts: list[tuple[int, Trace]] = []
-    taken: set[int] = set()
-    collisions = 0
+    claims: dict[int | str, list[Path]] = {}  # who claims a rank, or writes as one process
+    unnumbered: list[Trace] = []
     for number, capture in enumerate(found.captures):
         progress.report(f"reading {found.root.name}", number, len(found.captures))
         try:
@@ -182,21 +183,43 @@ def _ranked(found: FolderCaptures) -> tuple[list[tuple[int, Trace]], int]:
         except (BadInput, OSError) as error:
             found.broken[str(capture.path)] = error.what if isinstance(error, BadInput) else str(error)
             continue
-        ranks = trace.lanes["rank"].drop_nulls().unique().sort().to_list()
-        if len(ranks) > 1:  # itself a trace of many ranks, which move up together where one is taken
-            clashes = len(taken & set(ranks))
-            shift = max(taken) + 1 if clashes else 0
-            collisions += clashes
-            taken |= {rank + shift for rank in ranks}
-            first, lanes = ranks[0] + shift, trace.lanes.with_columns(pl.col("rank") + shift)
+        own = trace.lanes["rank"].drop_nulls().unique().sort().to_list()
+        ranks = own or ([] if capture.rank is None else [capture.rank])
+        worker = _WORKER.match(capture.path.name)
+        for claim in ranks or ([str(capture.path.with_name(worker[1]))] if worker else []):
+            claims.setdefault(claim, []).append(capture.path)
+        if len(ranks) > 1:
+            parts.append((ranks[0], trace))
+        elif ranks:
+            parts.append((ranks[0], _of_rank(trace, ranks[0])))
         else:
-            wanted = int(ranks[0]) if ranks else capture.rank
-            collisions += wanted in taken
-            first = wanted if wanted is not None and wanted not in taken else min(set(range(len(taken) + 1)) - taken)
-            taken.add(first)
-            lanes = trace.lanes.with_columns(pl.lit(first, dtype=pl.Int32).alias("rank"))
-        parts.append((first, replace(trace, lanes=lanes)))
-    return parts, collisions
+            unnumbered.append(trace)
+    if several := [paths for paths in claims.values() if len(paths) > 1]:
+        raise _several_runs(found.root, max(several, key=len))
+    taken = {claim for claim in claims if isinstance(claim, int)}
+    for trace in unnumbered:
+        free = min(set(range(len(taken) + 1)) - taken)
+        taken.add(free)
+        parts.append((free, _of_rank(trace, free)))
+    return parts
+
+
+def _of_rank(trace: Trace, rank: int) -> Trace:
+    return replace(trace, lanes=trace.lanes.with_columns(pl.lit(rank, dtype=pl.Int32).alias("rank")))
+
+
+def _several_runs(root: Path, paths: list[Path]) -> BadInput:
+    """Captures of one rank: of each the outermost folder that tells it from the others, or its own name."""
+    below = [path.relative_to(root).parts for path in paths]
+    depth = next((n for n in range(min(map(len, below))) if len({parts[n] for parts in below}) == len(below)), -1)
+    names = [str(root.joinpath(*parts[: depth + 1] if depth >= 0 else parts)) for parts in below]
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    first, second = names[:2]
+    return BadInput(
+        f"it holds {len(names)} runs, since each has the same rank: {', '.join(names[:4])}{more}",
+        path=root,
+        remedy=f"Name one of them, or hold them against one another: `npuscope compare {first} {second}`.",
+    )
 
 
 def merge(parts: list[tuple[int, Trace]]) -> Trace:
