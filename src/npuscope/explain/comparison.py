@@ -23,11 +23,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.explain.diagnosis.on_streams import LAUNCHES, STALLS, host_was_in, idle_families
 from npuscope.explain.explanation import Explanation, explain
 from npuscope.explain.hidden_exposed import Overlap, overlap_of
 from npuscope.explain.path import CriticalPath, cover_of
 from npuscope.explain.waits import REASONS, WAIT
-from npuscope.explain.work import NOT_RECORDED, TYPES, Work, tensor_bytes
+from npuscope.explain.work import NEVER, NOT_RECORDED, TYPES, Work, tensor_bytes
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import (
     COUNT,
@@ -46,6 +47,7 @@ from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Intervals, Ints, one_group, sum_by, union
 from npuscope.trace.names import source_column
 
+FIXED, MORE_TASKS = 0.02, 1.2  # windows of one length that hold more work: the window was fixed, not the work
 SAME = 0.001  # of a time is no difference worth a line
 GAP = (
     Column("gap_ns", TIME, "B minus A", scale="core", title="B − A", more_is="worse"),
@@ -97,8 +99,9 @@ TREND = Columns(
         Column("wall to first", NUMBER, "its wall over the first one's"),
     ),
 )
-TASKS, SIZE, SPEED, PLACE = (
+TASKS, OTHER, SIZE, SPEED, PLACE = (
     "more or fewer tasks",
+    "kernels that only one side has",
     "larger or smaller tasks",
     "slower or faster kernels",
     "work moved onto or off the path",
@@ -123,6 +126,7 @@ WATERFALL_KERNELS = Columns(
     (
         Column("kernel", TEXT, "its name in A, or in B where A has none"),
         Column("tasks_ns", TIME, TASKS, scale="gap"),
+        Column("other_ns", TIME, OTHER, scale="gap", title="only on one side"),
         Column("size_ns", TIME, SIZE, scale="gap"),
         Column("speed_ns", TIME, SPEED, scale="gap"),
         Column("place_ns", TIME, PLACE, scale="gap", title="onto/off path"),
@@ -193,13 +197,49 @@ class Comparison(Tabular):
     def headline(self, names: tuple[str, str]) -> str:
         """Which is faster, by how much, and what most of the difference is."""
         a, b = self.totals["wall_ns"]
+        if by_step := self._by_step(names):
+            return by_step
+        tasks = [len(side.work.lane) for side in (self.a, self.b)]
+        if a and b and abs(b / a - 1) < FIXED and max(tasks) > MORE_TASKS * min(tasks) > 0:
+            each = [wall / count for wall, count in zip((a, b), tasks, strict=True)]
+            held = f"as long ({duration(a)}, {duration(b)}) and hold {tasks[0]:,} and {tasks[1]:,} tasks"
+            per = f"one per {duration(each[0])} and one per {duration(each[1])}"
+            return f"The windows of {names[0]} and {names[1]} are {held}, {per}: what a fixed window takes says nothing"
         if not a or not b or abs(b / a - 1) < SAME:
             return f"{names[0]} and {names[1]} take the same time: {duration(a)} and {duration(b)}"
-        slower = b > a
-        ratio = times(b / a if slower else a / b)
-        is_so = f"is {ratio} {'slower' if slower else 'faster'} than"
-        most = self.waterfall.most(slower)
-        return f"{names[1]} {is_so} {names[0]} ({duration(a)} → {duration(b)}){f': {most}' if most else ''}"
+        most = self.waterfall.most(b > a)
+        return f"{_is_so(names, a, b)} ({duration(a)} → {duration(b)}){f': {most}' if most else ''}{self._devices()}"
+
+    def _devices(self) -> str:
+        """What to keep in mind where the two ran on different devices."""
+        devices = [side.trace.meta.device for side in (self.a, self.b)]
+        if None in devices or devices[0] == devices[1]:
+            return ""
+        return f". They ran on different devices ({devices[0]}, {devices[1]}): compare calls, not causes"
+
+    def _by_step(self, names: tuple[str, str]) -> str:
+        """The sentence where the two windows hold different numbers of steps, which can be compared; else ""."""
+        sides = [side.steps for side in (self.a, self.b)]
+        if any(one.source not in ("column", "passes") or one.table.is_empty() for one in sides):
+            return ""
+        counts = [one.table.height for one in sides]
+        if counts[0] == counts[1]:
+            return ""
+        phases = [next(iter(one.phases), None) for one in sides]
+        if phases[0] != phases[1]:
+            held = " and ".join(
+                f"{n} steps of {phase or 'an unknown phase'}" for n, phase in zip(counts, phases, strict=True)
+            )
+            return f"{names[0]} and {names[1]} cannot be compared as a whole: they hold {held}"
+        spans = [
+            one.table.filter(pl.col("phase").eq_missing(phase))["span_ns"]
+            for one, phase in zip(sides, phases, strict=True)
+        ]
+        a, b = (float(np.median(span.to_numpy())) for span in spans)
+        said = _is_so(names, a, b) if abs(b / a - 1) >= SAME else f"{names[0]} and {names[1]} take the same time"
+        what = phases[0] or "step"
+        held = f"medians of {len(spans[0])} and {len(spans[1])}; the windows hold different numbers of them"
+        return f"{said} per {what} ({duration(a)} → {duration(b)}, {held}){self._devices()}"
 
     def changed(self) -> Table:
         """The kernels whose core time or count differs."""
@@ -218,6 +258,11 @@ class Comparison(Tabular):
             "not_like_for_like": list(self.not_like_for_like),
             "overlap": None if self.kernels_asked is None else sides,
         }
+
+
+def _is_so(names: tuple[str, str], a: float, b: float) -> str:
+    slower = b > a
+    return f"{names[1]} is {times(b / a if slower else a / b)} {'slower' if slower else 'faster'} than {names[0]}"
 
 
 def compare(a: Trace, b: Trace, kernels: str | None = None, pairs: Mapping[str, str] | None = None) -> Comparison:
@@ -388,18 +433,45 @@ def _waterfall(a: _Side, b: _Side, matches: Sequence[Match]) -> Waterfall:
     tasks, bigger, slower = (
         np.where(on_both, np.rint(weight * np.log(factor)), 0).astype(np.int64) for factor in (count, size, speed)
     )
-    tasks = np.where(both, tasks, gap)  # a kernel that only one side has is work, all of it
-    parts_of = {"tasks_ns": tasks, "size_ns": bigger, "speed_ns": slower, "place_ns": gap - tasks - bigger - slower}
+    only = np.where(both, 0, gap)  # a kernel that only one side has is work, all of it
+    parts_of = {"tasks_ns": tasks, "other_ns": only, "size_ns": bigger, "speed_ns": slower}
+    parts_of["place_ns"] = gap - sum(parts_of.values())
     kernels = pl.DataFrame({"kernel": pl.Series([m.kernel for m in matches], dtype=pl.String), **parts_of})
     moved = pl.sum_horizontal(pl.col(*parts_of).abs())
-    parts = [(name, int(ns.sum())) for name, ns in zip((TASKS, SIZE, SPEED, PLACE), parts_of.values(), strict=True)]
-    waits = [side.path.by_part() for side in (a, b)]
-    difference = {reason: waits[1].get(reason, 0) - waits[0].get(reason, 0) for reason in REASONS}
-    parts += [(f"wait: {reason}", ns) for reason, ns in difference.items() if reason not in _NO_CAUSE]
-    parts.append((UNATTRIBUTED, sum(ns for reason, ns in difference.items() if reason in _NO_CAUSE)))
+    parts = [
+        (name, int(ns.sum())) for name, ns in zip((TASKS, OTHER, SIZE, SPEED, PLACE), parts_of.values(), strict=True)
+    ]
+    on_streams = not (a.explained.work.on_cores or b.explained.work.on_cores)
+    parts += _idle_on_streams(a, b) if on_streams else _waits(a, b)
     bars = BARS.table(one for one in parts if one[1] or one[0] in (TASKS, SPEED, PLACE, UNATTRIBUTED)).frame
     walls = (a.explained.work.wall, b.explained.work.wall)
     return Waterfall(bars, kernels.filter(moved > 0).sort(moved, descending=True), walls, a.path.kind)
+
+
+def _waits(a: _Side, b: _Side) -> Iterator[tuple[str, int]]:
+    """What waits of each reason grew by."""
+    waits = [side.path.by_part() for side in (a, b)]
+    difference = {reason: waits[1].get(reason, 0) - waits[0].get(reason, 0) for reason in REASONS}
+    yield from ((f"wait: {reason}", ns) for reason, ns in difference.items() if reason not in _NO_CAUSE)
+    yield UNATTRIBUTED, sum(ns for reason, ns in difference.items() if reason in _NO_CAUSE)
+
+
+def _idle_on_streams(a: _Side, b: _Side) -> Iterator[tuple[str, int]]:
+    """What idle time of each family grew by. Where only one side knows its launches, lengths alone tell families."""
+    known = all(_has_launches(side.explained) for side in (a, b))
+    of_sides = [
+        idle_families(side.path.segments.with_columns(ns=pl.col("end") - pl.col("start")), known) for side in (a, b)
+    ]
+    for family in of_sides[0]:
+        grew = [int(side[family]["ns"].sum()) for side in of_sides]
+        side, pauses = (a, of_sides[0][family]) if grew[0] > grew[1] else (b, of_sides[1][family])
+        call = "" if pauses.is_empty() else host_was_in(side.explained.work, side.explained.ready, pauses)[0]
+        name = f"{family}, the host in `{short(call, 40)}`" if call and family in (LAUNCHES, STALLS) else family
+        yield name, grew[1] - grew[0]
+
+
+def _has_launches(explained: Explanation) -> bool:
+    return bool((explained.ready.dispatch != NEVER).any())
 
 
 def _tiles(a: Mapping[str, Mapping[str, str]], b: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
@@ -432,12 +504,13 @@ def differences(a: Explanation, b: Explanation, matches: Sequence[Match]) -> Ite
          "other: on-core means two things"),
         (lambda e: e.path.kind, "only one capture tells dependencies: the waterfall follows covers of the timelines, "
          "not critical paths"),
+        (_launched_on_streams, "only one capture says when work was launched: pauses are told apart by their lengths"),
         (lambda e: e.scheduling.stamped > 0, "only one capture has dispatch and finish times: waits are split more "
          "finely there"),
     ):  # fmt: skip
         if odd(a) != odd(b):
             yield sentence
-    steps = [e.steps.table.height if e.steps.source == "column" else 1 for e in both]
+    steps = [e.steps.table.height if e.steps.source in ("column", "passes") else 1 for e in both]
     if steps[0] != steps[1]:
         yield f"steps: {steps[0]} against {steps[1]}; totals cover all of them"
     if ("window_ns" in metas[0].notes) != ("window_ns" in metas[1].notes):
@@ -460,6 +533,10 @@ def differences(a: Explanation, b: Explanation, matches: Sequence[Match]) -> Ite
     if changed:
         several = "kernels run" if len(changed) > 1 else "kernel runs"
         yield f"{len(changed)} {several} more or less often: {_listed(changed)}"
+
+
+def _launched_on_streams(explained: Explanation) -> bool:
+    return not explained.work.on_cores and _has_launches(explained)
 
 
 def _named_by_type(explained: Explanation) -> bool:

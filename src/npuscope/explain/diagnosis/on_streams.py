@@ -26,7 +26,7 @@ from npuscope.explain.diagnosis.cause import (
     top_kernel,
 )
 from npuscope.explain.diagnosis.on_cores import BANDWIDTH, CORE, GAP, core_or_bandwidth, faster_kernels
-from npuscope.explain.waits import no_dependencies
+from npuscope.explain.waits import Readiness, no_dependencies
 from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.formats import duration, many, percent, short
 
@@ -47,6 +47,9 @@ NAMED_FROM = 0.3  # of the time looked at, from which a host's call is named
 LOOKED_AT = 20  # of the longest pauses
 INSIDE = 0.8  # of a pause lies in the host's call that is to blame
 AROUND = 4  # times as long as the pause: a longer call holds much else
+# families of idle time on streams, in the words of comparisons
+GAPS, WAITING = "gaps between one kernel and the next", "launched kernels that wait"
+LAUNCHES, STALLS = "pauses until the host's next launch", "long pauses of the device"
 NOT_LAUNCHED, LAUNCHED = "launch", "dependency+pickup"  # parts of a path over streams (explain/waits.py)
 NO_LAUNCHES = "the capture has no launches; pauses this long are usually the host's"
 LATE_RANK = "Find the rank that comes late: give `npuscope report` the folder with all ranks."
@@ -77,18 +80,33 @@ def compute(run: RunFacts) -> Iterator[Cause]:
 @found_in(STREAMS)
 def idle(run: RunFacts) -> Iterator[Cause]:
     """Every idle moment of the device with one reason."""
-    waits = run.segments.filter(pl.col("part") != "run")
-    launched, late = pl.col("part") == LAUNCHED, pl.col("part") == NOT_LAUNCHED
+    explain = {GAPS: _gaps, WAITING: _unrecorded, LAUNCHES: _launches, STALLS: _stalls}
+    for family, pauses in idle_families(run.segments).items():
+        if ns := int(pauses["ns"].sum()):
+            yield explain[family](run, pauses, ns)
+
+
+def idle_families(segments: pl.DataFrame, by_launch: bool = True) -> dict[str, pl.DataFrame]:
+    """The idle segments of a path over streams, with their `ns`, by what they are: the longest of each first.
+    `by_launch`: whether it counts what was launched when; else their lengths alone tell."""
+    waits = segments.filter(pl.col("part") != "run")
+    if not by_launch:  # a launch does not cut a pause in two
+        pause = (pl.col("start") != pl.col("end").shift(1)).fill_null(True).cum_sum()
+        waits = (
+            waits.sort("start")
+            .group_by(pause.alias("pause"), maintain_order=True)
+            .agg(pl.col("start").first(), pl.col("end", "part", "kernel", "row").last(), pl.col("ns").sum())
+        )
+    waits, known = waits.sort("ns", descending=True, maintain_order=True), pl.lit(by_launch)
+    launched, late = known & (pl.col("part") == LAUNCHED), known & (pl.col("part") == NOT_LAUNCHED)
     brief = pl.col("ns") < SHORT
     rest = waits.filter(late | (~brief & ~launched))
-    for explain, pauses in (
-        (_gaps, waits.filter(brief & ~late)),
-        (_unrecorded, waits.filter(~brief & launched)),
-        (_launches, rest.filter(pl.col("ns") < STALL)),
-        (_stalls, rest.filter(pl.col("ns") >= STALL)),
-    ):
-        if ns := int(pauses["ns"].sum()):
-            yield explain(run, pauses.sort("ns", descending=True, maintain_order=True), ns)
+    return {
+        GAPS: waits.filter(brief & ~late),
+        WAITING: waits.filter(~brief & launched),
+        LAUNCHES: rest.filter(pl.col("ns") < STALL),
+        STALLS: rest.filter(pl.col("ns") >= STALL),
+    }
 
 
 def _idle(
@@ -132,7 +150,7 @@ def _launches(run: RunFacts, pauses: pl.DataFrame, ns: int) -> Cause:
         f"half of the pauses are longer than {duration(float(np.median(pauses['ns'].to_numpy())))}",
         f"a kernel runs {duration(each)} on average, and one begins every {duration(every)}",
         *([] if sure else _no_launches(run)),
-        *_host_was_in(run, pauses)[1],
+        *host_was_in(run.work, run.ready, pauses)[1],
     ]
     remedy = "Record the pass into a graph and replay it, fuse small kernels, or give each kernel more work."
     return _idle(LAUNCH, run, pauses, sentence, evidence, remedy, sure)
@@ -140,7 +158,7 @@ def _launches(run: RunFacts, pauses: pl.DataFrame, ns: int) -> Cause:
 
 def _stalls(run: RunFacts, pauses: pl.DataFrame, ns: int) -> Cause:
     longest, kernel, begin = pauses.select("ns", "kernel", "start").row(0)
-    sure, (call, named) = _not_launched(pauses), _host_was_in(run, pauses)
+    sure, (call, named) = _not_launched(pauses), host_was_in(run.work, run.ready, pauses)
     what = " in which the host launches nothing" if sure else " without any kernel"
     what = f", while the host is in `{short(call, 60)}`" if call else what
     sentence = f"The device stands still for {run.in_words(ns)}, in {many(pauses.height, 'long pause')}{what}."
@@ -167,12 +185,12 @@ def _no_launches(run: RunFacts) -> list[str]:
     return [f"of {known:,} of {len(run.work.lane):,} kernels the capture says when they were launched, not of these"]
 
 
-def _host_was_in(run: RunFacts, pauses: pl.DataFrame) -> tuple[str, list[str]]:
+def host_was_in(work: Work, ready: Readiness, pauses: pl.DataFrame) -> tuple[str, list[str]]:
     """What the host did in the longest pauses, which come first: the call that launched what ends the pause where it
     spans it, else the innermost of its calls that spans it. The name where it is most of their time, and the words."""
     longest = pauses.head(LOOKED_AT)
     least = int(INSIDE * int(longest["ns"].min() or 0))  # type: ignore[arg-type]
-    host = run.work.trace.slices.lazy().filter((pl.col("kind") == "host") & (pl.col("dur") >= least))
+    host = work.trace.slices.lazy().filter((pl.col("kind") == "host") & (pl.col("dur") >= least))
     calls = host.select("start", (pl.col("start") + pl.col("dur")).alias("end"), "kernel").collect()
     if calls.is_empty():
         return "", []
@@ -180,7 +198,7 @@ def _host_was_in(run: RunFacts, pauses: pl.DataFrame) -> tuple[str, list[str]]:
     spent: dict[str, int] = {}
     for begin, stop, ns, row in longest.select("start", "end", "ns", "row").iter_rows():
         covered = np.minimum(end, stop) - np.maximum(start, begin)
-        launched = run.ready.dispatch[row] if row != NONE else NEVER
+        launched = ready.dispatch[row] if row != NONE else NEVER
         around = np.flatnonzero((covered >= INSIDE * ns) & ((end - start <= AROUND * ns) | (end == launched)))
         if len(around):
             innermost = around[np.argmin((end - start)[around])]
