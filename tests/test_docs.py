@@ -76,7 +76,7 @@ def test_a_long_cell_would_be_found() -> None:
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     lacking = [name for name in SITE if find_spec(name) is None]
     if lacking:
-        pytest.skip(f"no {', '.join(lacking)}: pip install 'npuscope[docs]'")
+        pytest.skip(f"no {', '.join(lacking)}: pip install -e '.[docs]'")
     build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(DOCS), str(tmp_path)]
     run = subprocess.run(build, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr

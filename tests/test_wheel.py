@@ -1,4 +1,4 @@
-"""What `pip install npuscope` gives: a wheel, installed without extras into a bare environment, shows the README's tour
+"""What `pip install .` gives: a wheel, installed without extras into a bare environment, shows the README's tour
 from a folder that is no clone. And the source archive makes the same wheel."""
 
 from __future__ import annotations

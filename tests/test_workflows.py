@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sessions import ROOT
 
-yaml = pytest.importorskip("yaml", reason="no PyYAML: pip install 'npuscope[docs]'")
+yaml = pytest.importorskip("yaml", reason="no PyYAML: pip install -e '.[docs]'")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WORKFLOWS = ("ci", "nightly")
 JOBS: dict[str, Any] = {

@@ -95,7 +95,7 @@ def test_variants_stand_on_it_too(capture: Path, tmp_path: Path) -> None:
     again = told(*words, "--results", results)
     assert len(results.read_text().splitlines()) == 4
     assert {row["wall_ns"] for row in again["variants"]}.isdisjoint(row["wall_ns"] for row in plain)
-    text = invoked(*words, "--no-why", "--plot", tmp_path / "plot.html")
+    text = invoked(*words, "--no-why", "--html", tmp_path / "plot.html")
     assert text.exit_code == 0, text.output
     assert "gemm.py: 1 kernel matched" in text.stdout
     assert "1 kernel matched" in (tmp_path / "plot.html").read_text()

@@ -159,7 +159,7 @@ def test_a_fingerprint_stays_when_lines_above_move(tmp_path: Path) -> None:
 
 
 def test_a_review_in_markdown() -> None:
-    check("layer.py", "--markdown", "review.md")
+    check("layer.py", "--md", "review.md")
     review = Path("review.md").read_text()
     for part in ("## Errors", OVERFLOW, "## Races", "## Module level (layer.py, lines 1–",
                  "**Code quality**", "**unknown-ignore** (hint, layer.py line 1)", "## How to reproduce"):  # fmt: skip
@@ -196,8 +196,8 @@ def test_the_rules_are_listed_without_a_program() -> None:
         (["layer.py", "--device", "h100"], "does not say what a core can hold"),
         (["layer.py", "--device", "abacus"], "no device 'abacus'"),
         (["layer.py", "--program", "7"], "no program 7 ran"),
-        (["layer.py", "--markdown", "layer.py"], "is an input"),
-        (["layer.py", "--markdown", "x", "--sarif", "x"], "is another output"),
+        (["layer.py", "--md", "layer.py"], "is an input"),
+        (["layer.py", "--md", "x", "--sarif", "x"], "is another output"),
     ],
     ids=range(8),
 )

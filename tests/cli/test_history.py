@@ -24,7 +24,7 @@ def measured(tmp_path: Path) -> Path:
 
 
 def test_a_folder_of_runs_says_what_changed_and_who_did_it(measured: Path, tmp_path: Path) -> None:
-    told = npuscope("history", measured, "--plot", tmp_path / "plot.html")
+    told = npuscope("history", measured, "--html", tmp_path / "plot.html")
     assert (told.returncode, told.stderr) == (0, "")
     assert "rev4" in told.stdout.splitlines()[0]
     assert "make tiles larger" in told.stdout

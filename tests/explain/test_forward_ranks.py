@@ -34,7 +34,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.full
 def test_processes_and_ray_give_the_same(root: Path) -> None:
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'npuscope[ray]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
     wanted = ForwardOptions(statistics=True)
     here: Any = forward(root, wanted, jobs=1).as_dict()
     assert [rank["rank"] for rank in here["ranks"]] == [0, 1, 2]
@@ -43,7 +43,7 @@ def test_processes_and_ray_give_the_same(root: Path) -> None:
 
 
 def test_an_error_in_a_rank_is_one_sentence_with_its_file(root: Path) -> None:
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'npuscope[ray]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
     for workers in ENGINES:
         with pytest.raises(NpuscopeError, match="no kernel matches the anchor 'nothing'"):
             forward(root, ForwardOptions(anchor="nothing"), workers, jobs=2)
@@ -139,7 +139,7 @@ def test_an_export_inside_the_root_is_not_read_as_a_rank(root: Path, tmp_path: P
 
 
 def test_a_cluster_that_is_not_there_is_said_at_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'npuscope[ray]'")
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
     ray.shutdown()  # of an earlier test
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(NpuscopeError, match="nobody answers at RAY_ADDRESS"):

@@ -79,7 +79,7 @@ def test_a_roofline_names_the_point_under_the_pointer_and_under_the_keys(capture
 def test_a_sweep_draws_every_setting_and_marks_the_best(tmp_path: Path) -> None:
     program = written(tmp_path / "layer.py")
     page_file = tmp_path / "page.html"
-    done = npuscope("sweep", program, "--set", "TK=64,128,256", "--set", "TN=128,256", "--plot", page_file, "--json")
+    done = npuscope("sweep", program, "--set", "TK=64,128,256", "--set", "TN=128,256", "--html", page_file, "--json")
     assert done.returncode == 0, done.stderr
     best = json.loads(done.stdout)[0]["variant"]
     with chromium() as browser, watched_page(browser, viewport={"width": 1200, "height": 900}) as watched:

@@ -27,7 +27,7 @@ def test_all_commands_and_formats_agree(program: str, tmp_path: Path) -> None:
     page, review, sarif = tmp_path / "page.html", tmp_path / "review.md", tmp_path / "check.sarif"
     simulated: dict[str, Any] = json.loads(ran("simulate", program, "--json"))
     text = ran("simulate", program, "--html", page)
-    checked: dict[str, Any] = json.loads(ran("check", program, "--json", "--markdown", review, "--sarif", sarif))
+    checked: dict[str, Any] = json.loads(ran("check", program, "--json", "--md", review, "--sarif", sarif))
     check_text = ran("check", program, "--all")
     changes: dict[str, Any] = json.loads(ran("whatif", program, "--json"))
     # THEN verdict and wall are the same

@@ -18,9 +18,10 @@ from npuscope.answer.answer import Answer, KernelShare, Verdict, Versus
 from npuscope.answer.request import Request
 from npuscope.answer.results import results_in
 from npuscope.base import progress
-from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import Failed, Limits, Used
 from npuscope.base.pool import Caller, Named, Workers, each
+from npuscope.models import program_file
 from npuscope.table.formats import duration, many
 
 if TYPE_CHECKING:
@@ -91,10 +92,7 @@ def _file(candidate: str | Path, place: Path) -> Path:
         file = place / "candidate.py"
         file.write_text(candidate, encoding="utf-8")
         return file
-    file = Path(candidate)
-    if not file.is_file():
-        raise BadInput("no such file" if not file.exists() else "not a Python file", path=candidate)
-    return file.resolve()
+    return program_file(candidate).resolve()
 
 
 def judge_all(

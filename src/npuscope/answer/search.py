@@ -12,7 +12,7 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
-from npuscope.base.errors import NpuscopeError
+from npuscope.base.plugins import not_installed
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -87,6 +87,6 @@ def _optuna() -> ModuleType:
     try:
         import optuna
     except ImportError as error:
-        raise NpuscopeError("Optuna is not installed", remedy="pip install 'npuscope[tune]'.") from error
+        raise not_installed("Optuna is", "tune") from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna

@@ -1,4 +1,4 @@
-"""Readers, writers and rules of other packages, by entry points of their pyproject.toml:
+"""Other packages: those that an extra needs, and readers, writers and rules by entry points of their pyproject.toml:
 
 [project.entry-points."npuscope.readers"]
 acme = "acme_npuscope.reader:READER"       # a npuscope.trace.formats.Reader
@@ -9,13 +9,24 @@ acme-no-exp = "acme_npuscope.rules:RULE"   # a npuscope.check.rule.Rule
 
 from __future__ import annotations
 
+import re
+import shlex
+import sys
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, requires
 from typing import Any, NamedTuple
 
 from npuscope.base.errors import NpuscopeError
 
 READERS, WRITERS, RULES = "npuscope.readers", "npuscope.writers", "npuscope.rules"
+
+
+def not_installed(what: str, extra: str) -> NpuscopeError:
+    """What an extra needs is not here: with the one command that brings it, wherever npuscope itself came from."""
+    of_extra = re.compile(rf"extra == ['\"]{extra}['\"]")
+    wanted = [line.partition(";")[0].strip() for line in requires("npuscope") or () if of_extra.search(line)]
+    command = shlex.join([sys.executable, "-m", "pip", "install", *wanted])
+    return NpuscopeError(f"{what} not installed", remedy=f"This brings what is missing: {command}")
 
 
 class Plugin(NamedTuple):

@@ -35,6 +35,7 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.base.files import remove_tree
 from npuscope.base.fork_server import QUIET
 from npuscope.base.jobs import Failed, Frames, JobPlace, Limits, Order, Used, framed
+from npuscope.base.plugins import not_installed
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -393,7 +394,7 @@ def _ray(jobs: int) -> Any:
     try:
         import ray
     except ImportError as error:
-        raise NpuscopeError("Ray is not installed", remedy="pip install 'npuscope[ray]'.") from error
+        raise not_installed("Ray is", "ray") from error
     if ray.is_initialized():
         return ray
     address = os.environ.get("RAY_ADDRESS")

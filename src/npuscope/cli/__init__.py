@@ -7,18 +7,20 @@ docstring, and a new command goes into GROUPS. A command's module is imported on
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from npuscope import __version__
 from npuscope.base.errors import NpuscopeError
-from npuscope.table.text import paint_for
+from npuscope.table.text import paint_for, width_of, wrapped
 
 GROUPS = {
     "Explain a trace": ("report", "lab", "view", "compare", "gate", "history", "forward", "roofline", "align", "sql"),
@@ -61,6 +63,13 @@ class Commands(TyperGroup):
         found.name = cmd_name
         return found
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Commands by their first lines: completing a word imports none of them."""
+        click = TyperGroup.__mro__[1].__module__.rpartition(".")[0]  # typer's own or click, by its version
+        item = import_module(f"{click}.shell_completion").CompletionItem
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return [item(name, help=summary_of(name)) for name in names] or super().shell_complete(ctx, incomplete)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         # the names of all groups are as wide as the widest, so that summaries stand below one another
         width = max(map(len, self.list_commands(ctx)))
@@ -77,7 +86,8 @@ app = typer.Typer(
     help="A performance lab for LLM kernels on NPUs: explain any trace, try a change without the chip.",
     no_args_is_help=True,
     cls=Commands,
-    **PLAIN,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    **{**PLAIN, "add_completion": True},
 )
 
 
@@ -104,7 +114,9 @@ def main() -> None:
     # an ordinary exit, so that half-written files are cleared away
     signal.signal(signal.SIGTERM, _leave)
     try:
-        app(_with_files(sys.argv[1:]))
+        code = app(_with_files(sys.argv[1:]), standalone_mode=False)
+        if isinstance(code, int):
+            sys.exit(code)
     except NpuscopeError as error:
         _complain(str(error))
         sys.exit(2)
@@ -120,6 +132,8 @@ def main() -> None:
         _complain("not enough memory for this capture. Read a part of it, or convert it in parts.")
         sys.exit(2)
     except Exception as error:
+        if hasattr(error, "format_message"):  # of typer's parser: a word that no command understands
+            _refuse_words(error)
         _admit(error)
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # how Polars fails; it is no Exception
@@ -144,7 +158,23 @@ def _with_files(words: list[str]) -> list[str]:
 
 def _complain(what: str) -> None:
     """Why a command ends, on stderr."""
-    print(f"{paint_for(sys.stderr)('npuscope:', 'error')} {what}", file=sys.stderr)
+    first, *more = wrapped(f"npuscope: {what}", width_of(sys.stderr))
+    painted = first.replace("npuscope:", paint_for(sys.stderr)("npuscope:", "error"), 1)
+    print("\n".join([painted, *more]), file=sys.stderr)
+
+
+def _refuse_words(error: Any) -> NoReturn:
+    """A command line that cannot be understood: what is wrong with it, and where its options are listed."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        sys.exit(2)
+    said = error.format_message().rstrip(".")
+    asked = re.fullmatch(r"No such command '(.*)'", said)
+    near = get_close_matches(asked[1], [name for names in GROUPS.values() for name in names], 1) if asked else []
+    meant = f" Did you mean `npuscope {near[0]}`?" if near else ""
+    _complain(f"{said}.{meant} `{context.command_path if context else 'npuscope'} --help` lists what there is.")
+    sys.exit(2)
 
 
 def _leave(*_: object) -> None:

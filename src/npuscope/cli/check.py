@@ -10,7 +10,7 @@ Examples:
 
   npuscope check decode_layer.py --json
 
-  npuscope check decode_layer.py --sarif check.sarif --markdown review.md
+  npuscope check decode_layer.py --sarif check.sarif --md review.md
 
   npuscope check build_output/decode_layer   (the compiler's assembly: does it fit, do tiles overlap)
 
@@ -37,6 +37,7 @@ from npuscope.check.run import reaches, rules_of
 from npuscope.cli.output import (
     DeviceName,
     JsonFlag,
+    MdFile,
     ProgramArguments,
     ProgramNumber,
     RingSlots,
@@ -83,7 +84,7 @@ def command(
         typer.Option("--price/--no-price", help="Simulate the program without each finding, or name no times."),
     ] = True,
     everything: Annotated[bool, typer.Option("--all", help="Every finding, not the costliest of each scope.")] = False,
-    markdown: Annotated[str | None, typer.Option("--markdown", help="Also write a review in Markdown here.")] = None,
+    md: MdFile = None,
     sarif: Annotated[str | None, typer.Option("--sarif", help="Also write SARIF for code review here.")] = None,
     list_rules: Annotated[bool, typer.Option("--list-rules", help="Print the rules and leave.")] = False,
     explain: Annotated[
@@ -100,7 +101,7 @@ def command(
         return
     if file is None:
         raise NpuscopeError("no program to check", remedy="Name a Python file, or ask for --list-rules.")
-    check_outputs([file], markdown, sarif)
+    check_outputs([file], md, sarif)
     chip = chip_to_lower_for(device)
     with progress_bar(), collected_rarely():
         mode: Mode = "values" if values else "shapes"
@@ -110,7 +111,7 @@ def command(
         partial(report, file, chip.name, checks, everything),
         lambda: check_data(file, chip.name, checks),
         json=json,
-        md=markdown,
+        md=md,
         pages={sarif: lambda: check_sarif(checks, rules)},
     )
     if reaches(checks, level.value):

@@ -45,13 +45,13 @@ def command(
         ),
     ] = None,
     window: Annotated[str, typer.Option(help="full, anchor (first to last attention) or capture.")] = "full",
-    out: Annotated[str | None, typer.Option(help="Export: a new folder, or a .csv for one pass.")] = None,
+    out: Annotated[str | None, typer.Option("-o", "--out", help="A new folder, or a .csv for one pass.")] = None,
     anchor: Annotated[str | None, typer.Option(help="The kernel every layer runs, a regular expression.")] = None,
     perfetto: Annotated[
         str | None, typer.Option(help="Also write the trace with tracks for passes and layers here (.pftrace, .json).")
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="Many ranks: processes, or ray (npuscope[ray], RAY_ADDRESS).")
+        str, typer.Option(help="Many ranks: processes, or ray (the extra `ray`, RAY_ADDRESS).")
     ] = "processes",
     jobs: Annotated[int | None, typer.Option(min=1, help="Ranks at a time; all cores unless given.")] = None,
     html: HtmlFile = None,

@@ -4,7 +4,7 @@ Examples:
 
   npuscope history runs   (a folder per commit with its runs; docs/howto/history.md)
 
-  npuscope history runs --kernels attention --plot history.html
+  npuscope history runs --kernels attention --html history.html
 
   npuscope history sim --simulate . models/decode.py --since v1.0 -- --layers 4   (fills it without hardware)
 
@@ -25,9 +25,9 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.cli.output import (
     Command,
     DeviceName,
+    HtmlFile,
     JsonFlag,
     KernelsRegex,
-    PlotFile,
     WideFlag,
     after_dashes,
     check_outputs,
@@ -58,7 +58,7 @@ def command(
         float, typer.Option(min=0, help="Of simulated runs, which have no noise: list changes above this share.")
     ] = 0.001,
     kernels: KernelsRegex = None,
-    plot: PlotFile = None,
+    html: HtmlFile = None,
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
@@ -74,7 +74,7 @@ def command(
         if since is None:
             raise NpuscopeError("--simulate needs a first commit", remedy="Name it with --since.")
         folder = folder or f"{Path(simulate[1]).stem}_history"
-    check_outputs([folder], plot)
+    check_outputs([folder], html)
     with progress_bar():
         if simulate is not None and since is not None:
             chip_to_time(device)  # refused before anything is unpacked
@@ -82,5 +82,5 @@ def command(
         runs = read_history(folder)
         found = history_of(runs.commits, runs.exact, threshold, kernels)
     parts = partial(report, folder, found)
-    pages = {plot: lambda: parts_page("History", "history", parts())}
+    pages = {html: lambda: parts_page("History", "history", parts())}
     show(parts, found.as_dict, json=json, wide=wide, pages=pages)

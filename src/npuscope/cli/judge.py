@@ -26,7 +26,7 @@ import typer
 
 from npuscope.answer.judge import How, judge_all
 from npuscope.answer.request import Request
-from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import GIB, Limits
 from npuscope.cli.output import (
     Command,
@@ -45,6 +45,7 @@ from npuscope.cli.output import (
     settings_of,
     write_reports,
 )
+from npuscope.models import program_file
 from npuscope.report.judge import judge_markdown, judge_sarif, judge_text
 
 __all__ = ["Command", "command"]
@@ -82,8 +83,7 @@ def command(
         raise NpuscopeError("--fail-slower compares with a --baseline", remedy="Name one.")
     every = [*files, *([baseline] if baseline is not None else [])]
     for file in every:
-        if not Path(file).is_file():
-            raise BadInput("no such file" if not Path(file).exists() else "not a Python file", path=file)
+        program_file(file)
     check_outputs(every, results, md, sarif)
     settings = tuple(settings_of(setting or []).items())
     alike = (after_dashes(context), settings, device, program, ring_slots)

@@ -28,11 +28,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from npuscope.answer.request import Request
-from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.errors import NpuscopeError
+from npuscope.base.plugins import not_installed
 from npuscope.cli.output import Command as Command
 from npuscope.cli.output import DeviceName, ProgramNumber, SetOption, after_dashes, names_of, progress_bar, settings_of
 from npuscope.explain import explain_ranks
 from npuscope.explain.choosing import choose_rank
+from npuscope.models import program_file
 from npuscope.tile.script.places import places_named, places_of
 from npuscope.time.run import chip_to_time
 from npuscope.trace import read
@@ -64,9 +66,7 @@ def command(
     check_extra()
     subject = None
     if programs:
-        file = Path(programs[0])
-        if not file.is_file():
-            raise BadInput("no such file", path=file)
+        file = program_file(programs[0])
         chip_to_time(device)  # refused here, not in every version
         settings = settings_of(setting or [])
         for name in settings:
@@ -81,7 +81,7 @@ def check_extra() -> None:
 
     lacking = [name for name in ("starlette", "uvicorn", "watchfiles") if find_spec(name) is None]
     if lacking:
-        raise NpuscopeError(f"{', '.join(lacking)} not installed", remedy="pip install 'npuscope[lab]'.")
+        raise not_installed(f"{', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'}", "lab")
 
 
 def serve_lab(

@@ -8,7 +8,7 @@ Examples:
 
 In a client's configuration: { "mcpServers": { "npuscope": { "command": "npuscope", "args": ["mcp"] } } }
 
-Tools: judge, explain, compare, what_if, findings, op, chip, rules, guide. Needs pip install 'npuscope[agents]'.
+Tools: judge, explain, compare, what_if, findings, sql, op, chip, rules, guide. Needs the extra `agents`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def command(
         ),
     ] = None,
 ) -> None:
-    from npuscope.base.errors import NpuscopeError
+    from npuscope.base.plugins import not_installed
 
     try:
         from npuscope.agents.server import server
     except ImportError as error:
-        raise NpuscopeError("the mcp package is not installed", remedy="pip install 'npuscope[agents]'.") from error
+        raise not_installed("the mcp package is", "agents") from error
     server(root or ()).run()

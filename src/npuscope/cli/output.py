@@ -20,7 +20,7 @@ from typer.core import TyperCommand
 
 from npuscope.base.errors import CannotWrite, NpuscopeError
 from npuscope.table.formats import printable, short
-from npuscope.table.text import paint_for
+from npuscope.table.text import paint_for, width_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -58,7 +58,6 @@ Measured = Annotated[
         "runs with the arguments after --, without --set.",
     ),
 ]
-PlotFile = Annotated[str | None, typer.Option("--plot", help="Also draw it, as a self-contained page here.")]
 HtmlFile = Annotated[str | None, typer.Option("--html", help="Also write a self-contained page here.")]
 MdFile = Annotated[str | None, typer.Option("--md", help="Also write Markdown here, ready to post.")]
 WideFlag = Annotated[bool, typer.Option("--wide", help="Print every column of the tables (the page of columns).")]
@@ -76,7 +75,7 @@ ResultsFile = Annotated[
     str | None,
     typer.Option("--results", help="Keep results here (JSON lines); those that stand there are not run."),
 ]
-EngineName = Annotated[str, typer.Option("--engine", help="processes, or ray (npuscope[ray], RAY_ADDRESS).")]
+EngineName = Annotated[str, typer.Option("--engine", help="processes, or ray (the extra `ray`, RAY_ADDRESS).")]
 PassOption = Annotated[int | None, typer.Option("--pass", help="Only this forward pass, as `forward` lists them.")]
 
 
@@ -132,7 +131,7 @@ def print_report(parts: Iterable[Part], written: Iterable[str] = ()) -> None:
     """A report as text on stdout, then the files that were written."""
     from npuscope.table.parts import as_text
 
-    print_text(as_text(parts, paint_for(sys.stdout)), written)
+    print_text(as_text(parts, paint_for(sys.stdout), width_of(sys.stdout)), written)
 
 
 def print_text(text: str, written: Iterable[str] = ()) -> None:

@@ -41,7 +41,7 @@ def command(
     quant: Annotated[str, typer.Option(help="w8a8 or none.")] = "none",
     device: Annotated[str, typer.Option(help="A device's name, or a TOML file.")] = "a3",
     out: Annotated[
-        str | None, typer.Option(help="Also write the pass as a trace: .npu, .csv, .json, .pftrace.")
+        str | None, typer.Option("-o", "--out", help="Also write the pass as a trace: .npu, .csv, .json, .pftrace.")
     ] = None,
     md: MdFile = None,
     wide: WideFlag = False,

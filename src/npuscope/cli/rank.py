@@ -8,7 +8,7 @@ Examples:
 
   npuscope rank as_found.py improved.py --device 910b2 --html gap.html -- --max-seq 4096   (arguments of all of them)
 
-  npuscope rank A.py B.py --set TILE=64,128 --plot ranked.html   (each program with each value)
+  npuscope rank A.py B.py --set TILE=64,128 --html ranked.html   (each program with each value)
 
   npuscope rank A.py B.py C.py --engine ray --results ranked.jsonl --json
 
@@ -30,7 +30,7 @@ import typer
 from npuscope.answer.prediction import Prediction, base_of
 from npuscope.answer.rank import answers_of, ranked, variant_rows
 from npuscope.answer.request import Request
-from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.cli.output import (
     Command,
     DeviceName,
@@ -39,7 +39,6 @@ from npuscope.cli.output import (
     Jitter,
     JsonFlag,
     Measured,
-    PlotFile,
     ProgramNumber,
     ResultsFile,
     RingSlots,
@@ -52,12 +51,11 @@ from npuscope.cli.output import (
 )  # fmt: skip
 from npuscope.cli.simulate import before_of, files_of
 from npuscope.explain.comparison import compare_explained
-from npuscope.lab.document import page
 from npuscope.lab.runs import compare_document, parts_page
+from npuscope.models import program_file
 from npuscope.report.simulate import beside_capture, capture_data, capture_sections
 from npuscope.report.variants import rank
 from npuscope.report.variants import why as why_it_wins
-from npuscope.table.parts import Say
 from npuscope.time.run import chip_to_time
 
 __all__ = ["Command", "command"]
@@ -81,13 +79,12 @@ def command(
     top: Annotated[int, typer.Option(min=1, help="Variants shown.")] = 20,
     why: Annotated[bool, typer.Option("--why/--no-why", help="Compare the fastest with the first one named.")] = True,
     html: HtmlFile = None,
-    plot: PlotFile = None,
     json: JsonFlag = False,
 ) -> None:
     chip = chip_to_time(device)
     argv = after_dashes(context)
     variants = _variants(files, setting or [], Request("", argv, (), device, program, ring_slots, jitter=jitter))
-    check_outputs([*files, *(files_of(measured) if measured else ())], results, html, plot)
+    check_outputs([*files, *(files_of(measured) if measured else ())], results, html)
     with progress_bar():
         before = None
         if measured is not None:
@@ -98,8 +95,7 @@ def command(
     able = [one for one in order if one.error is None]
     parts = [*rank(files, chip.name, order, found[0], top, variants)]
     parts += [] if before is None else beside_capture(before)
-    pages = {plot: lambda: parts_page("Variants", "rank", parts)}
-    text = list(parts)
+    beside, text = None, list(parts)
     # against the first one named, or the next best where that one wins or does not run
     slower = [one for one in (found[0], *able) if one.error is None and one.wall_ns != able[0].wall_ns]
     if slower and ((why and not json) or html is not None):
@@ -108,13 +104,12 @@ def command(
             a, b = (Prediction(next(v for v in variants if v.name == name)) for name in names)
             comparison = compare_explained(a.explanation, b.explanation)
         both, first = (a.simulated, b.simulated), capture_sections(before)
-        pages[html] = lambda: page(compare_document(names, comparison, first, both))
+        beside = compare_document(names, comparison, first, both) if html else None
         text += why_it_wins(names, comparison) if why else ()
-    elif html is not None:
-        text.append(Say("Nothing to compare: fewer than two variants run, or all take equally long."))
     settings = {variant.name: dict(variant.settings) for variant in variants}
     rows = variant_rows(order, found[0], settings)
     data = rows if before is None else {"variants": rows, "anchor": capture_data(before)}
+    pages = {html: lambda: parts_page("Variants", "rank", parts, beside)}
     show(lambda: text, data, json=json, pages=pages)
     if not able:
         raise typer.Exit(1)
@@ -129,8 +124,7 @@ def _variants(files: list[str], setting: list[str], alike: Request) -> list[Requ
         remedy = "Name several programs, or values to try with --set; npuscope simulate times one as it is."
         raise NpuscopeError("one program is nothing to rank", remedy=remedy)
     for file in files:
-        if not Path(file).is_file():
-            raise BadInput("no such file", path=file)
+        program_file(file)
     count = len(files) * prod(map(len, grid.values()))
     if count > MOST:
         raise NpuscopeError(f"{count:,} variants, more than {MOST:,}", remedy="Try fewer values at a time.")

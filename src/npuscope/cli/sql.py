@@ -50,7 +50,7 @@ def command(
     show_examples: Annotated[bool, typer.Option("--examples", help="Questions with their queries.")] = False,
     show_tables: Annotated[bool, typer.Option("--tables", help="Tables and columns, with units.")] = False,
     rank: RankOption = None,
-    rows: Annotated[int, typer.Option(min=1, help="Most rows that are printed.")] = ROWS,
+    top: Annotated[int, typer.Option(min=1, help="Rows shown.")] = ROWS,
     seconds: Annotated[float, typer.Option(min=0.1, help="Longest time of the query.")] = LIMITS.seconds,
     memory: Annotated[float, typer.Option(min=0.1, help="Most memory of the query, GiB.")] = LIMITS.bytes / GIB,
     csv: Annotated[str | None, typer.Option("--csv", help="Also write all rows here, as CSV.")] = None,
@@ -70,7 +70,7 @@ def command(
     with progress_bar():
         query = sys.stdin.read() if text == "-" else text
         found = run_query(read_steps(path, None, rank=rank), query, Limits(seconds, int(memory * GIB)))
-    parts = partial(report, name, found, rows)
+    parts = partial(report, name, found, top)
     if csv is not None:
         write_texts({csv: csv_of(found)})
     pages = {html: lambda: parts_page(f"SQL over {name}", "sql", parts())}

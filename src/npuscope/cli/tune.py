@@ -13,7 +13,7 @@ Examples:
   npuscope tune layer.py --engine ray --jobs 32 -- --max-seq 4096
 
 The first point is the program as it is. A setting is an option, a constant, a field of a configuration or an
-environment variable of the program. Needs Optuna: pip install 'npuscope[tune]'. Exit code 1 where nothing runs.
+environment variable of the program. Needs the extra `tune`: Optuna. Exit code 1 where nothing runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
 from npuscope.answer.search import space_of
 from npuscope.answer.tune import GOALS, found_space, tune
-from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.base.pool import Workers
 from npuscope.cli.output import (
     DeviceName,
@@ -46,8 +46,8 @@ from npuscope.cli.output import (
     values_of,
 )
 from npuscope.explain.comparison import compare_explained
-from npuscope.lab.document import page
-from npuscope.lab.runs import compare_document
+from npuscope.lab.runs import compare_document, parts_page
+from npuscope.models import program_file
 from npuscope.report.variants import tune as report
 from npuscope.report.variants import tune_data
 from npuscope.tile.script.places import places_named, places_of
@@ -78,8 +78,7 @@ def command(
     if front is not None and front not in GOALS:
         raise NpuscopeError(f"--front takes {' or '.join(GOALS)}, not '{front}'")
     Workers(engine)  # refused at once where there is no such engine
-    if not Path(file).is_file():
-        raise BadInput("no such file", path=file)
+    program_file(file)
     check_outputs([file], results, html)
     chip, argv = chip_to_time(device), tuple(arguments or ())
     with progress_bar():
@@ -97,11 +96,11 @@ def command(
             named = {variant.name: variant for variant in tuned.variants}
             a, b = (Prediction(named[one.candidate]).explanation for one in (first, best))
             comparison = compare_explained(a, b)
-    pages = {}
-    if comparison is not None and best is not None:
-        names, both = (first.candidate, best.candidate), comparison
-        pages[html] = lambda: page(compare_document(names, both))
+    beside = None
+    if comparison is not None and best is not None and html:
+        beside = compare_document((first.candidate, best.candidate), comparison)
     parts = partial(report, file, chip.name, tuned, top, comparison)
+    pages = {html: lambda: parts_page("Variants", "rank", parts(), beside)}
     show(parts, partial(tune_data, file, chip.name, tuned), json=json, pages=pages)
     if best is None:
         raise typer.Exit(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from npuscope.explain.comparison import Comparison
 from npuscope.explain.explanation import Explanation
@@ -86,9 +86,12 @@ def compare_document(
     return document(f"{names[0]} against {names[1]}", runs, {"compare": payload}, run="B", beside="A")
 
 
-def parts_page(title: str, panel: str, found: Iterable[Part]) -> str:
-    """A report's parts as the panel of that name; its heading of the first level is the page's."""
+def parts_page(title: str, panel: str, found: Iterable[Part], beside: Document | None = None) -> str:
+    """A report's parts as the panel of that name; its heading of the first level is the page's. `beside` is a document
+    that the panel stands in."""
     found = list(found)
     title = next((part.words for part in found if isinstance(part, Heading) and part.level == 1), title)
     shown = [part for part in found if not (isinstance(part, Heading) and part.level == 1)]
-    return page(document(title, [], {panel: parts(shown)}), "The command without --html prints the same as text.")
+    made = beside or document(title, [])
+    shared = {**cast(Document, made["shared"]), panel: parts(shown)}
+    return page({**made, "shared": shared}, "The command without --html prints the same as text.")

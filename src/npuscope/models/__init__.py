@@ -11,7 +11,7 @@ import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
-from npuscope.base.errors import NpuscopeError
+from npuscope.base.errors import BadInput, NpuscopeError
 
 PREFIX = "model:"
 _CLONE = Path(__file__).resolve().parents[3] / "models"
@@ -36,6 +36,16 @@ def models() -> tuple[ModelProgram, ...]:
     texts = {file: file.read_text(encoding="utf-8") for file in files}
     programs = {file: text for file, text in texts.items() if 'if __name__ == "__main__"' in text}
     return tuple(ModelProgram(_name(file), file, _about(text)) for file, text in programs.items())
+
+
+def program_file(path: str | Path) -> Path:
+    """The file of a program; refuses what is none."""
+    file = Path(path)
+    if not file.exists():
+        raise BadInput("no such file", path=path, remedy="`npuscope models` lists programs that come with npuscope.")
+    if not file.is_file():
+        raise BadInput("not a Python file", path=path, remedy="A capture is explained by `npuscope report`.")
+    return file
 
 
 def file_of(name: str) -> str:

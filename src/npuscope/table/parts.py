@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from npuscope.table.columns import MOST, Table
 from npuscope.table.formats import many, printable, short
-from npuscope.table.text import Paint, plain
+from npuscope.table.text import Paint, plain, wrapped
 
 MARKDOWN_CELL = 80  # characters
 INVISIBLE = "\u200b"  # a space of no width; nothing printable has one
@@ -103,12 +103,13 @@ class Marked:
 Part = Heading | Say | Notes | Rows | Chart | Marked
 
 
-def as_text(parts: Iterable[Part], paint: Paint = plain) -> str:
-    """Blocks with a blank line between; what follows a heading, and sentences or notes in a row, are one block."""
+def as_text(parts: Iterable[Part], paint: Paint = plain, width: int | None = None) -> str:
+    """Blocks with a blank line between; what follows a heading, and sentences or notes in a row, are one block. Lines
+    are wrapped to the width where one is given."""
     blocks: list[list[str]] = []
     before: Part | None = None
     for part in parts:
-        lines = _lines(part, paint) if In.TEXT in part.where else []
+        lines = _lines(part, paint, width) if In.TEXT in part.where else []
         if not lines:
             continue
         joined = isinstance(before, Heading) or (isinstance(part, Say | Notes) and type(part) is type(before))
@@ -120,15 +121,17 @@ def as_text(parts: Iterable[Part], paint: Paint = plain) -> str:
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
-def _lines(part: Part, paint: Paint) -> list[str]:
+def _lines(part: Part, paint: Paint, width: int | None) -> list[str]:
+    def fitted(lines: Iterable[str], before: str = "", what: str = "") -> list[str]:
+        return [paint(one, what) for line in lines for one in wrapped(f"{before}{printable(line)}", width)]
+
     match part:
         case Heading(words):
-            return [paint(printable(line), "heading") for line in words.splitlines()]
+            return fitted(words.splitlines(), what="heading")
         case Say(words, strong, kind):
-            what = kind or ("headline" if strong else "")
-            return [paint(printable(line), what) for line in words.splitlines()]
+            return fitted(words.splitlines(), what=kind or ("headline" if strong else ""))
         case Notes(lines, mark):
-            return [f"  {mark}{printable(line)}" for line in lines]
+            return fitted(lines, f"  {mark}")
         case Rows(table):
             return table.lines(part.text, part.wide, paint, part.legend)
         case Chart() | Marked():

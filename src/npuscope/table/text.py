@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import TextIO
 
 Paint = Callable[[str, str], str]  # words and what they are -> words as shown
 
 CODES = {"headline": "1", "heading": "1", "good": "32", "bad": "31", "error": "1;31", "warning": "33", "soft": "2"}
+NARROWEST = 40  # characters that lines are wrapped to, at least
 NUMERIC = re.compile(r"[-+<]?[\d,]+(\.\d+)?")
 
 
@@ -28,6 +31,19 @@ def paint_for(stream: TextIO) -> Paint:
         return plain
     wanted = bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
     return ansi if wanted else plain
+
+
+def width_of(stream: TextIO) -> int | None:
+    """How wide lines may be: as the terminal; a pipe and a file get them whole."""
+    return max(get_terminal_size().columns, NARROWEST) if stream.isatty() else None
+
+
+def wrapped(line: str, width: int | None) -> list[str]:
+    """A line as several where it is too long, those that follow indented like it. Code stays in one line."""
+    indent = line[: len(line) - len(line.lstrip())]
+    if width is None or len(line) <= width or line.startswith("+", len(indent)):
+        return [line]
+    return wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def aligned(

@@ -233,6 +233,9 @@ def _unknown(sample: Sample) -> UnknownFormat:
     remedy = "`npuscope formats` lists what is read."
     if not head:
         return UnknownFormat("the file is empty", path=path)
+    if path.suffix == ".py":
+        remedy = "For a tile program: `npuscope simulate`, `check`, `judge`, `rank` or `lab`."
+        return UnknownFormat("a Python program, and this wants a capture", path=path, remedy=remedy)
     if head.startswith(source.SQLITE) and path.suffix not in _ENDINGS:
         what = "this SQLite file has no TASK, CANN_API or PYTORCH_API table of Ascend's, nor one of Nsight Systems'"
         if "StringTable" in sample.tables:

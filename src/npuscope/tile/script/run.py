@@ -21,6 +21,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
 from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.models import program_file
 from npuscope.tile.fault import NeedsValues, fault
 from npuscope.tile.golden import RunResult, driven
 from npuscope.tile.golden.runner import run_jit
@@ -118,9 +119,7 @@ def _without_effect(ran: ScriptRun, path: str | Path, argv: Sequence[str], setti
 def _run(
     path: str | Path, argv: Sequence[str], mode: Mode, echo: bool, settings: Mapping[str, str] | None, golden: bool
 ) -> ScriptRun:
-    file = Path(path)
-    if not file.is_file():
-        raise BadInput("no such file" if not file.exists() else "not a Python file", path=path)
+    file = program_file(path)
     results: list[RunResult] = []
     printed = io.StringIO()
     code: int | None = None

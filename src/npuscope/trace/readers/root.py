@@ -28,6 +28,7 @@ _RANK = re.compile(r"[0-9]{1,9}$")
 _RANK_IN_NAME = re.compile(r"rank[-_]?([0-9]{1,9})(?![0-9])", re.IGNORECASE)
 _WORKER = re.compile(r"(.+)\.[0-9]{10,20}\.pt\.trace\.json")  # torch.profiler: the process, then the time
 _DEEPEST = 5
+MOST_NAMED = 8  # captures in a sentence
 MOST_FILES = 50_000  # looked at before giving up: a disk is no profiler root
 TASKS_PER_RANK = 1 << 44  # task ids of one rank stay below this: simpler's need 40 bits
 
@@ -69,6 +70,20 @@ class FolderCaptures:
             remedy = "Export it on a machine with CANN: `msprof --export=on --output=PROF_…`."
         return UnknownFormat(what, path=self.root, remedy=remedy)
 
+    def several(self) -> UnknownFormat:
+        """The error for captures that are no ranks of one run."""
+        names = [str(capture.path.relative_to(self.root)) for capture in self.captures]
+        shown = ", ".join([*names[:MOST_NAMED], *(["…"] if len(names) > MOST_NAMED else [])])
+        return UnknownFormat(
+            f"{len(names)} captures, and nothing says that they are ranks of one run: {shown}", path=self.root,
+            remedy="Name one of them, or two for `npuscope compare`; ranks are called rank0, rank1 and so on.",
+        )  # fmt: skip
+
+    def alike(self) -> bool:
+        """Whether their places differ by numbers alone, as those of ranks do, or are hosts of one run of XLA."""
+        places = (str(capture.path.relative_to(self.root)) for capture in self.captures)
+        return len({re.sub(r"PROF_\w+|[0-9]+|[^/]+(?=\.xplane\.pb$)", "#", place) for place in places}) == 1
+
 
 def captures_of(path: Path) -> FolderCaptures:
     """The captures a path stands for: itself, or those below a folder, with the rank each one's place says."""
@@ -104,6 +119,9 @@ class _Search:
             hosts = [path for path in preferred if path.match("*.xplane.pb")]
             for path in hosts if preferred[0] in hosts else preferred[:1]:
                 self._add(path)
+            for child in sorted(folder.iterdir()):  # a folder beside it that is a capture is another run
+                if child.is_dir() and self._readable(child) and not COMPANIONS.match(child.name):
+                    self._add(child)
             return
         for child in sorted(folder.iterdir()):
             self._looked_at += 1
@@ -196,6 +214,8 @@ def _ranked(found: FolderCaptures) -> list[tuple[int, Trace]]:
             unnumbered.append(trace)
     if several := [paths for paths in claims.values() if len(paths) > 1]:
         raise _several_runs(found.root, max(several, key=len))
+    if len(unnumbered) > 1 and not claims and not found.alike():
+        raise found.several()
     taken = {claim for claim in claims if isinstance(claim, int)}
     for trace in unnumbered:
         free = min(set(range(len(taken) + 1)) - taken)
