@@ -86,7 +86,7 @@ def measured(recording: Recording, simulated: Simulated) -> Measured:
         begin,
         round(float(times.submitted.max() - times.began.min())),
         findings=found,
-        bound=simulated.bound.kind,
+        bound=simulated.bound.regime,
     )
 
 

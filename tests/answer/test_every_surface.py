@@ -23,7 +23,6 @@ from npuscope.lab.messages import VersionJob
 from npuscope.time import run as simulator
 from npuscope.time.chip.engine import run_with_room
 from npuscope.time.chip.job import Job, Machine
-from npuscope.time.diagnosis import LEAST
 
 PROGRAM = """import numpy as np
 
@@ -48,15 +47,14 @@ def naive(a: pl.Tensor[[M, K], pl.FP16], b: pl.Tensor[[K, N], pl.FP16], c: pl.Ou
 naive(np.zeros((M, K), np.float16), np.zeros((K, N), np.float16), np.zeros((M, N), np.float32))
 """
 Facts = dict[str, Any]
-RUNS_WITHOUT = {  # a limit -> how often a run is simulated to know what it costs
-    "memory": 1, "cube": 2, "vector": 2, "scheduler": 1, "orchestrator": 1, "dependency": 1, "tail": 0,
-}  # fmt: skip
+RUNS_WITHOUT = {"bandwidth": 1, "core": 2, "dispatch": 1, "dependency": 1, "tail": 0}  # to know what a cause costs
 
 
 def of_diagnosis(said: Facts) -> Facts:
     """A diagnosis as JSON has it: what it says first, and every cause with what it is worth."""
     causes = [(one["kind"], one["sentence"], one["remedy"], one["gain"]) for one in said["causes"]]
-    return {"wall": said["wall_ns"], "verdict": said["verdict"], "bound": said["bound"], "causes": causes}
+    first = {"verdict": said["verdict"], "bound": said["bound"], "worth": said["causes"][0]["gain"]}
+    return {**first, "wall": said["wall_ns"], "causes": causes}
 
 
 def of_findings(rows: list[Facts], price: str) -> list[tuple[object, ...]]:
@@ -70,6 +68,7 @@ def of_row(row: Facts) -> Facts:
         "estimate": row["wall_interval_ns"],
         "bound": row["bound"],
         "verdict": row["verdict"],
+        "worth": row["worth"],
     }
 
 
@@ -82,6 +81,22 @@ def printed(*words: str | Path) -> Any:
 def from_simulate(file: Path) -> Facts:
     said = printed("simulate", file)
     return {**of_diagnosis(said), "estimate": said["wall_interval_ns"], "together": said["together"]}
+
+
+def from_report(file: Path) -> Facts:
+    """Of the trace that simulate wrote, in both formats that keep what a simulation knows."""
+    said = []
+    for ending in ("npu", "json"):
+        trace = file.with_suffix(f".{ending}")
+        assert command("simulate", file, "-o", trace).returncode == 0
+        page, told = file.with_suffix(".html"), printed("report", trace)
+        assert told["simulated"] is True
+        shown = command("report", trace, "--html", page).stdout
+        assert "simulated: " in shown
+        assert '"measured":false' in page.read_text(encoding="utf-8").replace(" ", "")
+        said.append({**of_diagnosis(told), "estimate": told["wall_interval_ns"], "together": told["together"]})
+    assert said[0] == said[1]
+    return said[0]
 
 
 def from_check(file: Path) -> Facts:
@@ -118,6 +133,7 @@ def _judged(time: Facts, said: Facts) -> Facts:
         "rounded": (time["low_ns"], time["high_ns"], time["coverage"]),
         "bound": said["bound"],
         "verdict": said["bound_message"],
+        "worth": said["worth"],
         "most": of_findings(said["findings"], "gain_ns"),
         "together_ns": said["together_ns"],
     }
@@ -162,7 +178,7 @@ def from_lab(file: Path) -> Facts:
     for same in pair["diagnoses"]:
         assert same == run["diagnosis"]
     assert "causes" not in run["panels"]["overview"]["report"], "they would be those from before the findings"
-    assert run["diagnosis"]["verdict"] in json.dumps(gains)
+    assert run["diagnosis"]["verdict"] in json.dumps(gains, ensure_ascii=False)
     estimate = dict(run["wall"])
     assert estimate.pop("value") == run["diagnosis"]["wall_ns"]
     findings = of_findings(run["panels"]["source"]["findings"], "worth_ns")
@@ -187,7 +203,7 @@ def from_what_if_tool(file: Path) -> Facts:
 
 
 QUICK = (
-    from_simulate, from_check, from_whatif, from_judge_in_python, from_sweep, from_lab, from_explain_tool,
+    from_simulate, from_report, from_check, from_whatif, from_judge_in_python, from_sweep, from_lab, from_explain_tool,
     from_findings_tool, from_what_if_tool,
 )  # fmt: skip
 LONGER = (from_judge, from_rank, from_tune, from_history)
@@ -231,7 +247,7 @@ def test_every_surface_says_the_same_to_the_last_digit(ask: Callable[[Path], Fac
 
 
 def test_a_save_runs_the_chip_as_often_as_its_answer_needs(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run as it is, one without each limit (two for full cores), one without each finding and one without all."""
+    """The run as it is, one without each cause (two for full cores), one without each finding and one without all."""
     runs: Counter[bytes] = Counter()
 
     def counted(job: Job, machine: Machine) -> Any:
@@ -248,5 +264,5 @@ def test_a_save_runs_the_chip_as_often_as_its_answer_needs(program: Path, monkey
     _ = one.diagnosis
     assert len(runs) == needed, "and nothing but for the diagnosis and the prices in it"
     priced = [found for found in one.findings if found.price is not None and found.price.wall_ns is not None]
-    limits = sum(RUNS_WITHOUT[name] for name, share in one.simulated.bound.shares.items() if share >= LEAST)
+    limits = sum(RUNS_WITHOUT[cause.kind] for cause in one.diagnosis.causes)
     assert needed == 1 + len(priced) + (one.priced.together_ns is not None) + limits

@@ -140,10 +140,11 @@ def test_the_causes_share_the_path_and_the_one_worth_most_comes_first(trace: Tra
     # all 25 could go, whatever else is true; of the chain's 39 nobody knows how many
     assert [cause.kind for cause in found.causes] == ["dispatch", "dependency", "core", "tail"]
     gains = [(cause.gain.low_ns, cause.gain.high_ns) for cause in found.causes[:2] if cause.gain is not None]
-    assert gains == [(20 * US, 25 * US), (0, 39 * US)]
+    # a value lies within its bounds: 26 by the likeliest replay, in which no task queues behind another, 5% of it off
+    assert gains == [(20 * US, round(26 * 1.05 * US)), (0, 39 * US)]
     assert str(found.causes[1]) == (
-        "Tasks wait for one another: a chain of 6 tasks takes 39 µs (39.0% of the time) while other cores are free; "
-        "`down` is 14 µs of it."
+        "Tasks wait for one another: a chain of 6 tasks takes 39 µs (39.0% of the time, of the 75.0% in which tasks "
+        "run) while other cores are free; `down` is 14 µs of it."
     )
 
 

@@ -24,7 +24,8 @@ def test_the_drawn_run_is_ranked_by_what_each_thing_is_worth() -> None:
     # down takes 14 of the last 19 µs, out_proj is off the path, 25 µs of the path are waits for the scheduler
     assert (found["down"].half_ns, found["down"].nothing_ns) == (93 * US, 86 * US)
     assert found["out_proj"].nothing_ns == 100 * US
-    assert found[EVERY_WAIT].nothing_ns == 75 * US
+    # without any wait the tasks of one lane also swap places: the same number that is asked for by hand
+    assert found[EVERY_WAIT].nothing_ns == whatif(dozen(), Change(dispatch_cost=0.0)).new_ns == 74 * US
     walls = [gain.nothing_ns for gain in gains.gains]
     assert walls == sorted(walls)
 

@@ -56,7 +56,7 @@ def test_every_moment_has_one_limit(seed: int) -> None:
     assert sum(found.shares.values()) == pytest.approx(1)
     assert min(found.shares.values()) >= 0
     longest = max(found.shares, key=lambda name: found.shares[name])
-    assert found.kind == (KIND_OF[longest] if len(work.block_class) else "unknown")
+    assert found.regime == (KIND_OF[longest] if len(work.block_class) else "unknown")
     assert 0 <= found.cube_busy <= 1
     assert 0 <= found.vector_busy <= 1
     # so many moments, evenly spread, tell the shares to within a few of them

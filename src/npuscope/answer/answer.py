@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from npuscope.base.errors import BadInput
-from npuscope.base.interval import Interval
+from npuscope.base.interval import Gain, Interval
 from npuscope.check.rule import Finding
 
 Verdict = Literal["good", "wrong", "race", "unfit", "fails", "exited", "crashed", "time", "memory"]
@@ -30,7 +30,7 @@ SHORT = 120  # characters of a sentence that a budget cuts
 MOST_FINDINGS = 3  # that an answer lists
 SENTENCES = "ends of sentences"
 CUTS = (  # what a budget takes away and how much of it stays, the least important first
-    ("kernels", 0), ("findings", 2), ("races", 3), ("reasons", 3), ("findings", 1), ("bound_message", 0),
+    ("kernels", 0), ("findings", 2), ("races", 3), ("reasons", 3), ("findings", 1), ("bound_message", 0), ("worth", 0),
     (SENTENCES, 1), ("findings", 0), ("races", 1), ("reasons", 1), ("device", 0), ("versus", 0), ("races", 0),
     ("wrong", 0), ("reasons", 0), ("message", 0), ("time", 0), ("together_ns", 0), ("cpu_seconds", 0),
 )  # fmt: skip
@@ -95,6 +95,8 @@ class Answer:
     time: Interval | None = None  # the wall in nanoseconds
     bound: str = ""  # the kind of the first cause
     bound_message: str = ""  # its sentence
+    worth: Gain | None = None  # what mending it is worth
+    regime: str = ""  # by which intervals are learnt (time/bound.py)
     findings: tuple[Finding, ...] = ()
     together_ns: int | None = None  # what all findings that save time save at once
     tasks: int | None = None
@@ -149,6 +151,7 @@ class Answer:
             },
             "bound": self.bound,
             "bound_message": self.bound_message,
+            "worth": self.worth and asdict(self.worth),
             "findings": [
                 {**_place(one), "gain_ns": one.saves_ns}
                 for one in self.findings[:MOST_FINDINGS]

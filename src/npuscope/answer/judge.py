@@ -178,7 +178,7 @@ def versus(base: Answer, other: Answer) -> Versus | None:
 
     if not base.wall_ns or not other.wall_ns:
         return None
-    found = against(base.wall_ns, other.wall_ns, base.bound, other.bound)
+    found = against(base.wall_ns, other.wall_ns, base.regime, other.regime)
     ratio = found.ratio
     verdict = "undecided" if base.wall_ns == other.wall_ns else found.verdict
     why = tuple(_why(base, other))[:MOST_CHANGES]

@@ -30,7 +30,6 @@ from npuscope.check.rules.memory import BUFFER_OVERFLOW, OVERLAPPING_TILES
 from npuscope.check.rules.safety import RACE, race_finding
 from npuscope.check.run import Checked, Fit, check, fit, unfit
 from npuscope.chip.devices import Device
-from npuscope.explain import explain
 from npuscope.explain.changes import Gains
 from npuscope.explain.diagnosis import Diagnosis
 from npuscope.explain.explanation import Explanation
@@ -46,7 +45,7 @@ from npuscope.tile.script.run import ScriptRun, run_script
 from npuscope.time.change_job import with_jitter
 from npuscope.time.chip.prepare import prepare
 from npuscope.time.compiled import switch
-from npuscope.time.diagnosis import diagnosis_of, first_sentence
+from npuscope.time.diagnosis import explained, with_findings
 from npuscope.time.measured.base import MeasuredBase, anchor, anchored
 from npuscope.time.measured.observed import observed_in, observed_of, walls
 from npuscope.time.priced import Priced, priced
@@ -54,6 +53,7 @@ from npuscope.time.run import Simulated, lacking_times, refused_without_times, s
 from npuscope.time.uncertainty import against, known_misses, time_after, time_estimate
 from npuscope.time.warm_up import smallest_run
 from npuscope.time.whatif import whatif_each
+from npuscope.trace.core import SIMULATED, Trace
 
 
 class Refused(BadInput):
@@ -179,7 +179,7 @@ class Prediction:
             return None
         run = self.on_base
         wall = walls(observed_of(run), base.measured)[0] or run.wall
-        return against(base.wall_ns, wall, base.bound, run.bound.kind)
+        return against(base.wall_ns, wall, base.bound, run.bound.regime)
 
     @cached_property
     def estimate(self) -> Interval:
@@ -187,7 +187,7 @@ class Prediction:
         wall_ns = self.simulated.wall_ns
         if self.change is not None:
             return time_after(wall_ns, self.change)
-        return time_estimate(wall_ns, "wall", self.simulated.bound.kind)
+        return time_estimate(wall_ns, "wall", self.simulated.bound.regime)
 
     @cached_property
     def priced(self) -> Priced:
@@ -198,27 +198,34 @@ class Prediction:
     def findings(self) -> tuple[Finding, ...]:
         return self.priced.findings
 
-    @cached_property
+    @property
     def limits(self) -> Diagnosis:
-        """What bounds the run, before anything is known of findings: for a timeline that cannot wait."""
-        return diagnosis_of(self.simulated)
+        """Why the run takes so long and what mending each cause is worth, before anything is known of findings."""
+        return self.timeline.diagnosis
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
-        """What bounds the run and what mending each cause is worth, with the findings that do."""
-        return diagnosis_of(self.simulated, self.priced)
+        """The same with the findings that mend them."""
+        return with_findings(self.simulated, self.limits, self.priced)
 
     @cached_property
     def timeline(self) -> Explanation:
         """The run's trace explained, as far as that needs no findings."""
-        cores = 3 * self.simulated.prepared.machine.clusters
-        return explain(self.simulated.trace, cores=cores, diagnosis=self.limits)
+        return explained(self.simulated)
 
     @cached_property
     def explanation(self) -> Explanation:
         whole = copy(self.timeline)  # with all that is known of it by now
         vars(whole)["diagnosis"] = self.diagnosis
         return whole
+
+    @property
+    def trace(self) -> Trace:
+        """The run as a capture, with what its slices do not show: whoever reads it finds the same diagnosis."""
+        trace = self.simulated.trace
+        wall = {"value": self.estimate.value, **self.estimate.as_dict()}
+        known = {SIMULATED: {"wall": wall, "diagnosis": self.diagnosis.as_dict()}}
+        return replace(trace, meta=replace(trace.meta, notes={**trace.meta.notes, **known}))
 
     @cached_property
     def gains(self) -> Gains:
@@ -271,8 +278,10 @@ class Prediction:
             one,
             message=self.notices,
             time=self.estimate,
-            bound=run.bound.kind,
-            bound_message=first_sentence(run),
+            bound=self.limits.bound,
+            bound_message=self.limits.verdict.sentence,
+            worth=self.limits.verdict.gain,
+            regime=run.bound.regime,
             tasks=len(job.shape),
             blocks=len(job.block_class),
             memory=None if fullest is None else Fullest(fullest.function, fullest.space.space, fullest.share),
@@ -388,7 +397,7 @@ def anchor_of(request: Request, capture: str) -> MeasuredBase:
 
 def base_of(found: MeasuredBase) -> CaptureBase:
     """What predictions stand on then."""
-    return CaptureBase(found.factors, found.measured, found.anchored_ns, found.old.bound.kind)
+    return CaptureBase(found.factors, found.measured, found.anchored_ns, found.old.bound.regime)
 
 
 def near(file: str) -> str:

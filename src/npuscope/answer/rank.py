@@ -54,6 +54,8 @@ VARIANTS = Columns(
         Column("blocks", COUNT, "run"),
         Column("bound", TEXT, "the kind of its first cause (docs/reference/json.md)", title="limited by"),
         Column("verdict", TEXT, "the first sentence of its diagnosis", only="the fastest's is told above the table"),
+        Column("worth", Form("text", "object", str), "what mending that is worth: `{ns, low_ns, high_ns}`",
+               only="the fastest's is told above the table"),
         Column("memory", Form("text", "object", _fullest, right=False), "the fullest: `{function, space, share}`",
                title="fullest memory"),
         Column("notice", TEXT, "what to know of its time: a ring too small, a store past a tensor",
@@ -131,6 +133,7 @@ def variant_table(found: Sequence[Answer], baseline: Answer) -> Table:
                 "blocks": one.blocks,
                 "bound": one.bound or None,
                 "verdict": one.bound_message or None,
+                "worth": one.worth and asdict(one.worth),
                 "memory": one.memory and asdict(one.memory),
                 "notice": (one.message or None) if one.time else None,
                 "error": one.error,
@@ -143,7 +146,7 @@ def against_first(one: Answer, baseline: Answer) -> Against | None:
     """A variant against the one named first; None for that one itself, or where one of them does not run."""
     if one.key == baseline.key or not one.wall_ns or not baseline.wall_ns:
         return None
-    return against(baseline.wall_ns, one.wall_ns, baseline.bound, one.bound)
+    return against(baseline.wall_ns, one.wall_ns, baseline.regime, one.regime)
 
 
 def variant_rows(found: Sequence[Answer], baseline: Answer, settings: Mapping[str, object]) -> list[dict[str, object]]:

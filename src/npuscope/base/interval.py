@@ -4,11 +4,14 @@ nothing else."""
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 COVERAGE = 0.8
 SURE = (1 + COVERAGE) / 2  # a probability from here up decides, or one up to 1 - SURE
 NOISE = 0.03  # of a published time
+ROUGH = 0.05  # of a gain: replays and simulations are never surer
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,12 @@ class Interval:
         learnt = {} if not self.basis.rows else {"learnt_from": asdict(self.basis)}
         return {"low": low, "high": high, "coverage": self.coverage, **learnt}
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Interval:
+        """What `as_dict` made, with its `value`."""
+        basis = Basis(**data.get("learnt_from", {}))
+        return cls(data["value"], data["low"], data["high"], data["coverage"], basis)
+
 
 @dataclass(frozen=True)
 class Against:
@@ -63,3 +72,20 @@ class Against:
             "probability_faster": self.faster,
             "verdict": self.verdict,
         }
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What mending a cause is worth: nanoseconds off the wall, the likely value and the bounds that it lies within."""
+
+    ns: int
+    low_ns: int
+    high_ns: int
+
+    @classmethod
+    def around(cls, ns: float, low: float, high: float) -> Gain:
+        """With bounds that stand off from the likely value by ROUGH of it at least: nothing here is surer. Where they
+        are one, nobody knows any, and at worst nothing comes of it."""
+        likely = max(round(ns), 0)
+        least = 0 if low >= high else max(round(min(low, likely * (1 - ROUGH))), 0)
+        return cls(likely, least, round(max(high, likely * (1 + ROUGH))))

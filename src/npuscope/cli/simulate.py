@@ -117,7 +117,7 @@ def command(
             prediction = prediction.on(base_of(beside.base))
             beside = replace(beside, change=MeasuredChange(beside.base, prediction.plain, prediction.on_base))
         if out is not None:
-            prediction.simulated.trace.write(out, target)
+            prediction.trace.write(out, target)
         show(
             partial(simulate_report, prediction, beside, report),
             partial(simulate_data, prediction, beside, report),

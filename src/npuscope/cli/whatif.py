@@ -94,7 +94,7 @@ def command(
         trace = one.simulated.trace if one else choose_rank(read(path), rank)
         if asked:
             result = whatif(trace, change)
-            versus = replay_against(result, one.simulated.bound.kind) if one else None
+            versus = replay_against(result, one.simulated.bound.regime) if one else None
             data = {**result.as_dict(), **({} if versus is None else {"against": versus.as_dict()})}
             parts = [*asked_report(result, versus)]
         elif one:

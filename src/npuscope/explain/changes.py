@@ -193,6 +193,21 @@ def models_of(work: Work, ready: Readiness, change: Change) -> tuple[list[Jobs],
     return [jobs_in_order(work, ready, across=across) for across in (True, False)], notes
 
 
+def once_ns(work: Work) -> int:
+    """What every run pays, be it of one task: submitted, handed out and started before anything runs, and seen done at
+    the end. No scheduler that is given less to do saves it."""
+    return work.wall - (int(np.max(work.end)) - int(np.min(work.start)))
+
+
+def without_scheduler(work: Work, ready: Readiness, cost: float = 0.0) -> list[int]:
+    """What a scheduler at a share of its cost saves of what not every run pays, by each reading of the run: the
+    likeliest first."""
+    change = Change(dispatch_cost=cost)
+    models, _ = models_of(work, ready, change)
+    once = round(once_ns(work) * (1 - cost))
+    return [max(wall_of(model) - wall_of(changed_jobs(work, model, change)) - once, 0) for model in models]
+
+
 def _ways(model: Jobs, change: Change) -> list[tuple[Change, dict[str, bool]]]:
     """How a change may act on waits, the likeliest first.
 
@@ -317,6 +332,7 @@ class Gains(Tabular):
     gains: tuple[OneChange, ...]
     not_expressed: tuple[tuple[str, str], ...] = ()  # what, and why it cannot be tried
     notes: tuple[str, ...] = ()
+    regime: str = ""  # of a simulated run: by which its intervals are learnt (time/bound.py)
 
     def tables(self) -> dict[str, Table]:
         rows = (
@@ -376,8 +392,9 @@ def whatif_each(trace: Trace) -> tuple[WhatIf, Gains]:
         progress.report("replaying kernels", done, min(len(names), MOST_KERNELS))
         both = [changed_jobs(work, model, Change(scale={re.escape(name): factor})) for factor in (0.5, 0.0)]
         gains.append(gain("kernel", name, "its slices take no time; tasks are still handed out", *both))
-    both = [changed_jobs(work, model, Change(dispatch_cost=factor)) for factor in (0.5, 0.0)]
-    gains.append(gain("dispatch", EVERY_WAIT, "delays before starts and after ends", *both))
+    saved = [without_scheduler(work, ready, factor)[0] for factor in (0.5, 0.0)]
+    half, nothing = (max(work.wall - one, 0) for one in saved)
+    gains.append(OneChange("dispatch", EVERY_WAIT, "delays before starts and after ends", half, nothing))
     if work.on_cores and (model.late > 0).any():
         gains.append(gain("dispatch", "FIN", "from a task's end to the scheduler's seeing it", *less("late")))
     if work.on_cores and (ready.submitted > work.window[0]).any():

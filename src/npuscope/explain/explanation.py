@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,9 +10,11 @@ from typing import Any, TypeVar
 import polars as pl
 
 from npuscope.base import progress
+from npuscope.base.interval import Interval
 from npuscope.explain import busy_idle
 from npuscope.explain.busy_idle import Busy, FanOut, busy_of, fan_out_of
 from npuscope.explain.diagnosis import Diagnosis
+from npuscope.explain.diagnosis.cause import Refine
 from npuscope.explain.diagnosis.whole_run import diagnose
 from npuscope.explain.hidden_exposed import (
     Communication,
@@ -32,7 +35,7 @@ from npuscope.explain.waits import Readiness, readiness
 from npuscope.explain.work import Work, area_rules
 from npuscope.table.columns import Column, Table, Tabular
 from npuscope.table.formats import TEXT, TIME
-from npuscope.trace.core import Trace
+from npuscope.trace.core import SIMULATED, Trace
 
 T = TypeVar("T")
 ANALYSES = 11
@@ -75,11 +78,13 @@ class Explanation(Tabular):
         areas: str | Path | None = None,
         cores: int | None = None,
         diagnosis: Diagnosis | None = None,
+        refine: Refine | None = None,
     ) -> None:
         self._rules = area_rules(areas)
         self.work = Work.of(trace)
         self._asked = None if kernels is None else self.work.kernels_named(kernels)
         self._cores = cores
+        self._refine = refine
         if diagnosis is not None:
             vars(self)["diagnosis"] = diagnosis
 
@@ -135,7 +140,25 @@ class Explanation(Tabular):
 
     @analysis
     def diagnosis(self) -> Diagnosis:
-        return diagnose(self.work, self.ready, self.scheduling, self.path, self.steps, self.communication, self.copies)
+        if self._simulation is not None and self._refine is None:
+            return Diagnosis.from_dict(self._simulation["diagnosis"])
+        parts = (self.work, self.ready, self.scheduling, self.path, self.steps, self.communication, self.copies)
+        return diagnose(*parts, self._refine)
+
+    @property
+    def _simulation(self) -> Mapping[str, Any] | None:
+        """What a simulation has written beside its trace."""
+        found: Mapping[str, Any] | None = self.trace.meta.notes.get(SIMULATED)
+        return found
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.trace.meta.clock == "simulated" or self._simulation is not None
+
+    @property
+    def predicted_wall(self) -> Interval | None:
+        """The wall in nanoseconds with its interval, where the run was simulated and says so."""
+        return None if self._simulation is None else Interval.from_dict(self._simulation["wall"])
 
     @property
     def critical_path(self) -> CriticalPath:
@@ -173,6 +196,8 @@ class Explanation(Tabular):
             "format": meta.format,
             "files": list(meta.files),
             "device": meta.device,
+            "simulated": self.is_simulated,
+            "wall_interval_ns": None if self.predicted_wall is None else self.predicted_wall.as_dict(),
             **self.diagnosis.as_dict(),
             **self.busy.as_dict(),
             **super().as_dict(),
@@ -187,14 +212,15 @@ def explain(
     areas: str | Path | None = None,
     cores: int | None = None,
     diagnosis: Diagnosis | None = None,
+    refine: Refine | None = None,
 ) -> Explanation:
     """Every analysis of the trace of one rank; `explain_ranks` takes several.
 
     `kernels` is a regular expression for the set whose hidden and exposed time is wanted, `areas` a TOML file of
-    rules, `cores` the device's number of cores where the capture does not tell it, `diagnosis` one that knows more than
-    the trace tells, as a simulation's does.
+    rules, `cores` the device's number of cores where the capture does not tell it, `diagnosis` one that is known
+    already, `refine` what somebody who knows more than the trace tells, as a simulation does, makes of a cause.
     """
-    return Explanation(trace, kernels, areas, cores, diagnosis)
+    return Explanation(trace, kernels, areas, cores, diagnosis, refine)
 
 
 def busy(trace: Trace) -> Busy:

@@ -13,7 +13,7 @@ import polars as pl
 
 from npuscope.base import progress
 from npuscope.explain.choosing import RankTrace, split_ranks
-from npuscope.explain.diagnosis.cause import WORTH_A_WORD, Cause, CauseKind, Diagnosis, Gain, honest, ranked
+from npuscope.explain.diagnosis.cause import WORTH_A_WORD, Cause, CauseKind, Diagnosis, gain_between, ranked
 from npuscope.explain.diagnosis.on_streams import LATE_RANK as ASK_FOR_RANKS
 from npuscope.explain.explanation import Explanation, explain
 from npuscope.explain.work import Work
@@ -342,7 +342,7 @@ def _late(slowest: Diagnosis, waits: CollectiveWaits, some_absent: bool) -> tupl
         f"{duration(most)} for it ({percent(share)} of the time).",
         min(share, 1.0),
         (f"all others together wait {duration(total)} for it",),
-        honest(Gain(round((least + most) / 2), int(least), int(most))),
+        gain_between(least, most),
         remedy=f"Look at what {name} does longer than the others before its collectives: `npuscope report --rank`.",
         confidence="likely" if some_absent or not waits.grouped else "sure",
     )

@@ -77,7 +77,7 @@ def perform(job: VersionJob) -> VersionResult:
         sources=sources,
         trace=pickle.dumps(one.simulated.trace),
         cpu_s=time.process_time() - began,
-        bound=one.simulated.bound.kind,
+        bound=one.simulated.bound.regime,
         diagnosis=pickle.dumps(one.limits),
         noticed=tuple(f"{notice.message}." for notice in one.simulated.grave),
         versus=_versus(job.before, sources, one),

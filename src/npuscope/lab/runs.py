@@ -40,12 +40,18 @@ def run_of(
         "id": id,
         "name": name,
         "text": f"{text}; {counted}" if text else counted,
-        "measured": simulated is None,
-        "wall": work.wall if wall is None else wall,
+        "measured": not explained.is_simulated,
+        "wall": predicted_wall(explained) if wall is None else wall,
         "diagnosis": explained.diagnosis.as_dict(),
         "timeline": timeline(explained, simulated),
         "panels": {"overview": overview(explained, first), **(panels or {})},
     }
+
+
+def predicted_wall(explained: Explanation) -> object:
+    """The wall of a capture; of a simulated run that was written down with its interval."""
+    wall = explained.predicted_wall
+    return explained.work.wall if wall is None else {"value": wall.value, **wall.as_dict()}
 
 
 def report_document(name: str, explained: Explanation) -> Document:

@@ -10,7 +10,7 @@ from npuscope.explain.explanation import Explanation
 from npuscope.explain.hidden_exposed import Overlap
 from npuscope.explain.ranks import Ranks
 from npuscope.explain.summary import Summary
-from npuscope.table.formats import TIMES, duration, fitting, many, percent, sentence_start, significant
+from npuscope.table.formats import TIMES, duration, estimate_told, fitting, many, percent, sentence_start, significant
 from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
 
 OTHERS = 3  # causes after the first, in text
@@ -68,6 +68,8 @@ def worth(cause: Cause) -> list[str]:
 
 def _saved(gain: Gain) -> str:
     unit = fitting(gain.high_ns, TIMES)
+    if gain.ns <= 0:
+        return f"at most {significant(gain.high_ns / unit.worth)} {unit.name}"
     value, low, high = (significant(max(ns, 0) / unit.worth) for ns in (gain.ns, gain.low_ns, gain.high_ns))
     return f"{value} {unit.name} ({low} to {high})"
 
@@ -89,7 +91,7 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
     yield Heading("The run:", where=In.TEXT)
     yield Notes(e.bubbles.sentences(), where=In.POSTED)
     slices = f"{many(len(e.work.lane), 'slice')} on {lanes or 'no lanes'}"
-    yield Notes([f"{path}: {e.trace.meta.format}, {slices}", *headline(e)], where=In.TEXT)
+    yield Notes([f"{path}: {e.trace.meta.format}, {slices}", *simulated(e), *headline(e)], where=In.TEXT)
     yield Heading("Busy and idle", where=In.POSTED)
     yield Rows(tables["units"], where=In.POSTED)
     yield Notes(_besides_compute(e), where=In.POSTED)
@@ -133,7 +135,16 @@ def _captured(e: Explanation, lanes: str) -> list[str]:
         f"{many(e.trace.lanes.height, 'channel')}; lanes with device work: {lanes or 'none'}.",
         f"Device: {meta.device or 'not recorded'}; window {duration(e.work.wall)}.",
     ]
+    told += [f"{sentence_start(line)}." for line in simulated(e)]
     return told if e.steps.source == "none" else [*told, f"{e.steps.title()}."]
+
+
+def simulated(e: Explanation) -> list[str]:
+    """Whether the run was simulated: with its interval, or that the capture does not say how sure it is."""
+    if e.predicted_wall is not None:
+        return [f"simulated: {estimate_told(e.predicted_wall)}; its causes are those that the simulation found"]
+    less = "this file does not say how sure it is, and what causes are worth is replayed from the trace"
+    return [f"simulated; {less}"] if e.is_simulated else []
 
 
 def _besides_compute(e: Explanation) -> list[str]:

@@ -20,7 +20,9 @@ from npuscope.table.columns import Table, all_rows
 from npuscope.table.formats import (
     change,
     duration,
+    estimate_told,
     figures,
+    interval_told,
     levels,
     many,
     percent,
@@ -34,7 +36,7 @@ from npuscope.tile.record.model import short_name
 from npuscope.time.certainty import certainty_of
 from npuscope.time.measured.base import CHANGED, MeasuredBase, MeasuredChange
 from npuscope.time.per_line import per_kernel
-from npuscope.time.uncertainty import basis_told, chance_told, estimate_told, interval_told, time_estimate, versus_told
+from npuscope.time.uncertainty import basis_told, chance_told, time_estimate, versus_told
 from npuscope.time.whatif import likely_gains
 
 if TYPE_CHECKING:
@@ -117,7 +119,7 @@ def _how_sure(prediction: Prediction, wide: bool) -> list[str]:
     sure = certainty_of(prediction.simulated)
     lines = []
     if prediction.request.base is None:
-        wall, kernel = prediction.estimate, time_estimate(1.0, "kernel", prediction.simulated.bound.kind)
+        wall, kernel = prediction.estimate, time_estimate(1.0, "kernel", prediction.simulated.bound.regime)
         lines += [basis_told(wall.basis, wall.coverage, interval_told(kernel))]
     if sure.guess is not None and (wide or sure.guess.moves >= WORTH_A_LINE):
         lines.append(str(sure.guess))
@@ -282,7 +284,7 @@ def pipes(file: str, block: Inside, found: Diagnosis) -> Iterator[Part]:
 
 def gains(found: Gains, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
     """Of a simulated run with its verdict and with how sure the gains are."""
-    table = found.main_table() if diagnosis is None else likely_gains(found, diagnosis.bound)
+    table = found.main_table() if diagnosis is None else likely_gains(found)
     yield Say(sentence_start(found.title()), strong=True)
     if diagnosis is not None:
         yield Say(diagnosis.verdict.sentence, strong=True)
@@ -296,7 +298,7 @@ def gains(found: Gains, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
     if diagnosis is not None:
         if diagnosis.together is not None:
             yield Say(together(diagnosis.together))
-        wall = time_estimate(found.wall_ns, "wall", diagnosis.bound)
+        wall = time_estimate(found.wall_ns, "wall", found.regime)
         yield Say(f"As it is: {estimate_told(wall)}. {GAIN_MEANING}")
     for note in found.notes:
         yield Say(note)
@@ -319,8 +321,8 @@ def asked(found: WhatIf, versus: Against | None = None) -> Iterator[Part]:
 
 def gains_data(found: Gains, diagnosis: Diagnosis) -> dict[str, object]:
     """The contract of `npuscope whatif PROGRAM --json` (docs/reference/json.md)."""
-    wall = time_estimate(found.wall_ns, "wall", diagnosis.bound)
-    likely = {"gains": likely_gains(found, diagnosis.bound).rows(), "wall_interval_ns": wall.as_dict()}
+    wall = time_estimate(found.wall_ns, "wall", found.regime)
+    likely = {"gains": likely_gains(found).rows(), "wall_interval_ns": wall.as_dict()}
     return {**found.as_dict(), **likely, **diagnosis.as_dict()}
 
 

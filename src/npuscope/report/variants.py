@@ -12,9 +12,9 @@ from npuscope.answer.tune import Tuned
 from npuscope.explain.comparison import Comparison
 from npuscope.explain.diagnosis import CAUSES
 from npuscope.report.comparison import compare
-from npuscope.table.formats import duration, figures, many, percent, short
+from npuscope.table.formats import duration, estimate_told, figures, interval_told, many, percent, short
 from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say, Spec, axis
-from npuscope.time.uncertainty import chance_told, estimate_told, interval_told
+from npuscope.time.uncertainty import chance_told
 
 WIDTH = 100  # characters of a line
 BARS, POINTS = 300, 5000  # drawn, points of all settings together

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from math import ceil, floor, isfinite, log10
 from typing import NamedTuple
 
+from npuscope.base.interval import Interval
+
 WIDEST = 56  # characters of a text cell
 LEVELS = " ▁▂▃▄▅▆▇█"
 NOTHING = "–"
@@ -134,6 +136,17 @@ def change(share: float | None) -> str:
 def interval(low: float, high: float) -> str:
     """From one number to another: "0.737 to 1.52"."""
     return f"{figures(low)} to {figures(high)}"
+
+
+def estimate_told(one: Interval) -> str:
+    """Nanoseconds as 1.03 ms (80%: 0.737 to 1.52): one unit for the value and its interval."""
+    unit = fitting(one.value, TIMES)
+    shown = one.times(1 / unit.worth)
+    return f"{significant(shown.value)} {unit.name} ({one.coverage * 100:.0f}%: {interval_told(shown)})"
+
+
+def interval_told(one: Interval) -> str:
+    return interval(one.low, one.high)
 
 
 def times(ratio: float | None) -> str:

@@ -1,4 +1,6 @@
-"""What limits a simulated run: every moment of it belongs to one limit. The limit with most time is the first cause.
+"""What limits each moment of a simulated run. The limit with most time is the run's regime: predictions of runs of one
+regime miss by as much as others of it did (`uncertainty.py`). Why a run takes so long says its diagnosis, which goes by
+the critical path: at many a moment some block waits for the scheduler on whom nothing depends.
 
 At a moment the first of these that holds is the limit:
   memory        the running blocks ask for more than HBM gives
@@ -7,7 +9,7 @@ At a moment the first of these that holds is the limit:
   orchestrator  a task could run, its producers have ended, and it has not been submitted
   tail          none of these, and no block is left to start: the last ones do not fill the cores
   dependency    none of these: what is left to do waits for the blocks that run, which do not fill the cores
-The diagnosis tells a cause for each limit; its kind (`KIND_OF`) is the word that everything outside says.
+A regime (`KIND_OF`) has the word of the kind of cause that the limit would be.
 """
 
 from __future__ import annotations
@@ -50,10 +52,10 @@ class LimitSpans:
 
 @dataclass(frozen=True)
 class Bound:
-    """`kind` is that of the first cause; `shares` of the wall time, by limit, add up to one; each `busy` is of all such
-    units' time."""
+    """`regime` is that of the limit with most time; `shares` of the wall time, by limit, add up to one; each `busy` is
+    of all such units' time."""
 
-    kind: str
+    regime: str
     stretches: LimitSpans
     shares: dict[str, float]
     cube_busy: float

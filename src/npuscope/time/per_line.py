@@ -207,7 +207,7 @@ def per_kernel(simulated: Simulated, busy: Busy, spread: Mapping[str, tuple[floa
         schema={"kernel": pl.String, "blocks": pl.Int64},
     )
     launched = counts.group_by("kernel").agg(pl.len().alias("tasks"), pl.col("blocks").sum())
-    likely = time_estimate(1.0, "kernel", simulated.bound.kind)
+    likely = time_estimate(1.0, "kernel", simulated.bound.regime)
     ends = {**(spread or {})}
     factors = [ends.get(name, (likely.low, likely.high)) for name in busy.kernels["kernel"].to_list()]
     low, high = ((pl.col("mean_ns") * pl.Series([pair[n] for pair in factors], dtype=pl.Float64)) for n in range(2))

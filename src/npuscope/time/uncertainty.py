@@ -24,7 +24,7 @@ import numpy as np
 
 from npuscope.base.errors import BadInput
 from npuscope.base.interval import COVERAGE, NOISE, Against, Basis, Interval
-from npuscope.table.formats import TIMES, Form, figures, fitting, interval, significant
+from npuscope.table.formats import TIMES, Form, figures, interval, interval_told
 from npuscope.time.bound import KIND_OF
 from npuscope.time.chip.job import Floats
 
@@ -280,17 +280,6 @@ def write_misses(rows: Sequence[Miss], target: TextIO, head: str) -> None:
         words = [getattr(row, name) for name in COLUMNS[:4]]
         numbers = [getattr(row, name) for name in COLUMNS[4:]]
         writer.writerow([*words, *("" if v is None else f"{v:.4f}" for v in numbers)])
-
-
-def estimate_told(one: Interval) -> str:
-    """Nanoseconds as 1.03 ms (80%: 0.737 to 1.52): one unit for the value and its interval."""
-    unit = fitting(one.value, TIMES)
-    shown = one.times(1 / unit.worth)
-    return f"{significant(shown.value)} {unit.name} ({one.coverage * 100:.0f}%: {interval_told(shown)})"
-
-
-def interval_told(one: Interval) -> str:
-    return interval(one.low, one.high)
 
 
 def chance_told(one: Against) -> str:

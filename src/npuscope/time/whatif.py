@@ -12,7 +12,16 @@ from npuscope.base import progress
 from npuscope.base.interval import Against
 from npuscope.explain.changes import EVERY_PRODUCER, GAINS, Gains, OneChange, WhatIf, ranked
 from npuscope.table.columns import Column, Table
-from npuscope.time.change_job import COSTS, SCHEDULER, TINY, cheaper, scaled, submitted_in, without_limit
+from npuscope.time.change_job import (
+    COSTS,
+    SCHEDULER,
+    TINY,
+    cheaper,
+    scaled,
+    submitted_in,
+    without_limit,
+    without_scheduler,
+)
 from npuscope.time.priced import NO_PRICE, Owners, Priced, half_ns, named
 from npuscope.time.run import Simulated
 from npuscope.time.uncertainty import COMPARED, against
@@ -35,11 +44,13 @@ HOW = {
 }
 
 
-def likely_gains(gains: Gains, bound: str) -> Table:
+def likely_gains(gains: Gains) -> Table:
     """The gains with how sure they are. What limits a changed run is taken to be what limits the run as it is."""
+    regime = gains.regime
     walls = [gain.nothing_ns for gain in gains.gains]
     found = [
-        against(gains.wall_ns, wall, bound, bound).as_dict() if min(wall, gains.wall_ns) > 0 else None for wall in walls
+        against(gains.wall_ns, wall, regime, regime).as_dict() if min(wall, gains.wall_ns) > 0 else None
+        for wall in walls
     ]
     return Table(SIMULATED, gains.frame().with_columns(pl.Series("against", found)))
 
@@ -65,12 +76,12 @@ def whatif_each(base: Simulated, priced: Priced) -> Gains:
         gains.append(OneChange("dispatch", what, HOW[what], half, nothing))
     half, nothing = (wall(submitted_in(job, share)) for share in (0.5, TINY))
     gains.append(OneChange("dispatch", "submit", "the orchestrator's time per task", half, nothing))
-    half, nothing = (wall(submitted_in(job, share), cheaper(machine, SCHEDULER, share)) for share in (0.5, TINY))
+    half, nothing = (without_scheduler(base, share) for share in (0.5, TINY))
     gains.append(
         OneChange(
             "dispatch",
             "all of the scheduler",
-            "submitting, handing out, starting and noticing the end of tasks",
+            "submitting, handing out, starting and noticing the end of all tasks but one",
             half,
             nothing,
         )
@@ -85,4 +96,4 @@ def whatif_each(base: Simulated, priced: Priced) -> Gains:
             cannot.append((named(finding), price.how if price else NO_PRICE))
         else:
             gains.append(OneChange("finding", named(finding), price.how, half_ns(base, owner, finding), price.wall_ns))
-    return Gains(base.wall_ns, ranked(gains), tuple(cannot))
+    return Gains(base.wall_ns, ranked(gains), tuple(cannot), regime=base.bound.regime)

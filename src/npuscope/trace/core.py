@@ -230,7 +230,8 @@ class Trace:
         )
         left_out = self.slices.height - slices.height + self.counters.height - counters.height
         dropped = add_counts(self.meta.dropped, {reason: left_out} if left_out else {})
-        return Trace(slices, lanes, edges, counters, replace(self.meta, dropped=dropped))
+        notes = {name: note for name, note in self.meta.notes.items() if name != SIMULATED}  # it is of the whole
+        return Trace(slices, lanes, edges, counters, replace(self.meta, dropped=dropped, notes=notes))
 
     def without_duplicates(self) -> Trace:
         """The trace without the rows that list another row's work a second time, so that sums count everything once."""
@@ -330,14 +331,15 @@ def by_time(counters: pl.DataFrame) -> pl.DataFrame:
 
 OWN = "npuscope"  # the key of our notes among others'
 WINDOW = "window_ns"
+SIMULATED = "simulated"  # what the simulation knows of the run that its slices do not show: wall and diagnosis
 LARGEST = 2**62  # nanoseconds: differences of two such times fit a column
 
 
 def note_of(trace: Trace, shift: int = 0) -> dict[str, object]:
     """What to write; times are moved by `shift` as the format moves all of them."""
-    if WINDOW not in trace.meta.notes:
-        return {}
-    return {WINDOW: [time + shift for time in trace.window_ns]}
+    notes = trace.meta.notes
+    kept = {SIMULATED: notes[SIMULATED]} if SIMULATED in notes and not shift else {}
+    return {**({WINDOW: [time + shift for time in trace.window_ns]} if WINDOW in notes else {}), **kept}
 
 
 def take_note(ledger: Ledger, note: Mapping[str, object]) -> None:
@@ -346,5 +348,7 @@ def take_note(ledger: Ledger, note: Mapping[str, object]) -> None:
         match value:
             case [int(start), int(end)] if key == WINDOW and -LARGEST < start <= end < LARGEST:
                 ledger.notes[WINDOW] = [int(start), int(end)]
+            case {"wall": {}, "diagnosis": {}} if key == SIMULATED:
+                ledger.notes[SIMULATED] = value
             case _:
                 ledger.count_unknown("note of npuscope", key)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from npuscope.answer.prediction import Refused
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices import load
+from npuscope.explain.diagnosis import Cause, Diagnosis
 from npuscope.explain.work import area_rules
 from npuscope.forward.llm.tpot import (
     MOST_STEPS,
@@ -46,15 +47,18 @@ def test_few_steps_are_simulated_and_always_the_ends(context: int, tokens: int) 
 
 def test_measures_are_linear_between_simulated_steps() -> None:
     ends = (step(1, ms=1.0, tasks=10), step(5, ms=3.0, tasks=10))
-    result = Tpot("m", (), "chip", Decoding(1, 0, 5), ends, 2, {"MLP": 3})
+    result = Tpot("m", (), "chip", Decoding(1, 0, 5), ends, 2, {"MLP": 3}, NOTHING)
     assert result.over_tokens("ms") == [1.0, 1.5, 2.0, 2.5, 3.0]
     told = result.as_dict()
     assert (told["ms_per_token"], told["first_ms"], told["last_ms"]) == (2.0, 1.0, 3.0)
     assert told["tasks_per_step"] == 10
 
 
+NOTHING = Diagnosis((Cause("unknown", "Nothing ran.", 0.0),), 0, (0, 0))
+
+
 def step(length: int, ms: float, tasks: int) -> DecodeStep:
-    return DecodeStep(length, ms, tasks, tasks, tasks, 1.0, 2.0, 0.5, 0.1, 0.1, "bandwidth", "HBM is at its limit.")
+    return DecodeStep(length, ms, tasks, tasks, tasks, 1.0, 2.0, 0.5, 0.1, 0.1, "bandwidth")
 
 
 def test_a_step_s_measures_agree_with_its_trace() -> None:

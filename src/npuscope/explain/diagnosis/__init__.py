@@ -3,7 +3,8 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-from npuscope.explain.diagnosis.cause import CAUSES, Cause, Diagnosis, Gain, Span, Together
+from npuscope.base.interval import Gain
+from npuscope.explain.diagnosis.cause import CAUSES, Cause, Diagnosis, Span, Together
 
 __all__ = ["CAUSES", "Cause", "Diagnosis", "Gain", "Span", "Together"]
 

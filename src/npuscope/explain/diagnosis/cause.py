@@ -7,14 +7,15 @@ diagnosis shows these objects: nothing else decides what bounds a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from npuscope.base.interval import Gain
 from npuscope.explain.hidden_exposed import Communication, Copies
 from npuscope.explain.ledger import Scheduling
 from npuscope.explain.path import CriticalPath
@@ -27,6 +28,7 @@ from npuscope.trace.intervals import Intervals, Ints, one_group, union
 MOST_SPANS = 200  # of a cause, the longest
 WORTH_A_WORD = 0.01  # of the wall: smaller causes are left out
 TUNABLE = 0.25  # of the time of kernels: they get faster, they do not vanish
+FEWER, MORE = "fewer and longer tasks", "more and shorter blocks"  # what a remedy asks for
 ANY, CHAIN, CORES, STREAMS, THREADS = "any", "chain", "cores", "streams", "threads"  # kinds of captures
 
 
@@ -39,15 +41,6 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Gain:
-    """What mending a cause is worth: nanoseconds off the wall, the likely value and its bounds."""
-
-    ns: int
-    low_ns: int
-    high_ns: int
-
-
-@dataclass(frozen=True)
 class Together:
     """What mending all at once is worth that was priced alone, of so many findings of `check`."""
 
@@ -57,7 +50,10 @@ class Together:
 
 @dataclass(frozen=True)
 class Cause:
-    """`kind` is one of CAUSES; `share` of the wall that it accounts for; `confidence` is sure, likely or a guess."""
+    """`kind` is one of CAUSES; `share` of the wall that it accounts for; `confidence` is sure, likely or a guess.
+
+    `rows` are those of the ledger whose time on the critical path it is, or shares with other causes of the same rows;
+    `kernels` those it is mostly about, the first most."""
 
     kind: str
     sentence: str
@@ -67,17 +63,18 @@ class Cause:
     where: tuple[Span, ...] = ()
     remedy: str = ""
     confidence: str = "sure"
+    rows: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+    wants: str = ""  # FEWER or MORE, where another cause may ask for the opposite
 
     def __str__(self) -> str:
         return self.sentence
 
     def worth_ns(self, wall: int) -> float:
         """By which causes are ranked: the likely gain, or of what cannot be taken away TUNABLE of its time."""
-        if CAUSES[self.kind].tunable:
-            return TUNABLE * self.share * wall
-        if self.gain is None:
-            return 0.0 if CAUSES[self.kind].beside else self.share * wall
-        return self.gain.ns
+        if self.gain is not None:
+            return self.gain.ns
+        return self.share * wall * (0.0 if CAUSES[self.kind].beside else TUNABLE if CAUSES[self.kind].tunable else 1.0)
 
     def without(self, ns: int, wall: int, where: str) -> Cause:
         """The cause less time that counts elsewhere."""
@@ -86,14 +83,27 @@ class Cause:
         sentence = f"{self.sentence.removesuffix('.')}; {duration(taken)} of it counts {where}."
         gain = self.gain
         if gain is not None:
-            gain = honest(Gain(*(min(part, round(left)) for part in (gain.ns, gain.low_ns, gain.high_ns))))
+            gain = Gain.around(*(min(part, left) for part in (gain.ns, gain.low_ns, gain.high_ns)))
         return replace(self, sentence=sentence, share=left / wall if wall else 0.0, gain=gain)
 
 
 def ranked(causes: Iterable[Cause], wall: int) -> list[Cause]:
-    """Those worth most first, those not worth a word left out."""
-    by_worth = sorted(causes, key=lambda cause: -cause.worth_ns(wall))
-    return [cause for number, cause in enumerate(by_worth) if number == 0 or cause.share >= WORTH_A_WORD]
+    """Those worth most first, those not worth a word left out. A remedy is said once, and one that asks for the
+    opposite of an earlier one says so: only one of both can be had."""
+    by_worth = sorted(causes, key=lambda cause: (-cause.worth_ns(wall), -cause.share))
+    told: list[Cause] = []
+    for cause in by_worth:
+        if told and cause.share < WORTH_A_WORD:
+            continue
+        against = [n for n, one in enumerate(told, 1) if {one.wants, cause.wants} == {FEWER, MORE}]
+        if against:
+            other = told[against[0] - 1].wants
+            told_so = f"This asks for {cause.wants}, cause {against[0]} for {other}: only one of both can be mended."
+            cause = replace(cause, remedy=told_so)
+        elif any(one.remedy == cause.remedy for one in told):
+            cause = replace(cause, remedy="")
+        told.append(cause)
+    return told
 
 
 @dataclass(frozen=True)
@@ -125,6 +135,18 @@ class Diagnosis:
             "together": None if self.together is None else asdict(self.together),
         }
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Diagnosis:
+        """What `as_dict` made."""
+        causes = tuple(
+            Cause(**{**one, "gain": one["gain"] and Gain(**one["gain"]), "where": tuple(map(Span._make, one["where"])),
+                     **{name: tuple(one[name]) for name in ("evidence", "rows", "kernels")}})
+            for one in data["causes"]
+        )  # fmt: skip
+        both = data["together"]
+        together = both and Together(both["findings"], Gain(**both["gain"]))
+        return cls(causes, data["wall_ns"], (data["window"][0], data["window"][1]), together)
+
 
 @dataclass(frozen=True)
 class RunFacts:
@@ -138,6 +160,7 @@ class RunFacts:
     communication: Communication | None
     copies: Copies | None
     scope: tuple[int, int]  # the window without what lies outside the run
+    replays: bool = True  # whether gains come from replaying it: a simulation knows better
 
     @property
     def wall(self) -> int:
@@ -184,6 +207,7 @@ class RunFacts:
 
 
 Finder = Callable[[RunFacts], Iterator[Cause]]
+Refine = Callable[[Cause], Cause]  # by who knows more of it than the trace
 CAUSES: dict[str, CauseKind] = {}
 FINDERS: list[tuple[tuple[str, ...], Finder]] = []
 
@@ -211,10 +235,13 @@ class CauseKind:
         gain: Gain | None = None,
         where: tuple[Span, ...] = (),
         confidence: str = "sure",
+        rows: Iterable[str] = (),
+        kernels: Iterable[str] = (),
+        wants: str = "",
     ) -> Cause:
         """The cause in a run, which took so many nanoseconds of it."""
-        gain = None if gain is None else honest(gain)
-        return Cause(self.kind, sentence, run.share(ns), evidence, gain, where, remedy, confidence)
+        about = (tuple(rows), tuple(kernels), wants)
+        return Cause(self.kind, sentence, run.share(ns), evidence, gain, where, remedy, confidence, *about)
 
 
 def found_in(*captures: str) -> Callable[[Finder], Finder]:
@@ -227,14 +254,9 @@ def found_in(*captures: str) -> Callable[[Finder], Finder]:
     return add
 
 
-def honest(gain: Gain) -> Gain:
-    """With bounds that differ: nobody knows a gain exactly, and at worst nothing comes of it."""
-    return replace(gain, low_ns=0) if gain.low_ns == gain.high_ns > 0 else gain
-
-
 def gain_between(low: float, high: float) -> Gain:
     """A gain of which only bounds are known: the middle stands for it."""
-    return Gain(round((low + high) / 2), round(low), round(high))
+    return Gain.around((low + high) / 2, low, high)
 
 
 def gain_of_gaps(gaps: Ints, lanes: int = 1) -> Gain:

@@ -1,9 +1,11 @@
 """Why cores do not do more.
 
-Where the capture says who waits for whom, by what the critical path consists of: waits for the scheduler; runs that
-waited for their core, or ran while nearly all cores of their unit did; runs that waited for a producer while cores were
-free; and what runs after the last start while cores are free. They add up to the window but for its edges. Else by
-what the busiest unit does: it is full, waits between tasks, or has no work.
+Where the capture says who waits for whom, by what the critical path consists of: waits for the orchestrator and the
+scheduler; runs while HBM is at its limit, where the capture says what that is; runs that waited for their core, or ran
+while nearly all cores of their unit did; runs that waited for a producer while cores were free; and what runs after the
+last start while cores are free. They add up to the window but for its edges, and every share is that of rows of the
+ledger. Else by what the busiest unit does: it is full, waits between tasks, or has no work. Simulated runs are
+diagnosed by the same; only what mending is worth a simulation knows better (time/diagnosis.py).
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from npuscope.explain.changes import Change, changed_jobs, models_of
+from npuscope.base.interval import Gain
+from npuscope.explain.changes import once_ns, without_scheduler
 from npuscope.explain.diagnosis.cause import (
     CHAIN,
     CORES,
+    FEWER,
+    MORE,
     Cause,
     CauseKind,
-    Gain,
     RunFacts,
     found_in,
     gain_between,
@@ -29,16 +33,16 @@ from npuscope.explain.diagnosis.cause import (
     spans_of,
     top_kernel,
 )
-from npuscope.explain.replay import Cycle, wall_of
-from npuscope.explain.waits import SCHEDULING, no_dependencies
+from npuscope.explain.replay import Cycle
+from npuscope.explain.waits import IN_WORDS, SCHEDULING, no_dependencies
 from npuscope.explain.work import CORES as UNITS
 from npuscope.explain.work import Work
 from npuscope.table.formats import duration, many, percent, significant
-from npuscope.trace.intervals import Intervals, Ints
+from npuscope.trace.intervals import Intervals, Ints, Parts, inside, one_group, outside, union
 
 CORE = CauseKind("core", "cores are full: only faster kernels, or fewer, help", tunable=True, of_work="task")
 BANDWIDTH = CauseKind("bandwidth", "cores are full, and mostly move data", tunable=True, of_work="task")
-DISPATCH = CauseKind("dispatch", "tasks that could run wait for the scheduler")
+DISPATCH = CauseKind("dispatch", "tasks that could run wait for the orchestrator or the scheduler")
 DEPENDENCY = CauseKind("dependency", "tasks wait for one another while cores are free")
 GAP = CauseKind("gap", "cores or the device stand still for a moment between one piece of work and the next")
 WIDTH = CauseKind("width", "cores have nothing to do before their first task, after their last, or at all")
@@ -72,35 +76,49 @@ SCHEDULER = {  # a wait for the scheduler: how it reads, and what helps
     ),
     "starved": (
         "until the task is submitted",
-        "Submit tasks earlier: build the graph ahead, or with less work per task.",
+        "Submit fewer tasks: make equal ones blocks of one launch (pl.spmd), or build the graph ahead.",
     ),
 }
+ONE_TASK = "It is what starting and ending one task takes: give it more work, or have less before and after it."
+HBM = "HBM GB/s"  # a counter of all cores together
+HBM_LIMIT = "hbm_limit"  # of the notes: the most that the counter can be
+AT_LIMIT = 0.98  # of it
 
 
 @found_in(CHAIN)
 def scheduler(run: RunFacts) -> Iterator[Cause]:
-    """Waits for the scheduler on the path."""
+    """Waits for the orchestrator and the scheduler on the path."""
     waits = run.segments.filter(pl.col("part").is_in([*SCHEDULING, "starved"]))
     ns = int(waits["ns"].sum())
     if ns == 0:
         return
     by_reason = waits.group_by(pl.col("part").cast(pl.String)).agg(pl.col("ns").sum())
     by_reason = by_reason.sort("ns", "part", descending=[True, False])  # equal ones always in one order
-    evidence = [f"{duration(each)} {SCHEDULER[reason][0]}" for reason, each in by_reason.iter_rows()]
+    parts = dict(by_reason.iter_rows())
+    evidence = [f"{run.in_words(each)} {SCHEDULER[reason][0]}: {IN_WORDS[reason]}" for reason, each in parts.items()]
     s = run.scheduling
     if s.in_flight is not None and s.tasks:
         in_flight = f"{significant(s.in_flight)} tasks in flight on {many(s.cores, 'core')}"
         evidence.append(f"{in_flight}, one task every {duration(s.ns_per_task)}")
-    most, remedy = SCHEDULER[by_reason["part"][0]]
+    first = next(iter(parts))
+    most, remedy = SCHEDULER[first]
+    who = "scheduler" if "starved" not in parts else "orchestrator"
+    if 0 < parts.get("starved", 0) < ns:
+        who = "orchestrator and the scheduler" if first == "starved" else "scheduler and the orchestrator"
+    mostly = f", {duration(parts[first])} of it {most}" if len(parts) > 1 else f", {most}"
+    if 0 < (once := once_ns(run.work)) < run.wall:
+        evidence.append(f"{duration(once)} every run pays: a first task handed out, a last one seen done")
     yield DISPATCH(
         run,
         ns,
-        f"Tasks wait for the scheduler for {run.in_words(ns)}, mostly {most}.",
+        f"Tasks wait for the {who} for {run.in_words(ns)}{mostly}.",
         *evidence,
         *_overhead(run),
-        remedy=remedy,
+        remedy=ONE_TASK if s.launches == 1 else remedy,
         gain=_without_waits(run, waits),
         where=spans(waits),
+        rows=parts,
+        wants="" if s.launches == 1 or first == "starved" else FEWER,
     )
 
 
@@ -112,59 +130,135 @@ def _overhead(run: RunFacts) -> list[str]:
 
 
 def _without_waits(run: RunFacts, waits: pl.DataFrame) -> Gain:
-    """What a scheduler that takes no time is worth: by replaying the run in every way that `whatif` reads it, where it
-    is short enough for that: at least what the least of them saves, likely what the most does."""
+    """What a scheduler that takes no time is worth, without what every run pays once: by replaying the run in every way
+    that `whatif` reads it, where it is short enough for that: likely what the likeliest of them saves."""
     bounds = gain_of_gaps(waits["ns"].to_numpy())
-    if len(run.work.lane) > MOST_REPLAYED:
+    if not run.replays or len(run.work.lane) > MOST_REPLAYED:
         return bounds
-    change = Change(dispatch_cost=0.0)
-    models, _ = models_of(run.work, run.ready, change)
     try:
-        saved = [wall_of(model) - wall_of(changed_jobs(run.work, model, change)) for model in models]
+        saved = without_scheduler(run.work, run.ready)
     except Cycle:
         return bounds
-    low, likely = (min(max(end, 0), bounds.high_ns) for end in (min(saved), max(saved)))
-    return Gain(likely, low, bounds.high_ns)
+    return Gain.around(saved[0], min(saved), max(*saved, bounds.high_ns))
 
 
 @found_in(CHAIN)
 def runs_of_the_path(path: RunFacts) -> Iterator[Cause]:
-    """What runs on the path: on full cores, in a chain of tasks while cores are free, or as the last task."""
-    run = path.segments.filter(pl.col("part") == "run")
+    """What runs on the path: at the limit of HBM, on full cores, in a chain of tasks while cores are free, or last."""
+    run, at_limit = _by_memory(path, path.segments.filter(pl.col("part") == "run"))
+    yield from _memory(path, at_limit)
     if run.is_empty():
         return
     last_start = int(np.max(path.work.start))
     last = run.tail(1)
     full = pl.Series(_fullness(path.work, run) >= FULL)
-    tail = 0 if full[-1] else int(last["end"][0]) - max(int(last["start"][0]), last_start)
+    tail = 0 if full[-1] else max(int(last["end"][0]) - max(int(last["start"][0]), last_start), 0)
     only = run.height == 1 and not full[0]
     link = run["link"].cast(pl.String)
     waited = link != "core"
     producers = bool((link == "dependency").any())
     by_core = run.filter(~waited | full | (not producers and not only))
     chained = run.filter(waited & ~full & (producers or only))
-    in_core = bool((by_core["row"] == last["row"][0]).any())
+    in_core = bool((by_core["start"] == last["start"][0]).any())
     yield from _full_cores(path, by_core, tail if in_core else 0)
     if only:
         tail = int(run["ns"].sum())
     else:
         yield from _chain_of_tasks(path, chained, 0 if in_core else tail)
     if tail > 0:
-        yield TAIL(
-            path,
-            tail,
-            f"One last task, {top_kernel(last)[0]}, runs alone for {path.in_words(tail)}.",
-            "every other task has started before",
-            remedy="Cut it into blocks, or start it earlier.",
-            gain=gain_between(0, tail * (1 - 1 / max(path.scheduling.cores, 1))),
-            where=spans(last),
-        )
+        yield _last_blocks(path, last, tail)
+
+
+def _last_blocks(path: RunFacts, last: pl.DataFrame, tail: int) -> Cause:
+    """What runs after the last start, or the only task there is."""
+    work, end = path.work, int(last["end"][0])
+    begin = end - tail
+    unit = _units_of(work, last)[0]
+    here = (work.units[work.lane] == unit) & (work.end > begin) & (work.start < end)
+    cores, busy = int((work.units == unit).sum()), len(np.unique(work.lane[here]))
+    blocks = work.slices.filter(pl.Series(here)).height
+    name = top_kernel(last)[0]
+    free = 1 - float(_fullness(work, last.with_columns(start=pl.lit(begin)))[0])
+    whole = int((work.units[work.lane] == unit).sum())
+    waves = f"{whole:,} blocks on {cores:,} cores: in the last wave run {busy:,}"
+    what = f"The last block of {name} leaves" if blocks == 1 else f"The last {blocks:,} blocks of {name} leave"
+    return TAIL(
+        path,
+        tail,
+        f"{what} {cores - busy:,} of {cores:,} {CALLED[unit]} idle for {_part(path, tail)}.",
+        *([waves] if whole > cores else []),
+        "every other block has started before",
+        remedy=f"Cut the work of {name} into as many blocks as there are cores, or a multiple of it, or start it "
+        "earlier.",
+        gain=Gain.around(tail * free, 0, tail),
+        where=spans(last),
+        rows=("run",),
+        kernels=_named(last),
+        wants=MORE,
+    )
+
+
+def _by_memory(run: RunFacts, segments: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Runs on the path cut into those while HBM is not at its limit and those while it is."""
+    limit = run.work.trace.meta.notes.get(HBM_LIMIT)
+    samples = run.work.trace.counters.filter(pl.col("name") == HBM) if isinstance(limit, int | float) else None
+    if samples is None or samples.is_empty():
+        return segments, segments.clear()
+    value, time = samples["value"].to_numpy(), samples["time"].to_numpy()
+    high = np.flatnonzero(value >= AT_LIMIT * float(limit or 0))
+    until = np.append(time[1:], run.work.window[1])
+    full = union(one_group(time[high], until[high]))
+    asked = one_group(segments["start"].to_numpy(), segments["end"].to_numpy())
+
+    def cut(parts: Parts) -> pl.DataFrame:
+        found = segments[parts.of].with_columns(start=pl.Series(parts.start), end=pl.Series(parts.end))
+        return found.with_columns(ns=pl.col("end") - pl.col("start")).sort("start")
+
+    return cut(outside(asked, full)), cut(inside(asked, full))
+
+
+def _memory(run: RunFacts, segments: pl.DataFrame) -> Iterator[Cause]:
+    ns = int(segments["ns"].sum())
+    if ns == 0:
+        return
+    samples = run.work.trace.counters.filter(pl.col("name") == HBM).sort("time")
+    until = np.append(samples["time"].to_numpy()[1:], run.work.window[1])
+    drawn = float(np.sum((until - samples["time"].to_numpy()) * samples["value"].to_numpy())) / max(run.wall, 1)
+    rates = [significant(rate / 1e3) for rate in (drawn, run.work.trace.meta.notes[HBM_LIMIT])]
+    names = " and ".join(quoted(name) for name in _named(segments)[:2])
+    yield BANDWIDTH(
+        run,
+        ns,
+        f"HBM is at its limit for {_part(run, ns)}, most of it in {names}.",
+        f"on average over the run {rates[0]} of {rates[1]} TB/s",
+        remedy="Move fewer bytes: keep tiles on the chip, load what several blocks share once, take narrower types.",
+        where=spans(segments),
+        rows=("run",),
+        kernels=_named(segments),
+    )
+
+
+def _part(run: RunFacts, ns: int) -> str:
+    """A part of the runs, with its share and that of the row of the ledger which it is of."""
+    whole = run.path.by_part().get("run", 0)
+    of = "" if ns >= whole else f", of the {percent(whole / max(run.scope_ns, 1))} in which tasks run"
+    return run.in_words(ns).removesuffix(")") + f"{of})"
+
+
+def _named(segments: pl.DataFrame) -> list[str]:
+    """The kernels of segments, the one with most time first."""
+    times = segments.group_by("kernel").agg(pl.col("ns").sum()).sort("ns", "kernel", descending=[True, False])
+    return [str(name) for name in times["kernel"]]
+
+
+def _units_of(work: Work, segments: pl.DataFrame) -> list[str]:
+    unit = dict(zip(work.lanes["lane"].to_list(), work.units.tolist(), strict=True))
+    return [str(unit[one]) for one in segments["lane"].to_list()]
 
 
 def _fullness(work: Work, run: pl.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Of the cores of the unit that a segment runs on, the share that runs meanwhile."""
-    lane = dict(zip(work.lanes["lane"].to_list(), work.units.tolist(), strict=True))
-    units = np.array([lane[one] for one in run["lane"].to_list()])
+    units = np.array(_units_of(work, run))
     share = np.zeros(run.height)
     start, end = run["start"].to_numpy(), run["end"].to_numpy()
     for unit in set(units.tolist()):
@@ -186,17 +280,20 @@ def _full_cores(run: RunFacts, segments: pl.DataFrame, tail: int) -> Iterator[Ca
     if ns <= 0:
         return
     name, longest = top_kernel(segments)
+    longest = min(longest, ns)
     kind, counted = core_or_bandwidth(run.work)
     unit, busy = busiest(run.work)
-    what = "mostly moving data" if kind is BANDWIDTH else f"{name} is {percent(longest / run.scope_ns)} of it"
+    what = "mostly moving data" if kind is BANDWIDTH else f"{name} is {duration(longest)} of it"
     yield kind(
         run,
         ns,
-        f"Work runs on full cores for {percent(ns / run.scope_ns)} of the critical path; {what}.",
+        f"Work runs on full cores for {_part(run, ns)}; {what}.",
         f"the {CALLED[unit]} run {percent(busy / max(run.wall, 1))} of the time",
         *counted,
         remedy=faster_kernels(ns / run.scope_ns),
         where=spans(segments),
+        rows=("run",),
+        kernels=_named(segments),
     )
 
 
@@ -209,13 +306,15 @@ def _chain_of_tasks(run: RunFacts, segments: pl.DataFrame, tail: int) -> Iterato
     yield DEPENDENCY(
         run,
         ns,
-        f"Tasks wait for one another: a chain of {many(segments['row'].n_unique(), 'task')} takes {run.in_words(ns)} "
-        f"while other cores are free; {name} is {duration(longest)} of it.",
+        f"Tasks wait for one another: a chain of {many(segments['row'].n_unique(), 'task')} takes {_part(run, ns)} "
+        f"while other cores are free; {name} is {duration(min(longest, ns))} of it.",
         f"if nothing waited for anything, the {CALLED[unit]} would need {duration(least)}",
         remedy="Shorten the tasks of this chain, cut them into blocks that run side by side, or remove false "
         "dependencies.",
         gain=gain_between(0, min(ns, max(run.wall - least, 0))),
         where=spans(segments),
+        rows=("run",),
+        kernels=_named(segments),
     )
 
 
@@ -295,6 +394,7 @@ def _between_tasks(run: RunFacts, unit: str, lanes: Ints, gaps: Intervals) -> It
         gain=gain_of_gaps(ns, len(lanes)),
         where=spans_of(run, gaps),
         confidence="likely",
+        wants=FEWER,
     )
 
 
@@ -317,6 +417,7 @@ def _without_work(run: RunFacts, unit: str, lanes: Ints, edges: Intervals) -> It
         remedy="Cut the work into as many tasks as there are cores, of even length, and start the longest first.",
         gain=gain_between(0, ns),
         where=spans_of(run, edges),
+        wants=MORE,
     )
 
 

@@ -11,15 +11,16 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from npuscope.base.interval import Gain
 from npuscope.explain.diagnosis.cause import (
     ANY,
     STREAMS,
     THREADS,
     Cause,
     CauseKind,
-    Gain,
     RunFacts,
     found_in,
+    gain_between,
     gain_of_gaps,
     quoted,
     spans,
@@ -251,7 +252,7 @@ def exposed_communication(run: RunFacts) -> Iterator[Cause]:
         f"{name} is {percent(longest / exposed)} of what is not hidden",
         f"it is {percent(exposed / run.ran.length)} of the time in which anything runs",
         remedy=remedy,
-        gain=Gain(min(max(late, round((hideable + exposed) / 2)), exposed), hideable, exposed),
+        gain=Gain.around(min(max(late, (hideable + exposed) / 2), exposed), hideable, exposed),
         where=spans(segments),
         confidence="likely" if late else "sure",
     )
@@ -293,6 +294,6 @@ def exposed_copies(run: RunFacts) -> Iterator[Cause]:
         f"{percent(hidden)} of all copying is hidden by compute or communication",
         f"{name} is {percent(longest / exposed)} of what is not hidden",
         remedy="Copy ahead on a stream of its own, from pinned memory, or keep the data on the device.",
-        gain=Gain(round((hideable + exposed) / 2), hideable, exposed),
+        gain=gain_between(hideable, exposed),
         where=spans(segments),
     )

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from npuscope.base.interval import Gain
 from npuscope.explain.diagnosis.cause import (
     ANY,
     CAUSES,
@@ -20,7 +21,7 @@ from npuscope.explain.diagnosis.cause import (
     Cause,
     CauseKind,
     Diagnosis,
-    Gain,
+    Refine,
     RunFacts,
     Span,
     quoted,
@@ -53,24 +54,19 @@ def diagnose(
     steps: Steps,
     communication: Communication | None = None,
     copies: Copies | None = None,
+    refine: Refine | None = None,
 ) -> Diagnosis:
-    """The causes of a measured run, the one worth most first."""
+    """The causes of a run, the one worth most first. `refine` is for who knows more of each than the trace says."""
     if (only := _nothing_to_judge(work)) is not None:
         return Diagnosis((only,), work.wall, work.window)
-    run = RunFacts(
-        work,
-        ready,
-        scheduling,
-        path,
-        steps,
-        communication,
-        copies,
-        extent(work.start, work.end, ready.dispatch, work.window),
-    )
+    scope = extent(work.start, work.end, ready.dispatch, work.window)
+    run = RunFacts(work, ready, scheduling, path, steps, communication, copies, scope, replays=refine is None)
     cut = list(outside(run))
     causes = [
         cause for captures, finder in FINDERS if run.capture in captures or ANY in captures for cause in finder(run)
     ]
+    if refine is not None:
+        causes = [refine(cause) for cause in causes]
     causes = ranked(_with_odd_steps(run, causes), work.wall)
     if causes and cut:
         causes[0] = _within(run, causes[0])
@@ -183,7 +179,7 @@ def odd_steps(run: RunFacts) -> tuple[Cause, str] | None:
         lost,
         f"Step {worst['step']} takes {takes}{more}{f': {kernel}' if kernel else ''}.",
         *evidence,
-        gain=Gain(round(lost), round(least), round(lost)),
+        gain=Gain.around(lost, least, lost),
         where=tuple(Span(start, start + ns) for start, ns in odd.sort("start").select("start", "span_ns").iter_rows()),
         remedy=LATE_RANK if kind == "comm" else "Look into this step alone: `npuscope report --step` explains it.",
         confidence="likely",

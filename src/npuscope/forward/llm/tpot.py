@@ -22,6 +22,7 @@ from npuscope.base import progress
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.base.interval import Interval
 from npuscope.chip.devices import Device
+from npuscope.explain.diagnosis import Diagnosis
 from npuscope.explain.work import Rules, area_of
 from npuscope.forward.llm.config import BLOCK, MOST
 from npuscope.models import FOLDER, file_of
@@ -29,7 +30,6 @@ from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, NUMBER, SHARE, TEXT, significant
 from npuscope.tile.record.model import Recording
 from npuscope.time.chip.job import MIX, POLLED
-from npuscope.time.diagnosis import first_sentence
 from npuscope.time.run import Simulated
 from npuscope.time.uncertainty import INTERVAL, time_estimate
 
@@ -51,8 +51,7 @@ STEPS = Columns(
     (
         Column("length", COUNT, "tokens of a row, the new one included", title="tokens of a row"),
         Column("ms", NUMBER, "the step's time"),
-        Column("bound", TEXT, "the kind of its first cause (docs/reference/json.md)", title="limited by"),
-        Column("verdict", TEXT, "the first sentence of its diagnosis", only="one is told above the table"),
+        Column("regime", TEXT, "the limit that holds longest, by which its interval is learnt", wide=True),
         Column("tasks", COUNT, "that do work"),
         Column("blocks", COUNT, "of them", wide=True),
         Column("records", COUNT, "blocks on cores: a mixed block has three"),
@@ -65,7 +64,8 @@ BASIS = Columns(
     (
         Column("ms_per_token", NUMBER, "the mean", title="ms per token, mean"),
         Column("ms_per_token_interval", INTERVAL, "where 80% of measured means lie", title="ms per token, 80%"),
-        Column("bound", TEXT, "the kind of the first cause of most steps", title="limited by"),
+        Column("bound", TEXT, "the kind of the first cause of the last step", title="limited by"),
+        Column("verdict", TEXT, "its sentence", only="told above the table"),
         Column("first_ms", NUMBER, "of the first step", title="ms of the first token"),
         Column("last_ms", NUMBER, "of the last step", title="ms of the last token"),
         Column("tasks_per_step", COUNT, "tasks that do work"),
@@ -115,6 +115,7 @@ class Tpot(Tabular):
     simulated: tuple[DecodeStep, ...]
     layers: int | None
     groups: dict[str, int]
+    diagnosis: Diagnosis  # of the last step
     notes: tuple[str, ...] = ()
 
     def over_tokens(self, measure: str) -> list[float]:
@@ -126,19 +127,14 @@ class Tpot(Tabular):
     def mean(self, measure: str) -> float:
         return float(np.mean(self.over_tokens(measure)))
 
-    @property
-    def bound(self) -> str:
-        """The kind of the first cause of most of the steps that were simulated."""
-        return Counter(step.bound for step in self.simulated).most_common(1)[0][0]
-
     def verdict(self) -> str:
         """The first cause of the last of these steps, in a sentence."""
-        last = [step for step in self.simulated if step.bound == self.bound][-1]
-        return f"At {last.length:,} tokens per row: {last.verdict}"
+        return f"At {self.simulated[-1].length:,} tokens per row: {self.diagnosis.verdict}"
 
     def estimate(self) -> Interval:
         """Milliseconds per token. All steps are missed alike, so that their mean is no surer than one of them."""
-        return time_estimate(self.mean("ms"), "wall", self.bound)
+        regime = Counter(step.regime for step in self.simulated).most_common(1)[0][0]
+        return time_estimate(self.mean("ms"), "wall", regime)
 
     def tables(self) -> dict[str, Table]:
         total = sum(self.groups.values()) or 1
@@ -152,7 +148,8 @@ class Tpot(Tabular):
     def basis(self) -> Table:
         """The measurement basis, in one row."""
         token_ms = self.over_tokens("ms")
-        sure = {"ms_per_token_interval": self.estimate().as_dict(), "bound": self.bound}
+        sure = {"ms_per_token_interval": self.estimate().as_dict(), "bound": self.diagnosis.bound}
+        sure["verdict"] = self.diagnosis.verdict.sentence
         ends = {"ms_per_token": self.mean("ms"), **sure, "first_ms": token_ms[0], "last_ms": token_ms[-1]}
         counts = {f"{name}_per_step": _whole(self.mean(name)) for name in COUNTS}
         return Table(BASIS, pl.DataFrame([{**ends, **counts, **{name: self.mean(name) for name in MEANS}}]))
@@ -196,7 +193,8 @@ def tpot(file: str, arguments: Sequence[str], decoding: Decoding, device: Device
     whole = groups_by_area(one.recording, rules)
     layers, groups = _per_layer(file, arguments, decoding, whole, rules)
     notes = ignored_sizes(file, arguments, decoding, {} if layers is None else {"layers": 1})
-    return Tpot(file, tuple(arguments), device.name, decoding, tuple(steps), layers, dict(groups.most_common()), notes)
+    asked = (file, tuple(arguments), device.name, decoding)
+    return Tpot(*asked, tuple(steps), layers, dict(groups.most_common()), one.limits, notes)
 
 
 def ignored_sizes(file: str, arguments: Sequence[str], decoding: Decoding, alike: dict[str, int]) -> tuple[str, ...]:
@@ -266,8 +264,7 @@ class DecodeStep:
     overhead: float  # 1 - run / (dispatch to finish)
     orchestrator_busy: float  # share of the step
     schedulers_busy: float  # share of the step, mean of the threads
-    bound: str  # the kind of its first cause
-    verdict: str  # its first sentence
+    regime: str  # the limit that holds longest
 
 
 def predicted(file: str, arguments: Sequence[str], asked: dict[str, int], device: Device | None = None) -> Prediction:
@@ -299,8 +296,7 @@ def decode_step(run: Simulated, length: int) -> DecodeStep:
         overhead=1 - ran / held,
         orchestrator_busy=float(np.sum(times.submitted - times.began)) / wall,
         schedulers_busy=float(np.sum(times.loops[:, POLLED:])) / wall / run.prepared.machine.threads,
-        bound=run.bound.kind,
-        verdict=first_sentence(run),
+        regime=run.bound.regime,
     )
 
 

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 
+from npuscope.explain.diagnosis.on_cores import HBM, HBM_LIMIT
 from npuscope.tile.graph.outputs import timeless_trace
 from npuscope.time.chip.engine import slow_down
 from npuscope.time.chip.job import (
@@ -53,6 +54,7 @@ def trace_of(prepared: Prepared, times: Times, wall_ns: int) -> Trace:
         "num_cores": 3 * machine.clusters,
         "window_ns": [0, wall_ns],
         "whole_graph": True,  # where there are no edges, nobody waits for anybody
+        HBM_LIMIT: machine.limit,  # bytes per nanosecond, as the counter
     }
     counters = counters_of(job, machine, times)
     records = slices.height + counters.height
@@ -186,7 +188,6 @@ def lanes_of(prepared: Prepared) -> pl.DataFrame:
     return lanes.with_row_index("lane").with_columns(device=pl.lit(0, dtype=pl.Int32), rank=pl.lit(0, dtype=pl.Int32))
 
 
-HBM = "HBM GB/s"
 IN_FLIGHT = "blocks in flight"
 RING_ENTRIES = "ring entries"
 TOGETHER = 1 << 12  # blocks looked at together

@@ -315,7 +315,7 @@ class MeasuredChange(Tabular):
     def change(self) -> Against:
         """The run against the one before the change, both anchored."""
         old, new = self.anchor.old, self.run
-        return against(self.anchor.anchored_ns, self.anchor.wall_of(new), old.bound.kind, new.bound.kind)
+        return against(self.anchor.anchored_ns, self.anchor.wall_of(new), old.bound.regime, new.bound.regime)
 
     @property
     def wall(self) -> Interval:
@@ -347,7 +347,7 @@ class MeasuredChange(Tabular):
         A measured kernel is as sure as its change is small; one that nobody measured as sure as any prediction.
         """
         found: dict[str, tuple[float, float]] = {}
-        bounds = self.anchor.old.bound.kind, self.run.bound.kind
+        bounds = self.anchor.old.bound.regime, self.run.bound.regime
         known = {one.kernel: one.measured for one in self.anchor.kernels if one.measured is not None}
         for pair in paired(self._after[1].kernels, known):
             now = self._after[1].kernel(pair.simulated)
