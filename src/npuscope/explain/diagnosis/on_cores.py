@@ -95,7 +95,8 @@ def scheduler(run: RunFacts) -> Iterator[Cause]:
     by_reason = waits.group_by(pl.col("part").cast(pl.String)).agg(pl.col("ns").sum())
     by_reason = by_reason.sort("ns", "part", descending=[True, False])  # equal ones always in one order
     parts = dict(by_reason.iter_rows())
-    evidence = [f"{run.in_words(each)} {SCHEDULER[reason][0]}: {IN_WORDS[reason]}" for reason, each in parts.items()]
+    rows = "; ".join(f"{IN_WORDS[reason]} {percent(run.share(each))}" for reason, each in parts.items())
+    evidence = [f"on the critical path: {rows}"]
     s = run.scheduling
     if s.in_flight is not None and s.tasks:
         in_flight = f"{significant(s.in_flight)} tasks in flight on {many(s.cores, 'core')}"
