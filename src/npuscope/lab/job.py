@@ -98,7 +98,7 @@ def _versus(before: SaveBefore | None, sources: Mapping[str, str], one: Predicti
         return None
     found: dict[str, object] = {"id": before.id, "name": before.name, "edits": edits(before.sources, sources)}
     if one is not None:
-        found |= against(before.wall_ns, one.estimate.value, before.bound, one.simulated.bound.kind).as_dict()
+        found |= against(before.wall_ns, one.estimate.value, before.bound, one.simulated.bound.regime).as_dict()
     return found
 
 
