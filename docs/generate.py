@@ -29,7 +29,7 @@ API = {
 
 def generate(folder: Path) -> None:
     """Writes every generated page; a page that has not changed is left alone, so that Sphinx builds only what did."""
-    from npuscope.report.reference import columns_page, history_page, ops_page, rules_page
+    from npuscope.report.reference import columns_page, history_page, ops_page, producers_page, rules_page
 
     pages = {
         "commands.md": commands_page(),
@@ -38,6 +38,7 @@ def generate(folder: Path) -> None:
         "rules.md": rules_page(),
         "spellings.md": history_page(),
         "columns.md": columns_page(),
+        "producers.md": producers_page(),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages.items():

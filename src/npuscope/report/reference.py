@@ -28,6 +28,7 @@ from npuscope.table.text import aligned
 from npuscope.tile.calls.spellings import function_of
 from npuscope.tile.language.history import HISTORY, Spelling
 from npuscope.time.core.costs import DTYPE, SHAPE, OpPrice, op_price
+from npuscope.trace.formats import QUESTIONS, Format, readers
 
 COLUMNS_PAGE = """# The columns of tables
 
@@ -149,6 +150,22 @@ cost hint where it is a small part of the program. In the examples `CORE` is `pl
 """
 
 
+def producers_page() -> str:
+    """What each producer's capture can tell: rows are questions, columns producers, cells the readers' own words."""
+    told = [reader for reader in readers(Format) if reader.tells]
+    rows = [
+        f"| {text} | " + " | ".join(_answer(reader, key) for reader in told) + " |" for key, text in QUESTIONS.items()
+    ]
+    head = "| question | " + " | ".join(f"`{reader.name}`" for reader in told) + " |"
+    listed = "\n".join(f"- `{reader.name}`: {reader.what}" for reader in told)
+    return PRODUCERS_PAGE.format(listed=listed, table="\n".join([head, "|---" * (len(told) + 1) + "|", *rows]))
+
+
+def _answer(reader: Format, question: str) -> str:
+    answers = reader.answers()
+    return "–" if question not in answers else answers[question] or "yes"
+
+
 def rules_page() -> str:
     """The whole page."""
     table = "\n".join(f"| [{rule.id}](#{rule.id}) | {rule.severity} | {rule.title} |" for rule in all_rules())
@@ -173,6 +190,15 @@ def rule_text(rule: Rule) -> str:
     return "\n".join([*lines, "", f"Waste: {example.costs}."] if example.costs else lines)
 
 
+PRODUCERS_PAGE = """# What each producer's capture can tell
+
+Made from what the readers say of themselves. A cell is the condition under which a capture of this kind answers the
+question; "–" where none does. Ranks are compared where a folder holds a capture of each.
+
+{table}
+
+{listed}
+"""
 DEVICE = "ascend910b1"
 TILE = f"{SHAPE[0]} × {SHAPE[1]} {DTYPE}"
 UNITS: dict[str, str] = {

@@ -27,6 +27,24 @@ if TYPE_CHECKING:
 ROOT = "profiler-root"  # the reader of folders that hold captures
 
 
+# what people ask of a capture, by the word that readers use for it in `tells`
+QUESTIONS = {
+    "kernels": "Which kernels take the time?",
+    "cores": "Which cores are idle, and why?",
+    "streams": "What overlaps on other streams?",
+    "dependencies": "Who waited for whom?",
+    "scheduling": "What does handing out tasks cost?",
+    "launches": "Does the host launch too late?",
+    "communication": "How much communication is exposed?",
+    "ranks": "Which rank is late?",
+    "steps": "How long is a step?",
+    "shapes": "How far is a kernel from the chip's limits?",
+    "counters": "How full are queues and memory?",
+    "lines": "From which lines of the program?",
+    "pipes": "What do the pipes of a core do?",
+}
+
+
 class Sample:
     """What a reader may look at to recognise a capture: its path, its first bytes, the names of its tables."""
 
@@ -61,6 +79,12 @@ class Format:
     what: str  # one line for people
     files: tuple[str, ...] = field(default=(), kw_only=True)  # what its files are usually called, as patterns
     fallback: bool = field(default=False, kw_only=True)  # takes what may be of another format: asked after all others
+    # of a reader: the QUESTIONS that such captures answer, each perhaps with the condition ("steps: where marked")
+    tells: tuple[str, ...] = field(default=(), kw_only=True)
+
+    def answers(self) -> dict[str, str]:
+        """Question -> the condition, or "" where there is none."""
+        return {question: condition for question, _, condition in (one.partition(": ") for one in self.tells)}
 
 
 @dataclass(frozen=True)

@@ -374,4 +374,14 @@ READER = Reader(
     lambda sample: bool(sample.tables & EVIDENCE),
     lambda path: read_sqlite(path, lambda file: _Database(file).trace()),
     files=("ascend_pytorch_profiler*.db", "msprof_*.db"),
+    tells=(
+        "kernels",
+        "streams",
+        "communication",
+        "launches",
+        "ranks",
+        "steps: where marked",
+        "shapes: profiler level 1 and up",
+        "counters",
+    ),
 )

@@ -673,12 +673,35 @@ READER = Reader(
     is_run,
     read,
     files=(SWIM, PIPES, MEASURED, MACHINE),
+    tells=(
+        "kernels",
+        "cores",
+        "dependencies: with dyn_topo.txt",
+        "scheduling: of simulated runs",
+        "shapes: with program.json",
+        "counters: of simulated runs",
+        "lines: with program.json",
+        "pipes: of simulated runs",
+    ),
 )
 VIEW_READER = EventReader(
-    "cann-swimlane", "the merged swimlane of CANN's own PyPTO", _is_view, _build_view, files=(MERGED,)
+    "cann-swimlane",
+    "the merged swimlane of CANN's own PyPTO",
+    _is_view,
+    _build_view,
+    files=(MERGED,),
+    tells=("kernels", "cores", "dependencies", "shapes: with program.json", "counters", "lines: with program.json"),
 )
 SIMULATOR = EventReader(
     "cann-simulator", "the whole trace of CANN's own PyPTO simulator, in cycles", _is_simulator, _build_simulator,
     files=(EVENTS,),
+    tells=("kernels", "cores", "dependencies: with dyn_topo.txt", "scheduling", "shapes: with program.json", "counters",
+           "lines: with program.json"),
 )  # fmt: skip
-PERF_SIM = EventReader("pto-perf-sim", "the JSON of pto-isa's perf_sim, in cycles", _is_perf_sim, _build_perf_sim)
+PERF_SIM = EventReader(
+    "pto-perf-sim",
+    "the JSON of pto-isa's perf_sim, in cycles",
+    _is_perf_sim,
+    _build_perf_sim,
+    tells=("kernels: instructions", "dependencies", "pipes"),
+)

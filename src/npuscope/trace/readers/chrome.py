@@ -157,9 +157,14 @@ TRACE_VIEW = EventReader(
     _is_trace_view,
     _build_trace_view,
     files=("trace_view.json", "msprof_*.json"),
+    tells=("kernels", "streams", "communication", "launches", "ranks", "steps: where marked", "counters"),
 )
 TRACR_PERFETTO = EventReader(
-    "tracr-perfetto", "the perfetto.json of TraCR's own post-processor", _is_tracr, _build_tracr
+    "tracr-perfetto",
+    "the perfetto.json of TraCR's own post-processor",
+    _is_tracr,
+    _build_tracr,
+    tells=("kernels: by the numbers of functions", "cores: pipelined tasks are cut short"),
 )
 READER = Reader(
     "chrome",

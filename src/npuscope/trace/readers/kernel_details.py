@@ -332,4 +332,12 @@ READER = Reader(
     recognises,
     read,
     files=("kernel_details.csv", "op_summary*.csv", "task_time*.csv"),
+    tells=(
+        "kernels",
+        "streams: profiler level 1 and up",
+        "communication",
+        "ranks",
+        "steps: where marked",
+        "shapes: profiler level 1 and up",
+    ),
 )

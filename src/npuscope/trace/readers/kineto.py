@@ -232,5 +232,19 @@ def _looks_absolute(table: EventTable) -> bool:
 
 
 READER = EventReader(
-    "kineto", "torch-profiler JSON of NVIDIA and AMD GPUs", recognises, build, files=("*.pt.trace.json",), fallback=True
+    "kineto",
+    "torch-profiler JSON of NVIDIA and AMD GPUs",
+    recognises,
+    build,
+    files=("*.pt.trace.json",),
+    fallback=True,
+    tells=(
+        "kernels",
+        "streams",
+        "communication",
+        "launches",
+        "ranks",
+        "steps: where marked",
+        "shapes: with record_shapes",
+    ),
 )

@@ -154,4 +154,10 @@ def _with_scheduler_times(slices: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataF
     )
 
 
-READER = EventReader("merged-swimlane", "PyPTO and simpler swimlane JSON for Perfetto, all dialects", recognises, build)
+READER = EventReader(
+    "merged-swimlane",
+    "PyPTO and simpler swimlane JSON for Perfetto, all dialects",
+    recognises,
+    build,
+    tells=("kernels", "cores", "dependencies: where it has flows", "scheduling: where it has a scheduler's view"),
+)

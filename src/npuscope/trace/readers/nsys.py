@@ -230,4 +230,5 @@ READER = Reader(
     "Nsight Systems' SQLite export (nsys export --type sqlite)",
     recognises,
     lambda path: read_sqlite(path, lambda file: _Session(file).trace()),
+    tells=("kernels", "streams", "communication", "launches", "counters: GPU metrics, where sampled"),
 )

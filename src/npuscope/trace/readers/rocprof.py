@@ -161,4 +161,5 @@ READER = Reader(
     "rocprofv3's JSON (rocprofv3 --output-format json)",
     lambda sample: sample.text.startswith(b"{") and KEY in sample.text[:4096],
     read,
+    tells=("kernels", "streams", "communication", "launches"),
 )

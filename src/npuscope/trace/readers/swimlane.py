@@ -387,10 +387,19 @@ READER = Reader(
     recognises,
     read,
     files=FILE_NAMES,
+    tells=(
+        "kernels: with deps.json and a name map",
+        "cores",
+        "dependencies: with deps.json",
+        "scheduling: from level 2 on",
+        "ranks",
+        "counters: from level 3 on",
+    ),
 )
 WITH_BUNDLE = Reader(
     "swimlane+tracr",
     "a folder with a bundle and the swimlane of the same run",
     lambda sample: records_in(sample.path) is not None and bundle_root(sample.path) is not None,
     lambda path: join(tracr.read(path), read(path)),
+    tells=READER.tells,
 )

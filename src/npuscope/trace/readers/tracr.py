@@ -467,4 +467,5 @@ READER = Reader(
     "TraCR bundle: a folder with proc.*/thread.*/traces.bts",
     lambda sample: bundle_root(sample.path) is not None and records_in(sample.path) is None,
     read,
+    tells=("kernels: by the numbers of functions", "cores: from dispatch to retired", "scheduling"),
 )

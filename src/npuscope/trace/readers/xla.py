@@ -325,11 +325,15 @@ def _windows(marks: pl.DataFrame) -> pl.DataFrame:
     return found.rename({"number": "step"}).sort("start")
 
 
-READER = Reader("xplane", "an XPlane file of XLA, JAX or TensorFlow", _is_space, read, files=("*.xplane.pb",))
+_TELLS = ("kernels", "streams", "communication", "launches: of GPUs", "ranks", "steps: where numbered")
+READER = Reader(
+    "xplane", "an XPlane file of XLA, JAX or TensorFlow", _is_space, read, files=("*.xplane.pb",), tells=_TELLS
+)
 VIEWER = EventReader(
     "xla-viewer",
     "the trace viewer's JSON of XLA, JAX or TensorFlow",
     _is_viewer,
     lambda table: _build(table, "xla-viewer"),
     files=("*.trace.json.gz",),
+    tells=_TELLS,
 )
