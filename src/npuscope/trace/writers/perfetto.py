@@ -1,7 +1,8 @@
 """Perfetto's own protobuf trace (.pftrace): a track per lane, slices with arguments, flows for edges, counter tracks.
 
 Slices that cross on one lane would be cut or dropped by Perfetto without a word, so they go to further
-tracks of the same name. Field numbers are those of perfetto/protos/perfetto/trace/*.proto.
+tracks of the same name. Every one of several ranks has a clock of its own.
+Field numbers are those of perfetto/protos/perfetto/trace/*.proto.
 
 Messages come by the million, so they are rows of optional pieces of fixed width, assembled in NumPy: protobuf lets a
 varint be longer than it need be. Every number gets a fixed width, what a row lacks is masked out.
@@ -21,7 +22,7 @@ from npuscope.trace.core import Counts, Trace, note_of
 from npuscope.trace.formats import Writer
 from npuscope.trace.intervals import Ints, depths, lane_order, largest, sublanes
 from npuscope.trace.writers.atomic import whole_file
-from npuscope.trace.writers.timeline import annotation_columns, edge_ends, edges_not_drawn, lane_groups
+from npuscope.trace.writers.timeline import annotation_columns, edge_ends, edges_not_drawn, lane_groups, rank_clocks
 
 BATCH = 1 << 16  # slices encoded at a time
 PACKET, SEQUENCE = 1, 1  # Trace.packet; all packets belong to one sequence
@@ -30,6 +31,7 @@ EXPLICIT = 3  # order children by their rank
 TIMESTAMP, SEQUENCE_ID, TRACK_EVENT, INTERNED, FLAGS, DESCRIPTOR = 8, 10, 11, 12, 13, 60
 STATE_CLEARED, NEEDS_STATE = 1, 2
 EVENT_TYPE, EVENT_NAME, EVENT_TRACK, EVENT_ANNOTATION, EVENT_FLOWS, EVENT_LAST_FLOWS = 9, 10, 11, 4, 47, 48
+SNAPSHOT, CLOCK_ID, BOOT_TIME, RANK_CLOCKS = 6, 58, 6, 128  # clocks from 128 on are a trace's own: one per rank
 EVENT_VALUE = 44  # of a counter, as a double
 SLICE_BEGIN, SLICE_END, COUNTER_SAMPLE = 1, 2, 4
 _FIRST_TRACK = 1 << 20  # uuids below are groups of lanes
@@ -69,9 +71,20 @@ class _Encoder:
         self.track_width = varint_width(largest(self.track))
         self.kernel_width = varint_width(len(self.kernels))
         self.strings = 0  # interned so far
+        self.ahead = rank_clocks(trace)
+        ids = {rank: RANK_CLOCKS + number for number, rank in enumerate(self.ahead)}
+        self.clock_of = np.full(largest(trace.lanes["lane"].to_numpy()) + 1, BOOT_TIME, dtype=np.int64)
+        for one, rank in trace.lanes.select("lane", "rank").iter_rows():
+            self.clock_of[one] = ids.get(rank, BOOT_TIME)
 
     def pieces(self) -> Iterator[bytes | memoryview]:
         yield _packet(_sequence(STATE_CLEARED))
+        if self.ahead:  # one moment on all clocks: each rank's times stay as they are, and viewers align them
+            moment = -min(0, *self.ahead.values())
+            times = {BOOT_TIME: moment} | {RANK_CLOCKS + n: moment + ns for n, ns in enumerate(self.ahead.values())}
+            clocks = (tag(1, 0) + varint(clock) + tag(2, 0) + varint(time) for clock, time in times.items())
+            snapshot = b"".join(delimited(1, clock) for clock in clocks) + tag(2, 0) + varint(BOOT_TIME)
+            yield _packet(_sequence(0) + delimited(SNAPSHOT, snapshot))
         yield from self._descriptors()
         yield from _interned(NAMES, enumerate(self.kernels, 1))
         columns = annotation_columns(self.trace.slices)
@@ -101,6 +114,8 @@ class _Encoder:
         met = samples.join(series, on=["lane", "name"], nulls_equal=True, maintain_order="left")
         track, time, value = (met[c].to_numpy() for c in ("series", "time", "value"))
         track, time = track.astype(np.int64) + _FIRST_COUNTER, time + self.shift
+        lanes = met["lane"].cast(pl.Int64).fill_null(-1).to_numpy()
+        clock = np.where(lanes >= 0, self.clock_of[lanes], BOOT_TIME)
         time_width, track_width = varint_width(largest(time)), varint_width(largest(track))
         for first in range(0, len(track), BATCH):
             rows = slice(first, first + BATCH)
@@ -108,6 +123,9 @@ class _Encoder:
             packet.begin(PACKET)
             packet.add(tag(TIMESTAMP, 0))
             packet.add(padded_varints(time[rows], time_width))
+            if self.ahead:
+                packet.add(tag(CLOCK_ID, 0))
+                packet.add(padded_varints(clock[rows], 2))
             packet.add(_sequence(NEEDS_STATE))
             packet.begin(TRACK_EVENT)
             packet.add(tag(EVENT_TYPE, 0) + varint(COUNTER_SAMPLE) + tag(EVENT_TRACK, 0))
@@ -202,6 +220,9 @@ class _Encoder:
         packet.begin(PACKET, present)
         packet.add(tag(TIMESTAMP, 0), present)
         packet.add(padded_varints(time, self.time_width), present)
+        if self.ahead:
+            packet.add(tag(CLOCK_ID, 0), present)
+            packet.add(padded_varints(self.clock_of[self.lane[at]], 2), present)
         packet.add(_sequence(NEEDS_STATE), present)
         packet.begin(TRACK_EVENT, present)
         packet.add(tag(EVENT_TYPE, 0) + varint(kind) + tag(EVENT_TRACK, 0), present)

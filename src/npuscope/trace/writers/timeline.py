@@ -122,6 +122,26 @@ def edges_not_drawn(trace: Trace, drawn: int) -> dict[str, int]:
     return {"edge without a slice at both ends": trace.edges.height - drawn} if trace.edges.height > drawn else {}
 
 
+def rank_clocks(trace: Trace) -> dict[int, int]:
+    """How far each of several ranks' clocks is ahead of the first one's, by the collectives that both list equally
+    often, which end together; 0 where they share none. Nothing for one rank."""
+    ranks = trace.lanes["rank"].drop_nulls().unique().sort().to_list()
+    if len(ranks) < 2:
+        return {}
+    ends = trace.slices.filter((pl.col("kind") == "comm") & pl.col("duplicate_of").is_null())
+    ends = ends.join(trace.lanes.select("lane", "rank"), on="lane").select(
+        "rank", "kernel", pl.len().over("rank", "kernel").alias("times"), end=pl.col("start") + pl.col("dur")
+    )
+    ends = ends.with_columns(pl.int_range(pl.len()).over("rank", "kernel", order_by="end").alias("nth"))
+    first = ends.filter(pl.col("rank") == ranks[0]).select("kernel", "times", "nth", first="end")
+    ahead = (
+        ends.join(first, on=["kernel", "times", "nth"])
+        .group_by("rank")
+        .agg((pl.col("end") - pl.col("first")).median().round().cast(pl.Int64))
+    )
+    return dict.fromkeys(ranks, 0) | dict(ahead.iter_rows())
+
+
 def lane_groups(trace: Trace) -> pl.DataFrame:
     """The lanes with `group` (0, 1, …) and `group_name`, such as "rank 1, device 0, Python"."""
     keys = [name for name in ("rank", "device", "process") if name in trace.lanes.columns]
