@@ -188,6 +188,29 @@ def test_a_graph_of_another_run_is_refused_and_a_broken_one_named(tmp_path: Path
     assert "files-not-read" in {one.id for one in symptoms_of(broken).symptoms}
 
 
+def test_a_program_of_another_version_still_names_what_it_can(tmp_path: Path) -> None:
+    folder = simulated(tmp_path / "run")
+    written = program()
+    cube = written["functions"][0]
+    cube["hash"] = 77
+    cube["operations"][2] |= {"line": None, "file": None}
+    cube["operations"].append({"opcode": "EXP", "ioperands": None, "ooperands": [[4, "x"]]})
+    cube["tensors"][1]["shape"] = ["N", 32]
+    cube["tensors"][3] |= {"mem_range": None, "rawtensor": {"datatype": 7}}
+    (folder / "program.json").write_text(json.dumps(written))
+    trace = npuscope.read(folder)
+    assert work(trace) == TRUTH
+    leaf = trace.meta.notes["leaves"]["F_leaf0_1"]
+    assert (leaf["cube_flops"], leaf["vector_elements"], leaf["place"]) == (0, 16 * 8, "k.py:3-9")  # of its copies
+
+
+def test_a_graph_that_lacks_some_tasks_is_still_used(tmp_path: Path) -> None:
+    lines = [line for line in graph().splitlines() if not line.startswith("0,2,")]
+    trace = npuscope.read(simulated(tmp_path / "run", graph_text="\n".join(lines)))
+    assert set(trace.edges.select("src", "dst").iter_rows()) == {(0, 1), (0, 2), (1, 3)}
+    assert trace.meta.marked == {"task that dyn_topo.txt does not have": 1}
+
+
 def test_without_the_program_a_leaf_keeps_its_hash(tmp_path: Path) -> None:
     folder = simulated(tmp_path / "run")
     (folder / "program.json").unlink()

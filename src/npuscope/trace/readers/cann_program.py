@@ -19,7 +19,7 @@ import msgspec
 from npuscope.base.errors import BadInput
 from npuscope.trace.source import WHOLE, read_all, read_json
 
-ROOT, LEAF = 2, 3  # graphtype
+LEAF = 3  # graphtype
 # bytes of an element, by the compiler's number of its type (framework/include/tilefwk/data_type.h of hicann/pypto)
 WIDTHS = dict(enumerate((0.5, 1, 2, 4, 8, 1, 2, 4, 2, 0.5, 1, 1, 2, 4, 8, 1, 8, 1, 1, 1, 1, 1, 0.5, 0.5)))
 ARITHMETIC = {1: "int8", 5: "fp8", 6: "fp16", 7: "fp32", 8: "bf16", 17: "fp8", 18: "fp8"}  # as devices name it
@@ -28,37 +28,37 @@ NO_WORK = ("SYNC_", "PHASE", "BAR.", "CV_SYNC", "NOP")  # operations that order 
 CUBE = "A_MUL"
 
 
-class _Tensor(msgspec.Struct):
-    magic: int = -1
-    shape: list[Any] = []
-    rawtensor: int = -1
-    mem_type: dict[str, Any] = {}
-    mem_range: list[int] = []
+class _Tensor(msgspec.Struct):  # versions differ in what is null or left out: nothing of it is needed to name a task
+    magic: Any = -1
+    shape: Any = None
+    rawtensor: Any = -1
+    mem_type: Any = None
+    mem_range: Any = None
 
 
 class _RawTensor(msgspec.Struct):
-    rawmagic: int = -1
-    datatype: int = -1
+    rawmagic: Any = -1
+    datatype: Any = -1
 
 
 class _Operation(msgspec.Struct):
-    opcode: str = ""
-    opmagic: int = -1
-    file: str = ""
-    line: int = 0
-    ioperands: list[Any] = []
-    ooperands: list[Any] = []
+    opcode: Any = ""
+    opmagic: Any = -1
+    file: Any = None
+    line: Any = None
+    ioperands: Any = None
+    ooperands: Any = None
     semantic_label: Any = None
     tile: Any = None
 
 
 class _Function(msgspec.Struct):
     hash: Any = ""
-    func_magicname: str = ""
-    graphtype: int = -1
-    operations: list[_Operation] = []
-    tensors: list[_Tensor] = []
-    rawtensors: list[_RawTensor] = []
+    func_magicname: Any = ""
+    graphtype: Any = -1
+    operations: list[_Operation] | None = None
+    tensors: list[_Tensor] | None = None
+    rawtensors: list[_RawTensor] | None = None
 
 
 class _Program(msgspec.Struct):
@@ -85,16 +85,14 @@ class LeafProgram:
     def __init__(self, path: Path) -> None:
         what = "a program.json of PyPTO (an object with a list of functions)"
         self._functions = read_json(path, _Program, what).functions
+        self._by_hash = {str(one.hash): one for one in self._functions}
+        self._leaves: dict[str, Leaf | None] = {}
 
-    @cached_property
-    def leaves(self) -> dict[str, Leaf]:
-        """By hash."""
-        return {str(one.hash): _leaf(one) for one in self._functions if one.graphtype == LEAF}
-
-    @cached_property
-    def names(self) -> dict[str, str]:
-        """The name of every function, by hash."""
-        return {str(one.hash): one.func_magicname for one in self._functions}
+    def leaf(self, hash: str) -> Leaf | None:
+        """The function with this hash."""
+        if hash not in self._leaves:
+            self._leaves[hash] = _leaf(self._by_hash[hash]) if hash in self._by_hash else None
+        return self._leaves[hash]
 
     @cached_property
     def labels(self) -> dict[tuple[str, int], str]:
@@ -102,8 +100,8 @@ class LeafProgram:
         return {
             (str(root.hash), call.opmagic): label
             for root in self._functions
-            for call in root.operations
-            if root.graphtype == ROOT and (label := _label(call))
+            for call in root.operations or ()
+            if root.graphtype != LEAF and (label := _label(call))
         }
 
     @cached_property
@@ -111,10 +109,10 @@ class LeafProgram:
         """The tile shapes that were set, by label or leaf: cube and vec, as the program has them."""
         tiles: dict[str, dict[str, str]] = {}
         for one in self._functions:
-            for op in one.operations if one.graphtype == LEAF else ():
+            for op in (one.operations or ()) if one.graphtype == LEAF else ():
                 for kind, sizes in (op.tile if isinstance(op.tile, dict) else {}).items():
                     if kind in ("cube", "vec") and isinstance(sizes, list) and any(sizes):
-                        tiles.setdefault(_label(op) or one.func_magicname, {})[kind] = "×".join(
+                        tiles.setdefault(_label(op) or str(one.func_magicname), {})[kind] = "×".join(
                             str(n) for n in sizes if n
                         )
         return tiles
@@ -127,47 +125,58 @@ def _label(op: _Operation) -> str:
 
 
 def _leaf(function: _Function) -> Leaf:
-    kinds = {raw.rawmagic: raw.datatype for raw in function.rawtensors}
-    tensors = {tensor.magic: tensor for tensor in function.tensors}
-    ops = [op for op in function.operations if not op.opcode.startswith(NO_WORK)]
+    kinds = {raw.rawmagic: raw.datatype for raw in function.rawtensors or () if isinstance(raw.rawmagic, int)}
+    tensors = {tensor.magic: tensor for tensor in function.tensors or () if isinstance(tensor.magic, int)}
+    ops = [op for op in function.operations or () if not str(op.opcode).startswith(NO_WORK)]
     flops = elements = moved = 0
     dtypes: dict[bool, str | None] = {}  # of products, and of the rest
+
+    def kind(tensor: _Tensor) -> int:
+        found = kinds.get(tensor.rawtensor, -1) if isinstance(tensor.rawtensor, int) else -1
+        return found if isinstance(found, int) else -1
+
     for op in ops:
-        ins, outs = ([tensors[m] for m in map(_magic, side) if m in tensors] for side in (op.ioperands, op.ooperands))
-        if op.opcode.startswith(CUBE) and ins and outs:
-            dtypes.setdefault(True, ARITHMETIC.get(kinds.get(ins[0].rawtensor, -1)))
-            rows = ins[0].shape[0] if ins[0].shape else 0
-            flops += 2 * _elements(outs[0]) * (_elements(ins[0]) // rows if isinstance(rows, int) and rows else 0)
-        elif "COPY_IN" in op.opcode or "COPY_OUT" in op.opcode:
-            inside = outs if "COPY_IN" in op.opcode else ins  # the tile, not the whole tensor that it is a part of
-            moved += sum(round(_elements(one) * WIDTHS.get(kinds.get(one.rawtensor, -1), 0)) for one in inside[:1])
-        elif not op.opcode.startswith("L1_TO") and outs:
-            dtypes.setdefault(False, ARITHMETIC.get(kinds.get(outs[0].rawtensor, -1)))
+        name = str(op.opcode)
+        ins, outs = ([tensors[m] for m in _magics(side) if m in tensors] for side in (op.ioperands, op.ooperands))
+        if name.startswith(CUBE) and ins and outs:
+            dtypes.setdefault(True, ARITHMETIC.get(kind(ins[0])))
+            rows = ins[0].shape[0] if _elements(ins[0]) else 0
+            flops += 2 * _elements(outs[0]) * (_elements(ins[0]) // rows if isinstance(rows, int) and rows > 0 else 0)
+        elif "COPY_IN" in name or "COPY_OUT" in name:
+            inside = outs if "COPY_IN" in name else ins  # the tile, not the whole tensor that it is a part of
+            moved += sum(round(_elements(one) * WIDTHS.get(kind(one), 0)) for one in inside[:1])
+        elif not name.startswith("L1_TO") and outs:
+            dtypes.setdefault(False, ARITHMETIC.get(kind(outs[0])))
             elements += _elements(outs[0])
     return Leaf(
-        function.func_magicname,
-        _place(op for op in ops if "COPY" not in op.opcode) or _place(ops),
-        Counter(op.opcode for op in ops),
+        str(function.func_magicname),
+        _place(op for op in ops if "COPY" not in str(op.opcode)) or _place(ops),
+        Counter(str(op.opcode) for op in ops),
         flops,
         elements,
         moved,
-        _memory(function.tensors),
+        _memory(function.tensors or []),
         dtypes.get(bool(flops)),
     )
 
 
-def _magic(operand: Any) -> Any:
-    return operand[0] if isinstance(operand, list) and operand else operand
+def _magics(operands: Any) -> list[int]:
+    """The tensors that an operation names, by themselves or first in a list."""
+    named = (
+        [one[0] if isinstance(one, list) and one else one for one in operands if one is not None] if operands else []
+    )
+    return [one for one in named if isinstance(one, int)]
 
 
 def _elements(tensor: _Tensor) -> int:
-    return prod(n for n in tensor.shape if isinstance(n, int) and n > 0) if tensor.shape else 0
+    shape = tensor.shape if isinstance(tensor.shape, list) else []
+    return prod(shape) if shape and all(isinstance(n, int) and n > 0 for n in shape) else 0
 
 
 def _place(ops: Iterable[_Operation]) -> str:
     lines: dict[str, list[int]] = {}
     for op in ops:
-        if op.file and op.line:
+        if isinstance(op.file, str) and isinstance(op.line, int) and op.file and op.line > 0:
             lines.setdefault(op.file, []).append(op.line)
     if not lines:
         return ""
@@ -179,9 +188,10 @@ def _place(ops: Iterable[_Operation]) -> str:
 def _memory(tensors: list[_Tensor]) -> dict[str, int]:
     held: dict[str, int] = {}
     for tensor in tensors:
-        name = MEMORIES.get(tensor.mem_type.get("asis", -1))
-        if name is not None and len(tensor.mem_range) == 2:
-            held[name] = max(held.get(name, 0), tensor.mem_range[1])
+        kind, reach = tensor.mem_type, tensor.mem_range
+        name = MEMORIES.get(kind.get("asis", -1)) if isinstance(kind, dict) else None
+        if name is not None and isinstance(reach, list) and len(reach) == 2 and isinstance(reach[1], int):
+            held[name] = max(held.get(name, 0), reach[1])
     return {name: size for name, size in held.items() if size > 0}
 
 
@@ -197,8 +207,8 @@ class GraphTask(NamedTuple):
 
 
 def task_id(sequence: int, number: int) -> int:
-    """The key of a task: numbers repeat from one stitched graph to the next."""
-    return (sequence << 32) | number
+    """The key of a task: numbers of 32 bits repeat from one stitched graph to the next, larger ones do not."""
+    return number if number >= 2**32 else (sequence << 32) | number
 
 
 COLUMNS = ("seqNo", "taskId", "rootHash", "opmagic", "leafHash", "coreType")
@@ -224,7 +234,7 @@ def read_graph(path: Path) -> list[GraphTask]:
         row = dict(zip(header, fields[:fixed], strict=False))
         sequence, task = int(row["seqNo"]), int(row["taskId"])
         successors = tuple(task_id(sequence, int(field)) for field in fields[fixed:])
-        if not (0 <= sequence < 2**30 and 0 <= task < 2**32) or any(not 0 <= one < WHOLE for one in successors):
+        if not (0 <= sequence < 2**30 and 0 <= task < 2**62) or any(not 0 <= one < WHOLE for one in successors):
             raise BadInput("a task number that fits no 62 bits", path=path, line=number)
         root, leaf = row["rootHash"], row["leafHash"]
         tasks.append(

@@ -136,10 +136,11 @@ class _Run:
             return {}
         graph = {row.task: row for row in rows}
         ran = {one.task for one in self.tasks}
-        lost = len(ran - graph.keys())
-        if lost:  # as with simpler's deps.json: a graph of another run says nothing of this one
-            self.ledger.notes["graph_refused"] = f"{lost} tasks are not in {GRAPH}: it is of another run"
-            return {}
+        if lost := len(ran - graph.keys()):
+            if 2 * lost > len(ran):  # a graph of another run says nothing of this one
+                self.ledger.notes["graph_refused"] = f"{lost} tasks are not in {GRAPH}: it is of another run"
+                return {}
+            self.ledger.marked[f"task that {GRAPH} does not have"] += lost
         self.files.append(str(path))
         self.ledger.records += len(rows)
         self.ledger.merged[GRAPH_ROW] += len(rows)
@@ -170,8 +171,8 @@ class _Run:
         node = self.graph.get(one.task)
         leaf_hash = node.leaf if node is not None else one.leaf
         program = self.program
-        leaf = program.leaves.get(leaf_hash) if program is not None else None
-        name = leaf.name if leaf is not None else program.names.get(leaf_hash, "") if program is not None else ""
+        leaf = program.leaf(leaf_hash) if program is not None else None
+        name = leaf.name if leaf is not None else ""
         label = one.label
         if not label and node is not None and program is not None:
             label = program.labels.get((node.root, node.opmagic), "")
@@ -181,15 +182,15 @@ class _Run:
     def _leaves(self, tasks: pl.DataFrame) -> dict[str, dict[str, object]]:
         """What the program says of every leaf that ran, by its name."""
         assert self.program is not None
-        ran = set(tasks["leaf"].drop_nulls())
+        hashes = {node.leaf for node in self.graph.values()} | {one.leaf for one in self.tasks}
+        ran, found = set(tasks["leaf"].drop_nulls()), (self.program.leaf(hash) for hash in hashes)
         return {
             leaf.name: {
                 "place": leaf.place, "ops": dict(leaf.ops), "cube_flops": leaf.cube_flops, "bytes": leaf.bytes,
-                "vector_elements": leaf.vector_elements, "memory": dict(leaf.memory),
-                "dtype": leaf.dtype,
+                "vector_elements": leaf.vector_elements, "memory": dict(leaf.memory), "dtype": leaf.dtype,
             }
-            for leaf in self.program.leaves.values()
-            if leaf.name in ran
+            for leaf in found
+            if leaf is not None and leaf.name in ran
         }  # fmt: skip
 
     def _note_cores(self, lanes: pl.DataFrame) -> None:
@@ -247,7 +248,7 @@ def _cores(path: Path) -> list[_Core]:
         for one in (*(core.tasks or ()), *(op for ops in (core.pipeLogs or {}).values() for op in ops)):
             if not (0 <= one.execStart < latest and 0 <= one.execEnd < latest):
                 raise BadInput(f"core {number} has a time that no clock shows", path=path)
-            if isinstance(one, _Task) and not (-1 <= one.taskId < 2**32 and 0 <= one.seqNo < 2**30):
+            if isinstance(one, _Task) and not (-1 <= one.taskId < 2**62 and 0 <= one.seqNo < 2**30):
                 raise BadInput(f"core {number} has a task number that fits no 62 bits", path=path)
     return cores
 
@@ -470,7 +471,7 @@ def _add_view(run: _Run, table: EventTable) -> str:
             used += _add_mark(run, lanes, table, key, text, start, dur)
             continue
         found = _NAME.match(text)
-        task = task_id(sequence, number) if number is not None and 0 <= number < 2**32 else -1 - len(tasks)
+        task = task_id(sequence, number) if number is not None and 0 <= number < 2**62 else -1 - len(tasks)
         tasks.append(task)
         if key in lanes:
             used += 1
@@ -613,8 +614,10 @@ def _read_folder(path: Path) -> Trace:
     clock, simulated = "", False
     if (outer / MEASURED).is_file():
         clock = _add_cores(run, outer / MEASURED, _cores(outer / MEASURED))
-    elif swim := next((f for f in sorted(inner.glob(SWIM)) if not f.match(PIPES)), None):
-        clock, simulated = _add_cores(run, swim, _cores(swim)), True
+    elif swims := [file for file in sorted(inner.glob(SWIM)) if not file.match(PIPES)]:
+        clock, simulated = _add_cores(run, swims[0], _cores(swims[0])), True
+        for other in swims[1:]:
+            run.not_read(other, BadInput("another simulation of this folder: name it to read it"))
     elif merged := run.beside(MERGED):
         clock, simulated = _add_view(run, collect(merged)), merged.parent == inner
     for marks in sorted(outer.glob(MACHINE)):
@@ -653,15 +656,15 @@ def _note_pipes(run: _Run, folder: Path) -> None:
     for path in sorted(folder.glob(PIPES))[:1]:
         starts = {run.lanes[lane]["core"]: lane for lane in {one.lane for one in run.tasks}}
         busy: dict[str, dict[str, int]] = {}
+        kernels = {one.task: str(run._row(one)[3]) for one in run.tasks}
         for core in _cores(path):
             ran = sorted((one for one in run.tasks if one.lane == starts.get(core.blockIdx)), key=lambda o: o.start)
             begin = np.array([one.start for one in ran], dtype=np.int64)
             for pipe, ops in (core.pipeLogs or {}).items():
-                for op in ops if ran else ():
-                    start, end = _ns([op.execStart, op.execEnd], SIMULATOR_MHZ).tolist()
-                    one = ran[max(int(np.searchsorted(begin, start, side="right")) - 1, 0)]
-                    kernel = str(run._row(one)[3])
-                    of_kernel = busy.setdefault(kernel, {})
+                times = _ns([(op.execStart, op.execEnd) for op in ops] or np.zeros((0, 2)), SIMULATOR_MHZ)
+                at = np.maximum(np.searchsorted(begin, times[:, 0], side="right") - 1, 0)
+                for place, (start, end) in zip(at.tolist() if ran else (), times.tolist(), strict=False):
+                    of_kernel = busy.setdefault(kernels[ran[place].task], {})
                     of_kernel[pipe] = of_kernel.get(pipe, 0) + end - start
         run.files.append(str(path))
         run.ledger.notes["pipes_ns"] = busy
