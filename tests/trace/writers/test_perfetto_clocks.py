@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as PerfettoTrace
@@ -22,7 +23,7 @@ def two_ranks(ahead: int) -> Trace:
     return Trace.of(slices, lanes, Meta("made"), None, counters)
 
 
-def packets(trace: Trace, path: Path) -> list:  # type: ignore[type-arg]
+def packets(trace: Trace, path: Path) -> list[Any]:
     trace.write(path)
     written = PerfettoTrace()
     written.ParseFromString(path.read_bytes())
