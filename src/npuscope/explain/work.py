@@ -26,7 +26,7 @@ from npuscope.chip.kernels.demangle import readable
 from npuscope.explain.choosing import check_one_rank
 from npuscope.table.formats import short
 from npuscope.trace.core import Trace, overlaps
-from npuscope.trace.intervals import Intervals, Ints, gaps, lane_order, union
+from npuscope.trace.intervals import Intervals, Ints, depths, gaps, lane_order, union
 from npuscope.trace.names import marked, slots, source_column
 from npuscope.trace.readers.kernel_details import AI_CPUS
 from npuscope.trace.schema import SLICES, is_work
@@ -35,6 +35,7 @@ CORES = ("AIC", "AIV")
 TYPES = ("Type", "OP Type", "opType")  # columns with the operator type
 CORE_KINDS = ("Accelerator Core", "Task Type", "taskType", "kernel_type")  # columns with the kind of core
 NOT_RECORDED = ["N/A", ""]
+UMBRELLA = 0.9  # of all recorded time
 LONGEST = 2**62  # nanoseconds over all lanes, so that sums stay exact
 NONE = -1  # a row that is not there
 NEVER = int(np.iinfo(np.int64).min)  # a stamp that is not there: before every other one
@@ -207,7 +208,22 @@ def on_ai_cpu(slices: pl.DataFrame) -> pl.Expr:
 def device_rows(slices: pl.DataFrame) -> pl.DataFrame:
     """Slices of the device's work, second tellings too; all but derived ones where a capture has none."""
     work = slices.filter(is_work())
-    return work if work.height else slices.filter(pl.col("kind") != "derived")
+    return work if work.height else outermost(slices.filter(pl.col("kind") != "derived"))
+
+
+def outermost(slices: pl.DataFrame) -> pl.DataFrame:
+    """What threads did, once: spans inside another do not count again, and one that spans nearly everything with other
+    spans inside it is no work but what holds the work together."""
+    if slices.is_empty():
+        return slices
+    lane, start, dur = (slices[name].to_numpy() for name in ("lane", "start", "dur"))
+    whole = int((start + dur).max() - start.min())
+    several = np.bincount(lane)[lane] > 1
+    kept = slices.filter(pl.Series(~(several & (dur >= UMBRELLA * whole))))
+    if kept.is_empty():
+        return slices
+    lane, start, dur = (kept[name].to_numpy() for name in ("lane", "start", "dur"))
+    return kept.filter(pl.Series(depths(lane, start, dur) == 0))
 
 
 def _window(trace: Trace, work: pl.DataFrame) -> tuple[int, int]:

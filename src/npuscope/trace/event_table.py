@@ -32,6 +32,7 @@ NO_NUMBER = "counter series without a number"
 NO_SERIES = "counter event without a series"
 IDENTIFIERS = ("acc_id",)  # arguments of msprof's that say which accelerator a number is of
 NO_TIME = "event without a usable time"
+NO_PHASE = "event of phase ''"
 FLOWS, BEGIN_END, ASYNC, INSTANTS = frozenset("stf"), frozenset("BE"), frozenset("beSF"), frozenset("iIRn")
 
 

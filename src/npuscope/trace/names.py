@@ -166,7 +166,8 @@ def numbered(names: Sequence[str]) -> list[int | None]:
 LAUNCHES = ("ac2g", "async_cpu_to_gpu", "async_gpu", "launch", "HostToDevice")
 FURTHER_LAUNCHES = ("torch_to_npu",)  # from the framework's call, which a queue may part from the launch itself
 QUEUE_ORDERS = re.compile(
-    r"^(EVENT_|PROFILING_|TASK_|MODEL_|NOTIFY|Notify|STREAM_|FUSION_|CAPTURE_|WRITE_VALUE|Write Value)"
+    r"^(EVENT_|PROFILING_|TASK_|MODEL_|NOTIFY|Notify|STREAM_|FUSION_|CAPTURE_|WRITE_VALUE|Write Value"
+    r"|(?:stream_)?(?:event_)?wait(?:_event)?$|event_record$)"
 )
 
 

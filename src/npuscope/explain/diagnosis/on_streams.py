@@ -26,10 +26,12 @@ from npuscope.explain.diagnosis.cause import (
     spans,
     top_kernel,
 )
-from npuscope.explain.diagnosis.on_cores import BANDWIDTH, CORE, GAP, core_or_bandwidth, faster_kernels
-from npuscope.explain.waits import Readiness, no_dependencies
+from npuscope.explain.diagnosis.on_cores import BANDWIDTH, GAP, core_or_bandwidth, faster_kernels
+from npuscope.explain.waits import Readiness
 from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.formats import duration, many, percent, short
+from npuscope.trace.core import overlaps
+from npuscope.trace.intervals import self_times
 
 COMMUNICATION = CauseKind("communication", "communication that no compute hides", of_work="comm")
 COPY = CauseKind("copy", "copies that neither compute nor communication hides", of_work="copy")
@@ -53,6 +55,18 @@ GAPS, WAITING = "gaps between one kernel and the next", "launched kernels that w
 LAUNCHES, STALLS = "pauses until the host's next launch", "long pauses of the device"
 NOT_LAUNCHED, LAUNCHED = "launch", "dependency+pickup"  # parts of a path over streams (explain/waits.py)
 NO_LAUNCHES = "the capture has no launches; pauses this long are usually the host's"
+NAMED_CALLS = 3
+WAITS = (  # calls in which a thread waits
+    r"(?i)wait|(^|[^a])sync|\bjoin\b|poll|recv|sleep|acquire|\block\b|futex|select$|barrier|"
+    r"DataLoader|_next_data|Queue.get"
+)
+# what to do about a capture that has no device work, by its format
+NO_DEVICE = {
+    "kineto": "Record the device, too: activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] (or NPU, XPU).",
+    "nsys": "Record the device, too: nsys profile --trace=cuda,nvtx.",
+    "trace_view": "Record the device, too: activities with NPU, and wait for it before the profiler stops.",
+    "": "Export the device's timeline (kernels on streams or cores), if the tool has recorded one.",
+}
 LATE_RANK = "Find the rank that comes late: give `npuscope report` the folder with all ranks."
 
 
@@ -216,14 +230,30 @@ def host_was_in(work: Work, ready: Readiness, pauses: pl.DataFrame) -> tuple[str
 
 @found_in(THREADS)
 def threads(run: RunFacts) -> Iterator[Cause]:
-    """A capture without a device."""
-    busy = run.ran.length
-    share = run.share(busy)
-    what = f"Some thread is at work {percent(share)} of the time"
-    if share >= 0.5:
-        yield CORE(run, busy, f"{what} ({duration(busy)}).", remedy="Look at the longest pieces of work.")
-    else:
-        yield UNKNOWN(run, busy, f"{what}; the capture has {no_dependencies(run.work.trace)} to say why.")
+    """A capture without a device: what it lacks, and in which calls its threads waited or spent their time."""
+    work = run.work
+    sentence = (
+        f"This capture has no device work: it says what {many(work.lanes.height, 'thread')} called, not what ran on a "
+        "device."
+    )
+    evidence = [f"some thread is in a call {percent(run.share(run.ran.length))} of the {duration(run.wall)}"]
+    waits, calls = _own_time(work)
+    for what, spent in (("waits longest", waits), ("spends most time", calls)):
+        named = [f"`{short(name, 60)}` {duration(ns)} in {many(count, 'call')}" for name, ns, count in spent]
+        evidence += [f"the host {what} in {', '.join(named)}"] if named else []
+    remedy = NO_DEVICE.get(work.trace.meta.format, NO_DEVICE[""])
+    yield UNKNOWN(run, 0, sentence, *evidence, remedy=remedy)
+
+
+def _own_time(work: Work) -> tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]]:
+    """The calls with most time of their own, without what is called inside: those that wait, and the others."""
+    slices = work.trace.slices.filter((pl.col("kind") != "derived") & overlaps(*work.window))
+    own = self_times(*(slices[name].to_numpy() for name in ("lane", "start", "dur")))
+    spent = slices.select("kernel", pl.Series("ns", own)).group_by("kernel").agg(pl.col("ns").sum(), count=pl.len())
+    spent = spent.filter(pl.col("ns") > 0).sort("ns", "kernel", descending=[True, False])
+    waits = pl.col("kernel").str.contains(WAITS)
+    first, second = (spent.filter(which).head(NAMED_CALLS).rows() for which in (waits, ~waits))
+    return first, second
 
 
 @found_in(ANY)

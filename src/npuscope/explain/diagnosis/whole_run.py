@@ -78,6 +78,9 @@ def diagnose(
 
 
 def _nothing_to_judge(work: Work) -> Cause | None:
+    if work.trace.slices.is_empty():
+        sentence = "This capture is empty: it has no slice of a device or of a thread."
+        return Cause(UNKNOWN.kind, sentence, 0.0, remedy="Record again; `npuscope info` lists what the file has.")
     if len(work.lane) == 0 or work.wall == 0:
         return Cause(UNKNOWN.kind, "Nothing ran in this window.", 0.0)
     recording = graph_capture(work.trace)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
+from npuscope.base.errors import BadInput
 from npuscope.trace import schema
 from npuscope.trace.build import (
     build_trace,
@@ -23,7 +24,7 @@ from npuscope.trace.build import (
     recast,
 )
 from npuscope.trace.core import OWN, Trace, add_counts, take_note
-from npuscope.trace.event_table import EventTable, collect
+from npuscope.trace.event_table import NO_PHASE, EventTable, collect
 from npuscope.trace.formats import EventReader, Reader, not_a_trace, readers, recognises
 from npuscope.trace.names import QUEUE_ORDERS, unit_of_lane
 from npuscope.trace.readers.kernel_details import AI_CPUS, SAME_NAME, scheduling
@@ -41,6 +42,9 @@ def read(path: Path) -> Trace:
         if recognises(reader, table, path):
             return reader.build(table)
     count_unknown_header(table)
+    if table.ledger.records and table.ledger.dropped[NO_PHASE] == table.ledger.records:
+        what = f"a JSON list of {table.ledger.records:,} entries of which none is a trace event (an object with `ph`)"
+        raise BadInput(what, path=path, remedy="Export the timeline of the profiler, not its tables.")
     if table.slices.select((pl.col("start", "dur") % 1000 == 0).all()).row(0) == (True, True):
         table.ledger.notes["unit_unknown"] = table.slices.height  # whole numbers: microseconds, or cycles
     return build_trace(table, "chrome")

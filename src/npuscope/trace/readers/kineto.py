@@ -22,18 +22,20 @@ from npuscope.trace.build import (
     count_unknown_header,
     kind_numbers,
     plain_lanes,
+    recast,
     steps_at,
 )
 from npuscope.trace.core import Trace, add_counts
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.formats import EventReader
-from npuscope.trace.names import LAUNCHES, ON_DEVICE, marked
+from npuscope.trace.names import LAUNCHES, ON_DEVICE, QUEUE_ORDERS, marked
 from npuscope.trace.schema import LARGEST_US, is_work
 from npuscope.trace.source import json_whole_number
 
 COPY_CATEGORIES = {"gpu_memcpy", "gpu_memset"}
 DEVICE_CATEGORIES = {"kernel", "mtia_ccp_events", "concurrent_kernel", *COPY_CATEGORIES}
-DESCRIBING_CATEGORIES = {"user_annotation", "gpu_user_annotation", "Trace", "overhead"}
+# CUPTI's ranges hold counters of kernels that it runs one at a time, again and again: no time of theirs
+DESCRIBING_CATEGORIES = {"user_annotation", "gpu_user_annotation", "Trace", "overhead", "cuda_profiler_range"}
 HOST_CATEGORIES = {
     "cpu_op",
     "cuda_runtime",
@@ -107,7 +109,8 @@ def build(table: EventTable) -> Trace:
 
 def _kinds(table: EventTable) -> NDArray[np.uint8]:
     by_category = kind_numbers([_kind(category) for category in table.categories])
-    return by_kernels(table, by_category[table.slices["category"].to_numpy()])
+    kinds = by_category[table.slices["category"].to_numpy()]
+    return by_kernels(table, recast(table, kinds, QUEUE_ORDERS, "task", "schedule"))
 
 
 def _name_launches(table: EventTable) -> None:
