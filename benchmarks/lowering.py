@@ -34,7 +34,10 @@ A5 = (
     ("DeepseekV3_2DecodeBackA5", "deepseek_v3_2/decode_back.py"),
     ("DeepseekV3_2PrefillBackA5", "deepseek_v3_2/prefill_back.py"),
 )
-DSPARK = "DeepseekV4FlashDsparkA5", "deepseek_v4_flash_dspark"  # every script of the folder by itself
+EACH = (  # every script of the folder by itself
+    ("DeepseekV4DecodeA3", "deepseek_v4_flash_mtp", "a2a3", "ascend910b1"),
+    ("DeepseekV4FlashDsparkA5", "deepseek_v4_flash_dspark", "a5", "ascend950"),
+)
 
 
 class Case(NamedTuple):
@@ -61,10 +64,10 @@ def cases(samples: Path, tree: Path) -> Iterator[Case]:
         yield Case(samples / folder, tree / "models" / program, "a2a3", "ascend910b1")
     for folder, program in A5:
         yield Case(samples / folder, tree / "models" / program, "a5", "ascend950")
-    folder, scripts = DSPARK
-    for script in sorted((tree / "models" / scripts).glob("*.py")):
-        if "__main__" in script.read_text():
-            yield Case(samples / folder, script, "a5", "ascend950")
+    for folder, scripts, platform, device in EACH:
+        for script in sorted((tree / "models" / scripts).glob("*.py")):
+            if "__main__" in script.read_text():
+                yield Case(samples / folder, script, platform, device)
 
 
 def compared(case: Case) -> list[Compared]:

@@ -102,7 +102,8 @@ class Assembly:
     """A kernel's assembly: what runs on the core and where its tiles lie.
 
     `unknown`: ops that npuscope does not know, with the line of the first and how often they stand in the file.
-    `assumed`: what only run-time data decides, by line. `clobbered`: live tiles that another one is written over.
+    `assumed`: what only run-time data decides, by line; `bounded`: where it only decides how large a box is.
+    `clobbered`: live tiles that another one is written over.
     """
 
     kernel: str
@@ -115,6 +116,7 @@ class Assembly:
     assumed: Mapping[int, str] = field(default_factory=dict)
     clobbered: tuple[tuple[str, str, int], ...] = ()
     addressed: bool = True
+    bounded: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def core(self) -> Core:
@@ -127,7 +129,7 @@ class Assembly:
         for name, (line, count) in self.unknown.items():
             often = f" ({count} times)" if count > 1 else ""
             yield f"{self.path.name}:{line}: {name} is not known, so it takes no time here{often}"
-        for line, what in self.assumed.items():
+        for line, what in (*self.assumed.items(), *self.bounded.items()):
             yield f"{self.path.name}{f':{line}' if line else ''}: {what}"
         if not self.addressed:
             yield f"{self.path.name}: no addresses in it (the assembler plans), so its tiles are added up"
@@ -155,6 +157,7 @@ class _KernelBody:
         self.unknown: Counter[str] = Counter()
         self.first: dict[str, int] = {}
         self.assumed: dict[int, str] = {}
+        self.bounded: dict[int, str] = {}
         self.rings: dict[RingWay, Ring] = {}
         self.made = 0
 
@@ -228,6 +231,7 @@ class _KernelBody:
             dict(self.assumed),
             clobbered,
             addressed,
+            dict(self.bounded),
         )
 
 
@@ -532,9 +536,9 @@ class _FunctionRun:
     def _instructions(self, op: AssemblyOp, name: str) -> Iterator[Instruction]:
         site = self.body.place(op)
         if name == "tload":
-            yield Instruction(
-                LOAD.name, "load", site, (), self._out(op), (), self._accesses(op.inputs, "read"), pipe="MTE2"
-            )
+            target = self._out(op)
+            accesses = self._accesses(op.inputs, "read", op, self.tiles[op.outputs[0]])
+            yield Instruction(LOAD.name, "load", site, (), target, (), accesses, pipe="MTE2")
         elif name == "tstore":
             yield self._store(op, site)
         elif name in PUSHES:
@@ -564,13 +568,20 @@ class _FunctionRun:
             raise BadInput(f"{op.name} writes {what}, which is no tile", path=self.body.file.path, line=op.line)
         return found
 
-    def _accesses(self, names: Sequence[str], mode: AccessMode) -> tuple[Access, ...]:
+    def _accesses(
+        self, names: Sequence[str], mode: AccessMode, op: AssemblyOp, tile: TileName | None
+    ) -> tuple[Access, ...]:
+        """Boxes of GM; where only run time knows an extent, that of the whole `tile`."""
+        whole = (tile.buffer.rows, tile.buffer.columns) if tile else (1, 1)
         found = []
         for name in names:
             tensor = self.tensors.get(name)
             if tensor is None:
                 continue
-            shape = tuple(1 if not isinstance(one, int) else one for one in tensor.shape)
+            most = (*(1,) * (len(tensor.shape) - 2), *whole)[-len(tensor.shape) :]
+            shape = tuple(one if isinstance(one, int) else full for one, full in zip(tensor.shape, most, strict=True))
+            if shape != tensor.shape:
+                self.body.bounded[op.line] = "the size of a box is known at run time only: its whole tile is counted"
             strides = [one if isinstance(one, int) else 0 for one in tensor.strides]
             for n in reversed(range(len(shape))):  # side by side where only run time knows
                 if n < len(strides) and not strides[n]:
@@ -581,7 +592,7 @@ class _FunctionRun:
     def _store(self, op: AssemblyOp, site: int) -> Instruction:
         source = self._tile(op.inputs[0])
         mode: AccessMode = "add" if "atomic_add" in op.text else "write"
-        accesses = self._accesses(op.outputs, mode)
+        accesses = self._accesses(op.outputs, mode, op, self.tiles.get(op.inputs[0]))
         in_acc = source is not None and self.body.tiles.values[source].space == "Acc"
         pipe: Pipe = "FIXP" if in_acc else "MTE3"
         return Instruction(STORE.name, "store", site, (source,), None, (), accesses, pipe=pipe)
@@ -631,7 +642,8 @@ class _FunctionRun:
             return Instruction(SYNCALL.name, SYNCALL.plane, site, pipe="S")
         if name == "comm.tput":
             tensors = [one for one in op.operands if one in self.tensors]
-            return Instruction(PUT.name, "store", site, (), None, (), self._accesses(tensors[:1], "write"), pipe="MTE3")
+            accesses = self._accesses(tensors[:1], "write", op, None)
+            return Instruction(PUT.name, "store", site, (), None, (), accesses, pipe="MTE3")
         if name == "comm.tnotify":
             return Instruction(NOTIFY.name, NOTIFY.plane, site, pipe="S")
         if name == "comm.twait":

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
-from npuscope.lower.chip import matrix
+from npuscope.lower.chip import matrix, up
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.ops.dtypes import BY_NAME
+
+CUBE = 16  # rows and columns that the cube multiplies at once: fewer that are valid take as long
 
 
 class Difference(NamedTuple):
@@ -53,7 +55,7 @@ def _counted(one: Instruction, lowered: Lowered) -> Iterator[tuple[str, int]]:
         moved = sum(prod(access.shape) for access in one.accesses) * size // halves
         yield f"bytes that the {one.unit} {'loads' if one.plane == 'load' else 'stores'}", moved
     if one.plane == "cube" and one.result is not None and one.operands[1] is not None:
-        m, n = matrix(lowered.values[one.result].shape)
+        m, n = (up(extent, CUBE) for extent in matrix(lowered.values[one.result].shape))
         yield f"products of {m} x {matrix(lowered.values[one.operands[1]].shape)[1]} x {n}", 1
 
 

@@ -22,11 +22,13 @@ from npuscope.lower.model import (
     Repeat,
     Value,
     add_value,
+    carries,
     instructions,
     rewritten,
 )
 from npuscope.lower.source import name_of
 from npuscope.ops.dtypes import BY_NAME
+from npuscope.ops.shaping import CREATE
 from npuscope.ops.spec import OpRole
 from npuscope.ops.transfers import COPY
 from npuscope.tile.record.model import Body, Loop, Op, Recording, Site, Task
@@ -43,7 +45,8 @@ def build(recording: Recording, task: Task, number: int) -> Lowered:
     sites = sites_of(body)
     lines = {site: line for line, site in enumerate(sites)}
     builder = _Builder(steps_of(body), recording.sites, tensors, lines)
-    items = _keep_old(builder.items([*body.prologue, *body.items]), builder.values)
+    items = _without_unused(builder.items([*body.prologue, *body.items]))
+    items = _keep_old(items, builder.values)
     joined = [
         (one.operands[0], one.result)
         for one in instructions(items)
@@ -51,6 +54,13 @@ def build(recording: Recording, task: Task, number: int) -> Lowered:
     ]
     values = with_storages(builder.values, joined)
     return Lowered(task.kernel, number, values, items, (), task.split, task.ring_slots, sites)
+
+
+def _without_unused(items: Items) -> Items:
+    """Without buffers that are made and never used, as a sum's that its first product makes anew."""
+    used = {number for one in instructions(items) for number in one.reads}
+    used |= {number for carry in carries(items) for number in (carry.first, carry.next) if number is not None}
+    return rewritten(items, lambda one: () if one.spec is CREATE and one.result not in used else (one,))
 
 
 def name_of_result(op: Op, sites: tuple[Site, ...], tensors: tuple[str, ...]) -> str:

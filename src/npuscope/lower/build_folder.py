@@ -94,8 +94,12 @@ def with_build(program: Program, build: BuildFolder) -> Program:
 
 
 def _file_of(kernel: str, build: BuildFolder) -> AssemblyFile | None:
-    """A kernel that stands at several places of a program has a number behind its name."""
-    return build.kernels.get(kernel) or build.kernels.get(f"{kernel}_0")
+    """A kernel at several places of a program has a number behind its name; one for both cores may be two files."""
+    whole = build.kernels.get(kernel) or build.kernels.get(f"{kernel}_0")
+    halves = [build.kernels[name] for name in (f"{kernel}_aic", f"{kernel}_aiv") if name in build.kernels]
+    if whole is not None or not halves:
+        return whole
+    return replace(halves[0], functions=tuple(function for half in halves for function in half.functions))
 
 
 class _Sites:

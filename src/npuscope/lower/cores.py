@@ -213,9 +213,11 @@ def measure(lowered: Lowered, device: Device) -> Lowered:
     values = [_measured(value, lowered.split, device) for value in lowered.values]
 
     def each(one: Instruction) -> Iterator[Instruction]:
-        if one.spec.scratch and one.plane == "vector" and one.reads and not one.scratch:
+        rows = one.spec.scratch_rows if len(one.reads) > 1 else 0
+        if (one.spec.scratch or rows) and one.plane == "vector" and one.reads and not one.scratch:
             source, number = values[one.reads[0]], len(values)
             shape = (*source.shape[:-1], max(source.shape[-1], LEAST_SCRATCH_COLUMNS))
+            shape = (rows, source.shape[-1]) if rows else shape
             scratch = Value(number, f"scratch of {one.name}", shape, source.dtype, one.site, number, "Vec")
             values.append(_measured(scratch, lowered.split, device))
             one = one._replace(scratch=(number,))

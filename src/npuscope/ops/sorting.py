@@ -109,6 +109,7 @@ MRGSORT = OpSpec(
 )
 GATHER = OpSpec(
     "gather", VECTOR, "custom", "The columns that a mask or an index names, side by side.", cost="op.vgather",
+    storage="separate", scratch_rows=2,  # row by row, each from its own row of scratch
     spellings=("gather", "gather_mask", "tile.gather"),
 )
 SCATTER = OpSpec(

@@ -77,7 +77,7 @@ class OpSpec:
     gives       the type of its result where that is not its operand's.
     of_nothing  whether it has a value for an empty row: a sum does, a maximum does not.
     types       the types it takes, for the reference.
-    scratch     needs room for another whole tile while it runs.
+    scratch     needs room for another whole tile while it runs; `scratch_rows` of several operands: for so many rows.
     storage     where the result may lie. `free`: also in the place of an operand that is read for the last time;
                 `separate` from its operands, for it still reads while it writes; `separate_if_wider`: where its
                 elements are wider than the operand's; `operand`: it is the storage of its first operand.
@@ -102,6 +102,7 @@ class OpSpec:
     of_nothing: bool = False
     types: str = "any"
     scratch: bool = False
+    scratch_rows: int = 0
     storage: Storage = "free"
     held: tuple[int, ...] = ()
     roles: tuple[OpRole, ...] = ()
