@@ -34,6 +34,10 @@ class SearchSpace:
     def size(self) -> int:
         return prod(len(values) for _, values in self.settings)
 
+    def changes(self, point: Point) -> int:
+        """How many settings differ from what the program has now."""
+        return sum(one != now for one, now in zip(point, self.start, strict=True))
+
     def at(self, point: Point) -> tuple[tuple[str, str], ...]:
         """The settings of a point."""
         return tuple((name, values[at]) for (name, values), at in zip(self.settings, point, strict=True))

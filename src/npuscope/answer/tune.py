@@ -35,6 +35,7 @@ GOALS = ("memory", "tasks")  # what may be held against time
 CHECKED = 5  # of the best, until one is right
 GOLDEN_S = 600.0
 MOST_ASKED = 10  # points per trial wanted: where hardly any fits the search ends
+NEARLY = 1.25  # times the trials asked for: a space that is no larger is tried to its end
 Recordings = tuple[Recording, ...]
 
 
@@ -124,6 +125,8 @@ def tune(
     golden: bool = True,
 ) -> Tuned:
     """Up to so many simulated points of the space; those that cannot run do not count. `goal`: held against time."""
+    if space.size <= NEARLY * trials:
+        trials = space.size  # what is nearly done is finished
     search = Search(space, 1 if goal is None else 2, seed)
     found: dict[Point, Answer] = {}
     variants: dict[Point, Request] = {}
@@ -147,7 +150,9 @@ def tune(
                 search.tell(point, _goals(found[point], goal))
             ran += sum(found[point].error is None for point in points)
         progress.report("simulating variants", trials, trials)
-        able = sorted((one for one in found.values() if one.error is None), key=lambda one: one.wall_ns or 0)
+        # of equal times the one that changes least of the program as it is
+        points = [point for point, one in found.items() if one.error is None]
+        able = [found[point] for point in sorted(points, key=lambda one: (found[one].wall_ns, space.changes(one)))]
         by_name = {one.name: one for one in variants.values()}
         checked = _checked([by_name[one.candidate] for one in able[:CHECKED]]) if golden else []
     good = {name for name, numbers in checked if numbers.right is not False}
