@@ -43,6 +43,12 @@ class Lab:
     def post(self, address: str, text: object) -> httpx.Response:
         return self.client.post(self.url + address, json=text)
 
+    def versions(self) -> list[dict[str, Any]]:
+        """All that have run or will."""
+        with self.listening() as listener:
+            found: list[dict[str, Any]] = listener.until("hello")["versions"]
+            return found
+
     @contextmanager
     def listening(self) -> Iterator[Listener]:
         """What the server tells from now on."""

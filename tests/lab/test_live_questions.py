@@ -154,6 +154,45 @@ def test_what_a_change_would_buy_is_asked_of_a_capture_and_of_a_program(
         until(page, "document.querySelector('#panel [role=status]').textContent.includes('the same kernel')")
 
 
+def test_panels_that_are_made_when_they_are_opened(running: tuple[Lab, Path]) -> None:
+    lab, _ = running
+    with lab.listening() as listener:
+        version = listener.until("hello")["versions"][-1]
+        newest = version["id"] if version["has_run"] else listener.until("version")["version"]["id"]
+    # SQL over what was simulated and over what was measured
+    for id in ("c1", newest):
+        text = "SELECT kernel, COUNT(*) AS n FROM slices WHERE kind = 'task' GROUP BY kernel"
+        found = lab.post(f"panel/{id}/sql", {"text": text}).json()["parts"]
+        (table,) = [part for part in found if part["part"] == "table"]
+        assert [(row["kernel"]["text"], row["n"]["value"]) for row in table["rows"]] == [("copy", 4)]
+    # a query can read nothing else, and what is refused is a sentence
+    refused = lab.post("panel/c1/sql", {"text": "SELECT * FROM read_csv('/etc/passwd')"})
+    assert refused.status_code == 409
+    # the time per token of the program; a capture has none
+    told = lab.post(f"panel/{newest}/tpot", {"batch": 1, "context": 16, "tokens": 2}).json()["parts"]
+    assert any("per token" in str(part) or "/token" in str(part) for part in told)
+    assert lab.post("panel/c1/tpot", {}).status_code == 409
+    assert lab.post(f"panel/{newest}/nothing", {}).status_code == 409
+    assert "device" in lab.post("panel/c1/roofline", {"device": "no such chip"}).json()["message"]
+
+
+def test_a_capture_that_is_dropped_is_a_version_and_its_file_is_gone(running: tuple[Lab, Path]) -> None:
+    lab, program = running
+    capture = program.parent / "drawn.json"
+    assert npuscope("simulate", program, "--no-report", "-o", capture).returncode == 0
+    kind = {"Content-Type": "application/octet-stream"}
+    sent = lab.client.post(f"{lab.url}capture?name=../../b.json", content=capture.read_bytes(), headers=kind)
+    (id,) = sent.json()["ids"]
+    version = next(one for one in lab.versions() if one["id"] == id)
+    assert (version["name"], version["measured"], version["has_run"]) == ("b.json", True, True)
+    assert lab.get(f"run/{id}.json").json()["measured"] is True
+    assert not list(program.parent.parent.rglob("b.json"))
+    # what was measured once has no interval; what is no capture is refused in a sentence
+    assert lab.get(f"compare/c1/{id}.json").json()["versus"] is None
+    refused = lab.client.post(f"{lab.url}capture?name=x.json", content=b"{", headers=kind)
+    assert (refused.status_code, "x.json" in refused.json()["message"]) == (409, True)
+
+
 def test_a_knob_of_another_configuration_is_told_to_have_no_effect(watched: Watched, running: tuple[Lab, Path]) -> None:
     page = opened(watched, running[0])
     id = running[0].post("knob", {"settings": {"SMALL.tile": 16}}).json()["id"]

@@ -169,7 +169,12 @@ def compared(pair: Pair) -> bytes:
     a, b = map(_explained, pair.both)
     found = comparison(pair.names, compare_explained(a, b))
     sources = source_changes(*(one.sources for one in pair.both))
-    return orjson.dumps(orjson.loads(as_json(found)) | {"source": sources, "first": []})
+    old, new = pair.both
+    versus = None  # what was measured once has no interval
+    if old.bound and new.bound:
+        versus = against(old.wall_ns, new.wall_ns, old.bound, new.bound).as_dict()
+    more = {"source": sources, "first": [], "versus": versus}
+    return orjson.dumps(orjson.loads(as_json(found)) | more)
 
 
 def _explained(made: VersionResult) -> Explanation:

@@ -116,6 +116,26 @@ class Question:
 
 
 @dataclass(frozen=True)
+class PanelQuestion:
+    """A panel of a run that is made when it is opened, with what its reader asked for; `request` is a program's."""
+
+    what: str
+    name: str
+    trace: bytes
+    asked: Mapping[str, object]
+    request: Request | None = None
+
+
+@dataclass(frozen=True)
+class CaptureFile:
+    """A capture to read under a name, beside so many that are known."""
+
+    path: str
+    name: str
+    known: int
+
+
+@dataclass(frozen=True)
 class Replay:
     """A change to try in the trace of a run: as pages ask for it, `{}` for every change alone.
 
@@ -135,3 +155,4 @@ looked_into: Named[Question, bytes] = Named(WORK, "looked_into")
 every_change: Named[Question, bytes] = Named(WORK, "every_change")
 replayed: Named[Replay, bytes] = Named(WORK, "replayed")
 written_in: Named[WrittenIn, dict[str, tuple[str, str]]] = Named(WORK, "written_in")
+panel: Named[PanelQuestion, bytes] = Named("npuscope.lab.more", "panel")

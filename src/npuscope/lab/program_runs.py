@@ -98,12 +98,12 @@ class Captures:
     shared: Mapping[str, Payload]
 
 
-def captures_of(names: Sequence[str], found: Sequence[Ranks]) -> Captures:
-    """Captures under their names, in their order."""
+def captures_of(names: Sequence[str], found: Sequence[Ranks], known: int = 0) -> Captures:
+    """Captures under their names, in their order; so many are `known` already."""
     versions: list[Version] = []
     for name, explained in zip(names, found, strict=True):
         for part, one in zip(explained.parts, explained.explained, strict=True):
-            id = f"c{len(versions) + 1}"
+            id = f"c{known + len(versions) + 1}"
             title = name if len(explained.parts) == 1 else f"{name}: {part.name}"
             run = run_of(title, one, id)
             made = VersionResult(

@@ -44,6 +44,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 LARGEST_BODY = 64 << 10
+LARGEST_CAPTURE = 2 << 30
 LARGEST_TEXT = 8 << 20  # of a file that is edited, twice
 QUIET_MS = 30  # without a change, before a save counts as whole
 LONGEST_MS = 400
@@ -179,6 +180,25 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
         answer = await session.what_if(request.path_params["id"], await body_of(request))
         return refused(answer.message, 409) if isinstance(answer, Failed) else json_answer(answer)
 
+    async def capture(request: Request) -> Response:
+        if request.headers.get("content-type") != "application/octet-stream":
+            return refused("a capture is sent as bytes")
+        async with session.incoming(request.query_params.get("name", "")) as path:
+            size = 0
+            with path.open("wb") as out:
+                async for piece in request.stream():
+                    size += len(piece)
+                    if size > LARGEST_CAPTURE:
+                        return refused("the capture is too large: name it on the command line", 413)
+                    out.write(piece)
+            found = await session.add_capture(path)
+        return refused(found.message, 409) if isinstance(found, Failed) else json_answer(as_json({"ids": found}))
+
+    async def panel(request: Request) -> Response:
+        id, what = request.path_params["id"], request.path_params["what"]
+        answer = await session.panel(id, what, await body_of(request))
+        return refused(answer.message, 409) if isinstance(answer, Failed) else json_answer(answer)
+
     async def perfetto(request: Request) -> Response:
         id, address = request.path_params["id"], request.path_params["address"]
         headers = {**HEADERS, "Content-Security-Policy": PERFETTO_POLICY}
@@ -212,6 +232,8 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
         Route(f"/{token}/compare/{{a}}/{{b}}.json", compare),
         Route(f"/{token}/inside/{{id}}/{{body:int}}.json", inside),
         Route(f"/{token}/whatif/{{id}}", what_if, methods=["POST"]),
+        Route(f"/{token}/capture", capture, methods=["POST"]),
+        Route(f"/{token}/panel/{{id}}/{{what}}", panel, methods=["POST"]),
         Route(f"/{token}/perfetto/{{id}}", perfetto_start),
         Route(f"/{token}/perfetto/{{id}}/{{address:path}}", perfetto),
     ]

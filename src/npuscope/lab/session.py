@@ -20,10 +20,12 @@ from typing import TypeVar
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import GIB, Failed, Limits
-from npuscope.base.pool import Handle, Pool
+from npuscope.base.pool import Handle, Named, Pool
 from npuscope.lab.document import Payload
 from npuscope.lab.messages import (
+    CaptureFile,
     Pair,
+    PanelQuestion,
     PerfettoFile,
     Question,
     Replay,
@@ -35,6 +37,7 @@ from npuscope.lab.messages import (
     compared,
     every_change,
     looked_into,
+    panel,
     perform,
     replayed,
     written,
@@ -50,6 +53,9 @@ LIMITS = Limits(seconds=60.0, bytes=8 * GIB)
 FIRST_S = 600.0  # for the first run, which may have to compile the simulator
 MOST_WAITING = 256  # events that a listener may fall behind before it must begin anew
 WORKERS = 2
+
+
+READ_CAPTURE: Named[CaptureFile, tuple[Version, ...]] = Named("npuscope.lab.more", "read_capture")
 
 
 class Session:
@@ -284,6 +290,31 @@ class Session:
         if change or version.measured:
             return await self._answer(replayed, Replay(version.made.trace, change, version.made.bound))
         return await self._answer(every_change, Question(self._request(version), version.made.sources))
+
+    async def panel(self, id: str, what: str, asked: Mapping[str, object]) -> bytes | Failed:
+        """A panel that is made when it is opened."""
+        version = self.versions.get(id)
+        if version is None or version.made is None or not version.made.trace:
+            return Failed("refused", "the version must have run")
+        request = None if version.measured else self._request(version)
+        return await self._answer(panel, PanelQuestion(what, version.name, version.made.trace, asked, request))
+
+    @asynccontextmanager
+    async def incoming(self, name: str) -> AsyncIterator[Path]:
+        """The place of a file that a page sends; gone afterwards. Readers go by the end of a name."""
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            yield Path(folder, Path(name).name or "capture")
+
+    async def add_capture(self, path: Path) -> tuple[str, ...] | Failed:
+        """Reads a capture; the numbers of its runs."""
+        known = sum(one.measured for one in self.versions.all())
+        found = await self._answer(READ_CAPTURE, CaptureFile(str(path), path.name, known))
+        if isinstance(found, Failed):
+            return found
+        for version in found:
+            self.versions.put(version)
+            self.publish({"type": "version", "version": version.as_dict()})
+        return tuple(version.id for version in found)
 
     async def perfetto(self, id: str) -> Path | None:
         """The file of a version's trace for the Perfetto UI."""

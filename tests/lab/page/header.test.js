@@ -34,7 +34,7 @@ test("a ratio stands with its interval and the probability of what it says", () 
   );
   assert.match(ratioText({ ...versus, probability_faster: 0.6, verdict: "undecided" }), /undecided: 60% faster$/);
   assert.equal(ratioText({ name: "save 1", edits: [] }), "");
-  assert.equal(wallText({ value: 1500, low: 1000, high: 2000 }), "1.5 µs (1 µs to 2 µs)");
+  assert.equal(wallText({ value: 1500, low: 1000, high: 2000 }), "1.5 µs (1 to 2 µs)");
 });
 
 test("kernels that changed most come first, new and gone ones among them", () => {

@@ -19,6 +19,7 @@ from npuscope.explain.passes.export import CLEAN, fill, is_export, selected, wit
 from npuscope.explain.passes.found import WINDOWS, Passes, passes
 from npuscope.explain.passes.statistics import RankPasses, Skew, skew, statistics
 from npuscope.trace import read
+from npuscope.trace.core import Trace
 from npuscope.trace.formats import check_target
 from npuscope.trace.readers.root import captures_of
 from npuscope.trace.writers.atomic import whole_folder
@@ -102,6 +103,12 @@ def forward(
     written = (Path(name) for name in result.written)
     moved = (options.out / name.relative_to(place) if name.is_relative_to(place) else name for name in written)
     return replace(result, written=tuple(map(str, moved)))
+
+
+def forward_of(trace: Trace, name: str, anchor: str | None = None) -> ForwardRanks:
+    """The forward passes of one trace that was read already, under a name."""
+    found = passes(trace, anchor)
+    return ForwardRanks((_rank_passes(found, name, None, None, ForwardOptions(anchor, statistics=True)),))
 
 
 def is_table(path: Path | None) -> bool:

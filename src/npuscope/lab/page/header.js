@@ -18,9 +18,12 @@ export function wallText(wall) {
   const value = wallOf(wall);
   if (value === null) return "";
   return typeof wall === "object" && wall?.low !== undefined && wall.high !== undefined
-    ? `${duration(value)} (${duration(wall.low)} to ${duration(wall.high)})`
+    ? `${duration(value)} (${withoutUnit(duration(wall.low), duration(wall.high))} to ${duration(wall.high)})`
     : duration(value);
 }
+
+/** A time without its unit where the next one says it. @param {string} text @param {string} next */
+const withoutUnit = (text, next) => (text.split(" ")[1] === next.split(" ")[1] ? text.split(" ")[0] : text);
 
 /** The newest save with a run. @param {Version[]} versions */
 export function newestSave(versions) {

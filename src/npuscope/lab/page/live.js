@@ -57,7 +57,32 @@ export class Live {
     }
   }
 
+  /** Captures that are dropped onto the page are read; two of them, or one beside a run, are compared. */
+  takeDrops() {
+    document.addEventListener("dragover", (event) => event.preventDefault());
+    document.addEventListener("drop", async (event) => {
+      const files = [...(event.dataTransfer?.files ?? [])];
+      if (files.length === 0) return;
+      event.preventDefault();
+      try {
+        const before = this.store.state.run,
+          /** @type {string[]} */ ids = [];
+        for (const file of files) {
+          this.say(`reading ${file.name} …`);
+          ids.push(...(await this.drop(file)).ids);
+        }
+        this.say("");
+        const [a, b] = ids.length > 1 ? ids : [before, ids[0]];
+        if (a && b) await this.compare(a, b);
+        else await this.take(ids[0], true);
+      } catch (error) {
+        this.say(/** @type {Error} */ (error).message);
+      }
+    });
+  }
+
   start() {
+    this.takeDrops();
     const source = (this.source = new EventSource("events"));
     let before = Promise.resolve(); // one after the other: panels may come while their run is being fetched
     source.onmessage = (message) => {
@@ -89,7 +114,7 @@ export class Live {
 
   link() {
     const { run } = this.store.state;
-    this.store.set({ links: run ? [["open in Perfetto", `perfetto/${run}/`]] : [] });
+    this.store.set({ links: run ? [["Perfetto ↗", `perfetto/${run}/`]] : [] });
     this.redraw();
   }
 
@@ -254,6 +279,20 @@ export class Live {
   /** What a change would buy; none: every change. @param {string} id @param {object} change */
   whatif(id, change) {
     return asked(`whatif/${id}`, change);
+  }
+
+  /** A panel that is made when it is opened. @param {string} id @param {string} what @param {object} body */
+  panel(id, what, body) {
+    return asked(`panel/${id}/${what}`, body);
+  }
+
+  /** A capture that the reader dropped onto the page. @param {File} file @returns {Promise<{ids: string[]}>} */
+  async drop(file) {
+    const how = { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file };
+    const answer = await fetch(`capture?name=${encodeURIComponent(file.name)}`, how),
+      found = await answer.json();
+    if (!answer.ok) throw new Error(found.message ?? `the server answered ${answer.status}`);
+    return found;
   }
 
   /** @param {string} id */

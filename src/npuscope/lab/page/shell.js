@@ -198,7 +198,9 @@ export class Shell {
         : null,
       ...answer(store, (id) => this.show(id)),
       element("span", { class: "grow" }),
-      ...state.links.map(([text, address]) => element("a", { href: address }, text)),
+      ...state.links.map(([text, address]) =>
+        element("a", { href: address, "aria-label": `open in ${text.split(" ")[0]}` }, text),
+      ),
       element(
         "span",
         { class: "acts" },

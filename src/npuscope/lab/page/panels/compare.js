@@ -1,12 +1,14 @@
 // Two runs compared: where the gap comes from, changed lines and what they cost, changed kernels.
 
-import { duration, element, fill, times } from "../format.js";
+import { duration, element, fill, percent, whole } from "../format.js";
 import { chart } from "../chart.js";
 import { sortable } from "../table.js";
+import { ratioText, versusOf } from "../header.js";
 import { overlap, said, titled } from "./overview.js";
 import { changedLines } from "./source_changes.js";
 
-const MOST = 12; // lines
+const MOST = 12, // lines
+  EQUAL = 0.01; // apart
 
 /** @param {number} ns */
 const change = (ns) => `${ns > 0 ? "+" : ""}${duration(ns)}`;
@@ -35,7 +37,7 @@ function movedLines(a, b) {
     .slice(0, MOST);
 }
 
-/** @param {any} store */
+/** @param {import("../types").Store} store */
 function lineTable(store) {
   const [a, b] = [store.run(), store.beside()].map((run) => run?.panels.source);
   const rows = a && b ? movedLines(a, b) : [];
@@ -56,7 +58,38 @@ function lineTable(store) {
   );
 }
 
-/** @param {any} found @param {any} store */
+/** A kernel of both runs. @typedef {{kernel?: string, name?: string, a?: string, count_a: number | null, count_b: number | null, core_a_ns: number | null, core_b_ns: number | null}} Both */
+
+/** Whether a kernel is the same in both runs: as often, and as long within a percent. @param {Both} row */
+export function isEqual({ count_a, count_b, core_a_ns: a, core_b_ns: b }) {
+  return count_a === count_b && a !== null && b !== null && Math.abs(a - b) <= EQUAL * Math.max(a, b);
+}
+
+/** Kernels that differ, and those that do not folded away. @param {any[]} columns @param {Both[]} rows @param {import("../types").Store} store */
+function kernels(columns, rows, store) {
+  const picked = (/** @type {Both | null} */ row) =>
+    store.set({ selection: row === null ? null : { kind: "kernel", kernel: row.kernel ?? row.a ?? row.name ?? "" } });
+  const equal = rows.filter(isEqual),
+    differ = rows.filter((row) => !isEqual(row));
+  return [
+    titled(
+      "Kernels that differ",
+      differ.length
+        ? sortable(columns, differ, { sorted: null, picked })
+        : element("p", { class: "soft" }, `None: all ${whole(equal.length)} kernels are within ${percent(EQUAL)}.`),
+    ),
+    equal.length
+      ? element(
+          "details",
+          {},
+          element("summary", {}, `${whole(equal.length)} kernels are the same within ${percent(EQUAL)}`),
+          sortable(columns, equal, { sorted: null, picked }),
+        )
+      : null,
+  ];
+}
+
+/** @param {any} found @param {import("../types").Store} store */
 function parts(found, store) {
   const { columns, names } = found,
     [from, to] = found.totals.wall_ns,
@@ -65,12 +98,14 @@ function parts(found, store) {
   const steps = found.waterfall
     .filter((/** @type {any} */ bar) => bar.ns !== 0)
     .map((/** @type {any} */ bar) => ({ name: words[bar.part] ?? bar.part, ns: bar.ns }));
-  const ratio = from ? `, ${times(to / from)}` : "";
+  const versus = versusOf(store);
+  const ratio = versus?.ratio === undefined ? "" : `, ${ratioText({ ...versus, name: "A" })}`,
+    interval = found.versus ? "" : " Each was measured once, so the ratio has no interval.";
   return [
     element(
       "p",
       { class: "verdict", id: "gap" },
-      `A ${names[0]} takes ${duration(from)}, B ${names[1]} ${duration(to)}: ${change(to - from)}${ratio}.`,
+      `A ${names[0]} takes ${duration(from)}, B ${names[1]} ${duration(to)}: ${change(to - from)}${ratio}.${interval}`,
     ),
     ...(found.first ?? []).map(said),
     found.source?.length ? titled("Lines that changed", changedLines(found.source)) : null,
@@ -106,15 +141,40 @@ function parts(found, store) {
             ),
           ),
         ),
-    titled(
-      "Kernels",
-      sortable(columns["compare.kernels"], found.kernels, {
-        sorted: null,
-        picked: (row) =>
-          store.set({ selection: row === null ? null : { kind: "kernel", kernel: row.kernel ?? row.a ?? row.name } }),
-      }),
-    ),
+    ...kernels(columns["compare.kernels"], found.kernels, store),
   ];
+}
+
+/** Nothing is compared yet: with what? @param {import("../types").Store} store */
+function choose(store) {
+  const { versions, run, live, beside } = store.state,
+    shown = versions.find((one) => one.id === run),
+    others = versions.filter((one) => one.has_run && one.id !== run).reverse();
+  if (beside !== null) return element("p", { class: "soft" }, "comparing …");
+  return element(
+    "div",
+    {},
+    element("p", {}, `Compare ${shown?.name ?? "what is shown"} with:`),
+    element(
+      "p",
+      { class: "tools" },
+      ...others.map((one) =>
+        element(
+          "button",
+          {
+            onclick: () =>
+              live?.ask.compare(one.id, run).catch((/** @type {Error} */ error) => live.ask.say(error.message)),
+          },
+          one.name,
+        ),
+      ),
+    ),
+    element(
+      "p",
+      { class: "soft" },
+      "A capture that is dropped onto this page is compared with what is shown; two captures with each other.",
+    ),
+  );
 }
 
 /** @type {import("../types").Panel} */
@@ -122,14 +182,17 @@ export const panel = {
   id: "compare",
   title: "Compare",
   group: "try",
-  has: (_, state) => state.shared.compare !== undefined,
+  has: (_, state) =>
+    state.shared.compare !== undefined ||
+    (state.live !== null && state.versions.filter((one) => one.has_run).length > 1),
   mount(box, store) {
-    /** @type {any} */
+    /** @type {unknown} */
     let shown = null;
     const draw = () => {
-      if (store.state.shared.compare === shown) return;
-      shown = store.state.shared.compare;
-      fill(box, ...(shown ? parts(shown, store) : []));
+      const { compare } = store.state.shared;
+      if (compare === shown && compare !== undefined) return;
+      shown = compare;
+      fill(box, ...(compare ? parts(compare, store) : [choose(store)]));
     };
     draw();
     return { update: draw };

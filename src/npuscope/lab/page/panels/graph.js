@@ -1,6 +1,6 @@
 // The task graph: a box per kernel, which opens into its tasks; edges by kind; what waits for nothing, and what races.
 
-import { clipped, element, svg, whole } from "../format.js";
+import { clipped, duration, element, svg, whole } from "../format.js";
 import { seriesColor, themed } from "../colors.js";
 import { legend, si } from "../chart/frame.js";
 import { hideTip, showTip } from "../chart/tip.js";
@@ -15,6 +15,8 @@ const TASK = 46,
   TASK_HIGH = 18,
   PER_ROW = 6,
   HEAD = 48;
+const READABLE = 0.8, // of a drawing's size: below, it is as wide as the panel and scrolls
+  LARGEST = 1.15;
 const MOST_TASKS = 240,
   MOST_LINES = 3000;
 const UNITS = /** @type {Record<string, [string, number]>} */ ({
@@ -32,12 +34,35 @@ const within = (box, selector) => [.../** @type {NodeListOf<SVGElement>} */ (box
 /** @typedef {{x: number, y: number, w: number, h: number}} Place */
 /** Where boxes stand, whether ranks go downwards, how large it all is. @typedef {{places: Map<string, Place>, down: boolean, size: [number, number]}} Layout */
 
+/** What the run says of kernels: their core time, their time on the critical path, and which follow one another on it. @typedef {{core: Map<string, number>, path: Map<string, number>, steps: Set<string>}} Times */
+
+/** @param {import("../types").Run | undefined} run @returns {Times} */
+function timesOf(run) {
+  /** @type {Times} */
+  const found = { core: new Map(), path: new Map(), steps: new Set() };
+  if (!run) return found;
+  const { slices, kernels, device_kernels: known, path, chain } = run.timeline,
+    sums = new Float64Array(kernels.length);
+  for (let i = 0; i < slices.kernel.length; i++) sums[slices.kernel[i]] += slices.dur[i];
+  for (let kernel = 0; kernel < known; kernel++) found.core.set(kernels[kernel], sums[kernel]);
+  let before = "";
+  for (let i = 0; chain && i < path.start.length; i++) {
+    if (path.part[i] !== 0) continue; // a wait
+    const kernel = kernels[path.kernel[i]];
+    found.path.set(kernel, (found.path.get(kernel) ?? 0) + path.end[i] - path.start[i]);
+    if (before !== "" && before !== kernel) found.steps.add(`${before}>${kernel}`);
+    before = kernel;
+  }
+  return found;
+}
+
 class TaskGraph {
   /** @param {any} program @param {any} store */
   constructor(program, store) {
     this.program = program;
     this.store = store;
     this.opened = new Set();
+    this.times = timesOf(store.run());
     this.all = false; // also edges that a longer way implies
     /** @type {Map<string, any>} */
     this.nodes = new Map(program.nodes.map((/** @type {any} */ node) => [node.kernel, node]));
@@ -54,7 +79,8 @@ class TaskGraph {
         class: "graph",
         tabindex: "0",
         role: "group",
-        "aria-label": "Task graph: drag to move, wheel to zoom; Tab goes from kernel to kernel, Enter opens one",
+        "aria-label":
+          "Task graph: drag to move, Ctrl and wheel to zoom; Tab goes from kernel to kernel, Enter opens one",
       },
       this.world,
     );
@@ -64,7 +90,7 @@ class TaskGraph {
     this.drawn = { places: new Map(), down: false, size: [1, 1] };
     const act = (/** @type {string} */ words, /** @type {string} */ label, /** @type {() => void} */ what) =>
       element("button", { "aria-label": label, title: label, onclick: what }, words);
-    const implied = element("input", { type: "checkbox", "aria-label": "Also edges that a longer way implies" });
+    const implied = element("input", { type: "checkbox", "aria-label": "Also edges that follow from others" });
     implied.addEventListener("change", () => {
       this.all = implied.checked;
       this.draw();
@@ -83,7 +109,7 @@ class TaskGraph {
           this.opened.clear();
           this.draw();
         }),
-        element("label", {}, implied, " edges that a longer way implies"),
+        element("label", {}, implied, " also edges that follow from others"),
       ),
       this.sheet,
       this.key(),
@@ -93,8 +119,11 @@ class TaskGraph {
     );
     this.listen();
     this.draw();
+    let wide = 0;
     this.observer = new ResizeObserver(() => {
-      if (!this.moved) this.draw();
+      if (this.moved || this.sheet.clientWidth === wide) return; // its height follows from what is drawn
+      wide = this.sheet.clientWidth;
+      this.draw();
     });
     this.observer.observe(this.sheet);
   }
@@ -108,6 +137,7 @@ class TaskGraph {
     const note = [
       "a line is as wide as its edges are many",
       program.false ? "dashed red: tasks wait though they touch different elements" : "",
+      this.times.steps.size ? "orange: the critical path" : "",
       program.races.length ? "⚡ a race: nothing orders the two" : "",
     ]
       .filter(Boolean)
@@ -145,9 +175,12 @@ class TaskGraph {
       height = this.sheet.clientHeight || 500;
     const ways = [this.laid(ranks, false), this.laid(ranks, true)].map((way) => ({
       ...way,
-      fits: Math.min(width / way.size[0], height / way.size[1], 1.15),
+      fits: Math.min(width / way.size[0], height / way.size[1], LARGEST),
+      wide: Math.min(width / way.size[0], LARGEST),
     }));
-    this.drawn = ways[1].fits > ways[0].fits ? ways[1] : ways[0];
+    const [across, down] = ways;
+    if (Math.max(across.fits, down.fits) >= READABLE) this.drawn = down.fits > across.fits ? down : across;
+    else this.drawn = down.wide > across.wide ? down : across;
   }
 
   /** @param {any[][]} ranks @param {boolean} down @returns {Layout} */
@@ -222,7 +255,8 @@ class TaskGraph {
     const { program } = this,
       found = [];
     for (const edge of program.edges) {
-      if (edge.implied && !this.all && !edge.false) continue;
+      const decides = this.times.steps.has(`${edge.src}>${edge.dst}`);
+      if (edge.implied && !this.all && !edge.false && !decides) continue;
       if (this.opened.has(edge.src) || this.opened.has(edge.dst)) continue; // their tasks' own are drawn
       const why = Object.entries(edge.origins).map(
         ([kind, count]) => `${whole(count)} × ${kind}: ${program.kinds[kind]}`,
@@ -241,7 +275,10 @@ class TaskGraph {
             `${whole(edge.count)} edges`,
             ...why,
             edge.false ? `${whole(edge.false)} of them join tasks that touch different elements` : null,
+            decides ? "the critical path goes here" : null,
           ],
+          "",
+          decides,
         ),
       );
     }
@@ -278,12 +315,12 @@ class TaskGraph {
     return found;
   }
 
-  /** @param {any} a @param {any} b @param {string} kind @param {number} wide @param {boolean} wrong @param {boolean} back @param {any[]} lines @param {string} tasks */
-  line(a, b, kind, wide, wrong, back, lines, tasks = "") {
+  /** @param {any} a @param {any} b @param {string} kind @param {number} wide @param {boolean} wrong @param {boolean} back @param {any[]} lines @param {string} tasks @param {boolean} decides */
+  line(a, b, kind, wide, wrong, back, lines, tasks = "", decides = false) {
     const d = this.way(a, b, back);
     const mark = svg("path", {
       d,
-      class: wrong ? "edge false" : "edge",
+      class: `edge${wrong ? " false" : ""}${decides ? " decides" : ""}`,
       stroke: wrong ? themed("--bad") : seriesColor(HUES[kind]),
       "stroke-width": wide.toFixed(1),
       "stroke-dasharray": wrong ? "6 4" : DASHES[kind],
@@ -368,9 +405,14 @@ class TaskGraph {
       open = this.opened.has(node.kernel),
       color = seriesColor(UNITS[node.unit][1]);
     const times = `${whole(node.tasks.length)} task${node.tasks.length === 1 ? "" : "s"}${node.blocks === node.tasks.length ? "" : `, ${whole(node.blocks)} blocks`}`;
+    const core = this.times.core.get(node.kernel),
+      path = this.times.path.get(node.kernel);
+    const below =
+      core === undefined ? times : path ? `${duration(path)} of the path` : `${duration(core)} core, ${times}`;
     const lines = [
       node.kernel,
       `${times} on ${UNITS[node.unit][0]}`,
+      core === undefined ? null : `${duration(core)} of core time, ${duration(path ?? 0)} of the critical path`,
       `${si(node.flops)} FLOP, ${si(node.gm_read)}B read, ${si(node.gm_written)}B written`,
       `submitted at ${node.file}:${node.line}`,
       open ? null : "double click or Enter opens its tasks",
@@ -378,7 +420,7 @@ class TaskGraph {
     const group = svg(
       "g",
       {
-        class: open ? "node open" : "node",
+        class: `node${open ? " open" : ""}${path ? " decides" : ""}`,
         tabindex: "0",
         role: "button",
         "aria-expanded": String(open),
@@ -404,7 +446,7 @@ class TaskGraph {
       svg(
         "text",
         { x: x + 10, y: y + 36, class: open ? "soft" : "on small" },
-        clipped(times, Math.floor((w - 16) / 6.4)),
+        clipped(below, Math.floor((w - 16) / 6.4)),
       ),
       svg("text", { x: x + w - 18, y: y + 19, class: open ? "sign" : "sign on" }, open ? "−" : "+"),
     );
@@ -499,11 +541,14 @@ class TaskGraph {
   }
 
   fit() {
-    const width = this.sheet.clientWidth,
-      height = this.sheet.clientHeight;
+    const width = this.sheet.clientWidth;
     if (!width) return;
+    this.sheet.style.height = "";
+    let height = this.sheet.clientHeight;
     const [wide, high] = this.drawn.size,
-      scale = Math.min(width / wide, height / high, 1.15);
+      all = Math.min(width / wide, height / high, LARGEST),
+      scale = all >= READABLE ? all : Math.min(width / wide, LARGEST);
+    if (high * scale > height) this.sheet.style.height = `${(height = Math.ceil(high * scale))}px`;
     this.at = { scale, x: (width - wide * scale) / 2, y: (height - high * scale) / 2 };
     this.moved = false;
     this.place();
@@ -546,6 +591,7 @@ class TaskGraph {
     this.sheet.addEventListener(
       "wheel",
       (/** @type {WheelEvent} */ event) => {
+        if (!event.ctrlKey && !event.metaKey) return; // the panel scrolls
         event.preventDefault();
         const area = this.sheet.getBoundingClientRect();
         this.zoom(event.deltaY > 0 ? 1 / 1.15 : 1.15, event.clientX - area.left, event.clientY - area.top);

@@ -241,9 +241,7 @@ export const panel = {
         titled(report.critical_path.kind === "chain" ? "Critical path" : "Cover of the timeline", path(side)),
         titled("Scheduling", scheduling(side)),
         titled("Fan-out: tasks by area", fanOut(side)),
-        marked === null
-          ? null
-          : titled(STEPS[report.steps.source] ?? "Steps, found by repetition", marked),
+        marked === null ? null : titled(STEPS[report.steps.source] ?? "Steps, found by repetition", marked),
       ].filter((part) => part !== null),
     );
     return {};

@@ -1,29 +1,153 @@
-// Panels that are a report of parts: each belongs to no single run and is there where the document has it.
+// Panels that are a report of parts: those that the document has, and those that the server makes when they are opened.
 
-import { element } from "../format.js";
+import { element, fill } from "../format.js";
 import { partsOf } from "../parts.js";
 
-/** Id and title of each. @type {[string, string][]} */
+/** @typedef {import("../types").Run} Run */
+/** What can be asked for: fields with their values at first; `now`: it is asked for when the panel is opened. @typedef {{for: (run: Run) => boolean, words: string, fields: [string, string][], now?: boolean}} Asked */
+
+/** Id, title, group, and what a served page asks for. @type {[string, string, "run" | "program", Asked?][]} */
 const REPORTS = [
-  ["rank", "Variants"],
-  ["sweep", "Settings"],
-  ["roofline", "Roofline"],
-  ["passes", "Forward passes"],
-  ["align", "Alignment"],
-  ["several", "Several runs"],
-  ["history", "History"],
-  ["sql", "SQL"],
+  ["rank", "Variants", "run"],
+  ["sweep", "Settings", "run"],
+  [
+    "roofline",
+    "Roofline",
+    "run",
+    {
+      for: (run) => run.measured,
+      words: "Every kernel against the limits of its chip.",
+      fields: [["device", ""]],
+      now: true,
+    },
+  ],
+  [
+    "passes",
+    "Passes",
+    "run",
+    { for: (run) => run.measured, words: "Forward passes and their layers.", fields: [["anchor", ""]], now: true },
+  ],
+  ["align", "Alignment", "run"],
+  ["several", "Several runs", "run"],
+  ["history", "History", "run"],
+  ["sql", "SQL", "run", { for: () => true, words: "A question to the tables of the trace.", fields: [["text", ""]] }],
+  [
+    "tpot",
+    "TPOT",
+    "program",
+    {
+      for: (run) => !run.measured,
+      words: "The time per token of a program that is one decode step, over a growing context.",
+      fields: [
+        ["batch", "16"],
+        ["context", "4096"],
+        ["tokens", "48"],
+      ],
+    },
+  ],
 ];
 
+/** Questions to begin with. @type {[string, string][]} */
+const EXAMPLES = [
+  [
+    "kernels by core time",
+    "SELECT kernel, COUNT(*) AS slices, SUM(dur) AS core_ns FROM slices WHERE kind = 'task'\nGROUP BY kernel ORDER BY core_ns DESC",
+  ],
+  ["why lanes were idle", "SELECT reason, SUM(dur) AS idle_ns FROM gaps GROUP BY reason ORDER BY idle_ns DESC"],
+  [
+    "the longest slices",
+    "SELECT s.kernel, l.name AS lane, s.start AS start_ns, s.dur AS run_ns FROM slices s JOIN lanes l ON s.lane = l.lane\nORDER BY run_ns DESC LIMIT 20",
+  ],
+];
+
+/** What was asked and answered stays while the page does. @type {WeakMap<Run, Record<string, {parts: any[]}>>} */
+const kept = new WeakMap();
+/** The last query. */
+const last = { text: EXAMPLES[0][1] };
+
+/**
+ * A form and its answer; what takes nothing is asked for at once.
+ * @param {string} id @param {Asked} asked @param {HTMLElement} box @param {import("../types").Store} store
+ */
+function mountAsked(id, asked, box, store) {
+  const run = store.run(),
+    answers = kept.get(run) ?? {},
+    ask = store.state.live?.ask;
+  kept.set(run, answers);
+  const shown = element("div", { class: "parts", "data-panel": id }),
+    status = element("p", { class: "soft", role: "status" });
+  const draw = () => fill(shown, ...(answers[id] ? partsOf(answers[id].parts) : []));
+  const inputs = asked.fields.map(([name, value]) => {
+    const isText = name === "text";
+    const input = isText
+      ? element("textarea", { class: "query source", rows: "4", spellcheck: "false", "aria-label": "Query" })
+      : element("input", { size: "9", "aria-label": name, placeholder: value === "" ? "as it says" : null });
+    input.value = isText ? last.text : value;
+    return { name, input, isText };
+  });
+  const send = async () => {
+    const body = Object.fromEntries(
+      inputs
+        .filter(({ input }) => input.value.trim() !== "")
+        .map(({ name, input }) => [name, /^\d+$/.test(input.value) ? Number(input.value) : input.value]),
+    );
+    last.text = body.text ?? last.text;
+    status.textContent = "working …";
+    try {
+      answers[id] = await ask?.panel(run.id, id, body);
+      status.textContent = "";
+    } catch (error) {
+      status.textContent = /** @type {Error} */ (error).message;
+    }
+    draw();
+  };
+  const form = element(
+    "form",
+    { class: "tools" },
+    element("span", { class: "soft" }, asked.words),
+    ...inputs.map(({ name, input, isText }) => (isText ? input : element("label", {}, `${name} `, input))),
+    inputs.length ? element("button", {}, "ask") : null,
+    ...(id === "sql"
+      ? EXAMPLES.map(([words, text]) =>
+          element(
+            "button",
+            {
+              type: "button",
+              class: "plain",
+              onclick: () => {
+                inputs[0].input.value = text;
+                send();
+              },
+            },
+            words,
+          ),
+        )
+      : []),
+  );
+  form.addEventListener("submit", (/** @type {Event} */ event) => {
+    event.preventDefault();
+    send();
+  });
+  form.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) send();
+  });
+  box.append(form, status, shown);
+  if (answers[id]) draw();
+  else if (asked.now) send();
+}
+
 /** @type {import("../types").Panel[]} */
-export const reports = REPORTS.map(([id, title]) => ({
+export const reports = REPORTS.map(([id, title, group, asked]) => ({
   id,
   title,
-  group: "run",
-  has: (run, state) => Boolean(state.shared[id] ?? run?.panels[id]),
+  group,
+  has: (run, state) =>
+    Boolean(state.shared[id] ?? run?.panels[id]) ||
+    (state.live !== null && run !== undefined && Boolean(asked?.for(run))),
   mount(box, store) {
-    const found = store.state.shared[id] ?? store.run().panels[id];
-    box.append(element("div", { class: "parts", "data-panel": id }, ...partsOf(found.parts)));
+    const found = store.state.shared[id] ?? store.run()?.panels[id];
+    if (found) box.append(element("div", { class: "parts", "data-panel": id }, ...partsOf(found.parts)));
+    else if (asked) mountAsked(id, asked, box, store);
     return {};
   },
 }));
