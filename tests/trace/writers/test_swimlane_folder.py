@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,12 @@ def test_the_critical_paths_name_their_tasks_only(tmp_path: Path) -> None:
         # of the edges between tasks that ran there is one: mm (task 1), then add
         assert shown == {1: "mm(r0t1)", 2: "·(r0t2)", 3: "add(r0t3)", 4: "·(r0t4)"}
         assert {event["pid"] for event in events} == {4}
+
+
+def test_a_window_and_a_device_have_no_place(tmp_path: Path) -> None:
+    trace = small(1000).window(1000, 1100)
+    left = replace(trace, meta=replace(trace.meta, device="a3")).write(tmp_path / "run.simpler")
+    assert (left["note of the window"], left["name of the device"]) == (1, 1)
 
 
 def test_without_cores_nothing_is_written(tmp_path: Path) -> None:

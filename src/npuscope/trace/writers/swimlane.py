@@ -14,7 +14,7 @@ import orjson
 import polars as pl
 
 from npuscope.base.errors import CannotWrite
-from npuscope.trace.core import Counts, Trace
+from npuscope.trace.core import Counts, Trace, note_of
 from npuscope.trace.formats import Writer
 from npuscope.trace.schema import counts_once
 from npuscope.trace.writers.atomic import whole_folder
@@ -261,6 +261,8 @@ class _Written:
         counts = {
             "slice that is no task of a core and no phase of a scheduler": trace.slices.height - written,
             "name of a phase, for which the runtime has another": self._renamed(),
+            "note of the window": len(note_of(trace)),
+            "name of the device": int(trace.meta.device is not None),
             "sample of a counter": trace.counters.height,
             "edge that is no dependency": trace.edges.height - self._edges().height,
             "time moved, since a stamp is above zero": self.tasks.height if self.shift else 0,
