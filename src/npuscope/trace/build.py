@@ -121,7 +121,9 @@ def _edges_and_depths(
     edges = edges_of(table.flows, enclosing, table.ledger, task)
     table.flows = table.flows.clear()
     give_back()
-    edges = edges.with_columns(
+    categories = pl.Series(table.categories, dtype=pl.String).gather(edges["category"])
+    edges = edges.drop("category").with_columns(
+        pl.when(categories.is_in(OWN_SOURCES)).then(categories).otherwise("source").alias("source"),
         names.gather(edges["name"]).alias("name"),
         *([pl.col("src_time", "dst_time") + epoch_ns] if epoch_ns else []),
     )
@@ -169,6 +171,7 @@ def steps_at(moments: pl.Series, marks: pl.DataFrame) -> pl.Series:
     return pl.concat(blocks)
 
 
+OWN_SOURCES = ["tensormap", "creator", "explicit", "correlation"]  # categories of edges in files that we write
 NO_OTHER_END = "flow end without its other end"
 
 
@@ -202,6 +205,7 @@ def edges_of(flows: pl.DataFrame, enclosing: Enclosing, ledger: Ledger, task: pl
             "src": _tasks(src, slice_of, task),
             "dst": _tasks(dst, slice_of, task),
             "source": pl.Series(["flow"]).new_from_index(0, len(src)),
+            "category": flows["category"].to_numpy()[either],
             "name": name[either],
             "flow": flow[either],
             "src_lane": _at(lane, src),

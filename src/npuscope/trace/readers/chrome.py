@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
+from polars.exceptions import PolarsError
 
 from npuscope.base.errors import BadInput
 from npuscope.trace import schema
@@ -28,7 +29,7 @@ from npuscope.trace.event_table import NO_PHASE, EventTable, collect
 from npuscope.trace.formats import EventReader, Reader, not_a_trace, readers, recognises
 from npuscope.trace.names import QUEUE_ORDERS, unit_of_lane
 from npuscope.trace.readers.kernel_details import AI_CPUS, SAME_NAME, scheduling
-from npuscope.trace.source import json_field
+from npuscope.trace.source import json_field, json_whole_number
 
 
 def read(path: Path) -> Trace:
@@ -53,10 +54,70 @@ def read(path: Path) -> Trace:
 def _build_own(table: EventTable, note: dict[str, object]) -> Trace:
     """What npuscope wrote: categories are kinds, names of lanes say their units, the window comes back."""
     count_unknown_header(table)
+    lanes, columns, device = (note.pop(key, None) for key in ("lanes", "columns", "device"))
+    facts = {name: note.pop(name) for name in FACTS if isinstance(note.get(name), int)}
+    table.ledger.notes |= facts
+    noted = _noted_lanes(lanes)
     take_note(table.ledger, note)
     known = set(schema.KINDS.categories)
     kinds = kind_numbers([category if category in known else "host" for category in table.categories])
-    return build_trace(table, "chrome", kind=kinds[table.slices["category"].to_numpy()], lanes=_lanes_by_name(table))
+    args = table.slices["args"]
+    numbers = {name: json_whole_number(args, name) for name in NUMBERS}
+    task = numbers.pop("task")
+    trace = build_trace(
+        table,
+        "chrome",
+        kind=kinds[table.slices["category"].to_numpy()],
+        lanes=_own_lanes(table, noted),
+        task=None if task.null_count() else task,
+        device=device if isinstance(device, str) else None,
+    )
+    texts = [name for name in columns if isinstance(name, str)] if isinstance(columns, list) else []
+    cells = [json_field(args, name).alias(name) for name in texts if name not in schema.SLICES]
+    stamps = [column for column in numbers.values() if column.null_count() < len(column)]
+    slices = schema.conform(trace.slices.with_columns(*stamps, *cells), schema.SLICES)
+    return replace(trace, slices=slices, lanes=_with_idle(trace.lanes, noted))
+
+
+def _noted_lanes(noted: object) -> pl.DataFrame | None:
+    """What the file says of its lanes; None in files from before that."""
+    try:
+        rows = pl.DataFrame(noted, schema=LANE_NOTE, orient="row") if isinstance(noted, list) and noted else None
+    except (PolarsError, TypeError, ValueError):
+        return None
+    if rows is None:
+        return None
+    return rows.filter(pl.col("unit").is_in(list(schema.UNITS.categories))).unique(
+        ["pid", "tid"], keep="first", maintain_order=True
+    )
+
+
+def _with_idle(lanes: pl.DataFrame, noted: pl.DataFrame | None) -> pl.DataFrame:
+    """Cores on which nothing ran are lanes, too."""
+    if noted is None:
+        return lanes
+    idle = noted.join(lanes, on=["pid", "tid"], how="anti", maintain_order="left")
+    first = int(lanes["lane"].max() or 0) + 1 if lanes.height else 0  # type: ignore[arg-type]
+    idle = idle.with_columns(pl.int_range(first, first + idle.height, dtype=pl.UInt32, eager=True).alias("lane"))
+    return schema.conform(pl.concat([lanes, idle], how="diagonal_relaxed"), schema.LANES)
+
+
+def _own_lanes(table: EventTable, noted: pl.DataFrame | None) -> pl.DataFrame:
+    """Lanes as they were written down, or else by their names."""
+    lanes = _lanes_by_name(table)
+    if noted is None:
+        return lanes
+    lanes = lanes.drop("unit", "core").join(noted.drop("name"), on=["pid", "tid"], how="left", maintain_order="left")
+    return lanes.with_columns(pl.col("unit").fill_null("host"))
+
+
+# columns of every trace that an event has among its arguments
+NUMBERS = ("task", "block", "dispatch", "finish", "step", "duplicate_of")
+LANE_NOTE = {
+    "pid": pl.String, "tid": pl.String, "unit": pl.String, "core": pl.Int32, "device": pl.Int32, "rank": pl.Int32,
+    "role": pl.String, "name": pl.String,
+}  # fmt: skip
+FACTS = ("num_cores", "whole_graph")
 
 
 def _lanes_by_name(table: EventTable) -> pl.DataFrame:

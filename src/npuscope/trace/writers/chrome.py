@@ -9,20 +9,23 @@ import orjson
 import polars as pl
 
 from npuscope.base import progress
+from npuscope.trace import schema
 from npuscope.trace.core import OWN, WHOLE_DEVICE, Counts, Trace, lane_id, note_of
 from npuscope.trace.formats import Writer
 from npuscope.trace.schema import us_from_ns
 from npuscope.trace.writers.atomic import whole_file
-from npuscope.trace.writers.timeline import annotation_columns, edge_ends, edges_not_drawn, lane_groups
+from npuscope.trace.writers.timeline import JSON_COLUMNS, annotation_columns, edge_ends, edges_not_drawn, lane_groups
 
 BATCH = 1 << 17
+FACTS = ("num_cores", "whole_graph")  # notes that analyses read
+KEPT = {*schema.SLICES, *JSON_COLUMNS}  # come back by themselves
 
 
 def write(trace: Trace, path: Path) -> Counts:
     """One event per line: names of lanes, slices, a start and an end per edge, then counters; notes in the header."""
     ends = edge_ends(trace).with_row_index("id")
     with whole_file(path) as file:
-        notes = orjson.dumps({OWN: note_of(trace)}).decode()
+        notes = orjson.dumps({OWN: {**note_of(trace), **_own_note(trace)}}).decode()
         file.write(f'{{"displayTimeUnit":"ns","otherData":{notes},"traceEvents":['.encode())
         separator = "\n"
         for lines in _batches(trace, path, ends):
@@ -33,10 +36,24 @@ def write(trace: Trace, path: Path) -> Counts:
     return edges_not_drawn(trace, ends.height)
 
 
+def _own_note(trace: Trace) -> dict[str, object]:
+    """What events have no place for: what each lane is, the columns whose cells are arguments, the device."""
+    role = pl.col("role") if "role" in trace.lanes.columns else pl.lit(None)
+    lanes = _places(trace).select("pid", "tid", pl.col("unit").cast(pl.String), "core", "device", "rank", role, "name")
+    columns = [name for name in trace.slices.columns if name not in KEPT and trace.slices.schema[name] == pl.String]
+    columns += [name for name in ("cat",) if name in trace.slices.columns]
+    note = {"lanes": [list(row) for row in lanes.iter_rows()], "columns": columns, "device": trace.meta.device}
+    note |= {name: trace.meta.notes.get(name) for name in FACTS}
+    return {name: value for name, value in note.items() if value}
+
+
 def _batches(trace: Trace, path: Path, ends: pl.DataFrame) -> Iterator[pl.Series]:
     places = _places(trace)
     yield _name_events(places, trace.counters["lane"].null_count() > 0)
-    said = annotation_columns(trace.slices)
+    said = [
+        *annotation_columns(trace.slices),
+        *(trace.slices[name] for name in ("phase",) if name in trace.slices.columns),
+    ]
     for begin in range(0, trace.slices.height, BATCH):
         progress.report(f"writing {path.name}", begin, trace.slices.height)
         yield _slice_events(trace.slices.slice(begin, BATCH), [c.slice(begin, BATCH) for c in said], places)
@@ -100,7 +117,11 @@ def _edge_events(trace: Trace, places: pl.DataFrame, ends: pl.DataFrame) -> pl.S
     for phase, side, moment, binding in both:
         at = ends.join(rows, left_on=side, right_on="row", maintain_order="left")
         event = pl.concat_str(
-            pl.lit(f'{{"ph":"{phase}","name":"edge","cat":"edge","id":'),
+            pl.lit(f'{{"ph":"{phase}","name":'),
+            json_text(at["name"]),
+            pl.lit(',"cat":'),
+            json_text(at["source"]),
+            pl.lit(',"id":'),
             pl.col("id").cast(pl.String),
             pl.lit(',"pid":'),
             "pid",

@@ -43,8 +43,23 @@ def write(trace: Trace, path: Path) -> Counts:
         "edge": trace.edges.height,
         "sample of a counter": trace.counters.height,
         "note of the window": len(note_of(trace)),
+        **_losses(trace),
     }
     return {reason: count for reason, count in left_out.items() if count}
+
+
+def _losses(trace: Trace) -> Counts:
+    """What a table of kernels has no column for, of the rows that it lists."""
+    if "columns" in trace.meta.notes:
+        return {}
+    rows = trace.slices.filter(is_work())
+    lanes = trace.lanes.filter(pl.col("lane").is_in(rows["lane"].unique().implode()))
+    return {
+        "rank of a lane": lanes["rank"].count(),
+        "core of a lane": lanes["core"].count(),
+        "mark of a row that lists another's work again": rows["duplicate_of"].count(),
+        "time of dispatch or finish": rows["dispatch"].count() + rows["finish"].count(),
+    }
 
 
 def write_parts(trace: Trace, parts: Sequence[tuple[Ints, Path]]) -> None:

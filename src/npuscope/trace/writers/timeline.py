@@ -93,9 +93,11 @@ def _series(name: str, values: list[int | float | str | None]) -> pl.Series:
 
 def edge_ends(trace: Trace) -> pl.DataFrame:
     """Per edge whose tasks both have a slice: the rows of the two slices in `trace.slices`."""
-    edges = trace.edges.select("src", "dst").drop_nulls()
+    name = pl.col("name") if "name" in trace.edges.columns else pl.lit(None, dtype=pl.String)
+    called = [name.fill_null("edge").alias("name"), pl.col("source").fill_null("edge")]
+    edges = trace.edges.select("src", "dst", *called).drop_nulls()
     if edges.is_empty():
-        return pl.DataFrame(schema={"src_row": pl.UInt32, "dst_row": pl.UInt32})
+        return pl.DataFrame(schema={"src_row": pl.UInt32, "dst_row": pl.UInt32, "name": pl.String, "source": pl.String})
     # a task is where it ran; the scheduler's and the host's slices about it come second
     about = is_work().not_()
     rows = trace.slices.select(
@@ -114,7 +116,7 @@ def edge_ends(trace: Trace) -> pl.DataFrame:
         on="dst",
         maintain_order="left",
     )
-    return met.filter(pl.col("src_row") != pl.col("dst_row")).select("src_row", "dst_row")
+    return met.filter(pl.col("src_row") != pl.col("dst_row")).select("src_row", "dst_row", "name", "source")
 
 
 def edges_not_drawn(trace: Trace, drawn: int) -> dict[str, int]:
