@@ -17,7 +17,7 @@ SPECS = list(table.BY_NAME.values())
 
 
 def places(spec: OpSpec) -> list[str]:
-    return [place for place in (spec.cost, spec.with_number, spec.widening) if place]
+    return [place for place in (spec.cost, spec.with_number, spec.widening, spec.alone) if place]
 
 
 @pytest.mark.parametrize("device", TIMED)

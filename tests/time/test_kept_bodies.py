@@ -20,7 +20,7 @@ from tiers import examples
 
 from npuscope.base import files
 from npuscope.base.files import FOLDERS
-from npuscope.chip.devices import Constant, Device, OpCost, ReduceCost, load
+from npuscope.chip.devices import OP_PARTS, Constant, Device, OpCost, ReduceCost, load
 from npuscope.lower import kept_bodies
 from npuscope.lower.kept_bodies import KIND, Lowerer
 from npuscope.lower.lowering import LoweringOptions
@@ -168,7 +168,7 @@ def constants(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(thing, Constant):
         yield path, replace(thing, value=thing.value * 2 + 1)
     elif isinstance(thing, OpCost):
-        yield from ((f"{path}.{name}", replace(thing, **{name: 7.5})) for name in ("head", "slope", "tail", "row"))
+        yield from ((f"{path}.{name}", replace(thing, **{name: 7.5})) for name in OP_PARTS)
     elif isinstance(thing, ReduceCost):
         yield from ((f"{path}.{name}", replace(thing, **{name: (7.5,)})) for name in ("columns", "slope", "bias"))
     elif isinstance(thing, dict):

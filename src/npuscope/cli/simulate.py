@@ -14,6 +14,8 @@ Examples:
 
   npuscope simulate decode_layer.py --build build_output/decode_layer   (kernels as the compiler made them)
 
+  npuscope simulate decode_layer.py --explain gate_proj   (how its time came about, constant by constant)
+
   npuscope simulate new.py --measured old.py=run/chip_swimlane_records.json -- --max-seq 4096   (on top of a capture)
 
 Exit code 1 where the program does not fit on the chip.
@@ -55,11 +57,13 @@ from npuscope.lab.program_runs import prediction_document
 from npuscope.lab.runs import report_document
 from npuscope.report.simulate import BesideCapture, capture_sections, refused, simulate_data
 from npuscope.report.simulate import pipes as pipes_report
+from npuscope.report.simulate import reasons as reasons_report
 from npuscope.report.simulate import simulate as simulate_report
 from npuscope.table.columns import all_rows
 from npuscope.tile.record.model import Mode
 from npuscope.time.inside import Inside, block_diagnosis, inside
 from npuscope.time.measured.base import MeasuredChange
+from npuscope.time.reasons import Reasons, reasons
 from npuscope.time.run import chip_to_time
 from npuscope.trace.formats import check_target
 
@@ -81,6 +85,9 @@ def command(
     pipes: Annotated[
         str | None, typer.Option("--pipes", help="Look inside one block of this kernel; -o then writes its pipes.")
     ] = None,
+    explained: Annotated[
+        str | None, typer.Option("--explain", help="How the time of this kernel came about, constant by constant.")
+    ] = None,
     measured: Measured = None,
     build: Annotated[
         str | None, typer.Option(help="The compiler's build folder: kernels as their .pto files say.", metavar="FOLDER")
@@ -91,9 +98,9 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    if pipes is not None and jitter is not None:
+    if (pipes or explained) is not None and jitter is not None:
         raise NpuscopeError("--jitter is about the run, not about the inside of a block")
-    if pipes is not None and measured is not None:
+    if (pipes or explained) is not None and measured is not None:
         raise NpuscopeError("--measured is about the run, not about the inside of a block")
     check_outputs([file, *(files_of(measured) if measured else ())], out, html)
     target = None if out is None else check_target(out)
@@ -108,6 +115,9 @@ def command(
         prediction = Prediction(request)
         if prediction.unfit:
             _refuse(file, chip.name, prediction.unfit, json)
+        if explained is not None:
+            _show_reasons(file, reasons(prediction.simulated, explained), json, wide)
+            return
         if pipes is not None:
             _show_block(file, inside(prediction.simulated, pipes), out, html, json)
             return
@@ -153,6 +163,19 @@ def _show_block(file: str, block: Inside, out: str | None, html: str | None, jso
     name = f"{file}: {block.kernel}"
     pages = {html: lambda: page(report_document(name, explain(block.trace(), diagnosis=bound)))}
     show(partial(pipes_report, file, block, bound), data, json=json, pages=pages, written=[out])
+
+
+def _show_reasons(file: str, found: Reasons, json: bool, wide: bool) -> None:
+    block = found.block
+    data = {
+        "file": file,
+        "kernel": block.kernel,
+        "blocks": block.all_blocks,
+        "duration_ns": found.whole_ns,
+        "slow": block.slow,
+        **all_rows(found.tables()),
+    }
+    show(partial(reasons_report, file, found), data, json=json, wide=wide)
 
 
 def files_of(measured: str) -> tuple[str, str]:

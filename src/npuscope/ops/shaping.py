@@ -92,7 +92,7 @@ FULL = OpSpec(
     "full", VECTOR, "custom", "A tile of one number.", cost="op.vcopy", roles=(OpRole.FILL, OpRole.KEEPS_ZEROS),
 )
 ARANGE = OpSpec(
-    "arange", VECTOR, "custom", "A row of start, start + 1, …", cost="op.vcopy", like="a pass that writes the row",
+    "arange", VECTOR, "custom", "A row of start, start + 1, …", cost="op.arange",
     spellings=("arange", "ci"),
 )
 TRI = OpSpec(

@@ -65,7 +65,8 @@ class OpSpec:
     doc         one sentence.
     cost        where the device file has its cost: `op.KEY` (a vector instruction), `reduce.KEY` (a tile by its width),
                 or for other planes the constant that rules its time. "" costs nothing.
-    with_number the cost where one operand is a number, widening where the result's type is wider.
+    with_number the cost where one operand is a number, widening where the result's type is wider, alone where it has
+                one operand only.
     like        why the cost is that of another op. It makes the cost a guess, however sure the other one is.
     numeric     what it computes, arrays in and arrays out; None where the function in tile/calls says it all.
     options     further parameters of a function that is made from this spec: name -> default, in their order after the
@@ -92,6 +93,7 @@ class OpSpec:
     cost: str = ""
     with_number: str = ""
     widening: str = ""
+    alone: str = ""
     like: str = ""
     numeric: Numeric | None = None
     options: Mapping[str, object] = field(default_factory=dict, hash=False)

@@ -42,12 +42,14 @@ from npuscope.time.whatif import likely_gains
 if TYPE_CHECKING:
     from npuscope.answer.prediction import Prediction
     from npuscope.time.inside import Inside
+    from npuscope.time.reasons import Reasons
 
 Section = tuple[str, Sequence[str], Sequence[Table]]  # of a page: title, sentences, tables
 KERNEL_ROWS = 40  # rows of kernels beside a capture
 NAMED = 6  # kernels of a sentence
 FAR = 0.1  # of the measured wall
 WAITS = 10  # rows of a block's waits
+CHAIN, DEPENDS = 15, 3  # rows of what decides a block's time, and of the constants that it depends on
 DRAWN = 80  # columns of the drawing of a block
 GAIN_ROWS = 15
 NO_MATTER = 0.001  # of the wall is not worth a row
@@ -280,6 +282,21 @@ def pipes(file: str, block: Inside, found: Diagnosis) -> Iterator[Part]:
     if tables["waits"].frame.height:
         yield Heading("who waited longest, and for whom (a pipe's result, its issue, a free slot)")
         yield Rows(tables["waits"], WAITS)
+
+
+def reasons(file: str, found: Reasons, wide: bool = False) -> Iterator[Part]:
+    """What `npuscope simulate --explain` prints."""
+    block, tables = found.block, found.tables()
+    of = f"one of {block.blocks:,} alike of {many(block.all_blocks, 'block')}"
+    yield Say(f"{file}: {block.kernel}, {of}: {duration(found.whole_ns)} with entering it")
+    if found.depends.height:
+        first = found.depends.row(0, named=True)
+        moved = f"a fifth less or more of it changes the block by {change(first['less'])} or {change(first['more'])}"
+        yield Say(f"It depends most on {first['constant']} ({first['confidence']}): {moved}.", strong=True)
+    yield Heading("the chain of instructions that decides the time, and the constant behind each")
+    yield Rows(tables["chain"], found.chain.height if wide else CHAIN)
+    yield Heading("the constants that the time depends on most")
+    yield Rows(tables["depends"], found.depends.height if wide else DEPENDS)
 
 
 def gains(found: Gains, diagnosis: Diagnosis | None = None) -> Iterator[Part]:

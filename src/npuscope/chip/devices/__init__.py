@@ -99,7 +99,9 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OpCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Cycles of a vector instruction: head + slope per 256 bytes + tail, and `row` per row where it goes row by row."""
+    """Cycles of a vector instruction: head + slope per 256 bytes + tail; `row` per row where it goes row by row,
+    `element` per element where the scalar unit does it one by one.
+    """
 
     head: float
     slope: float
@@ -107,6 +109,10 @@ class OpCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
     confidence: Literal["measured", "documented", "fitted", "guessed"]
     row: float = 0.0
+    element: float = 0.0
+
+
+OP_PARTS = {"head": "cycles", "slope": "cycles/256 B", "tail": "cycles", "row": "cycles/row", "element": "cycles"}
 
 
 class ReduceCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -370,8 +376,9 @@ def list_constants(device: Device, prefix: str = "") -> list[ConstantRow]:
     """All numbers in the order of the file's tables, or those whose place begins so."""
     rows = [ConstantRow(place, c.value, c.unit, c.confidence, c.source) for place, c in constants(device)]
     for name, cost in device.op.items():
-        for part, unit in (("head", "cycles"), ("slope", "cycles/256 B"), ("tail", "cycles")):
-            rows.append(ConstantRow(f"op.{name}.{part}", getattr(cost, part), unit, cost.confidence, cost.source))
+        for part, unit in OP_PARTS.items():
+            if getattr(cost, part) or part in ("head", "slope", "tail"):
+                rows.append(ConstantRow(f"op.{name}.{part}", getattr(cost, part), unit, cost.confidence, cost.source))
     for name, curve in device.reduce.items():
         for n, columns in enumerate(curve.columns):
             place, known = f"reduce.{name}.{columns:g}", (curve.confidence, curve.source)

@@ -258,6 +258,11 @@ class BlockClasses:
         other.streams = [stream_of(program.runs(key), program.device, fresh) for key, fresh in bodies]
         return other
 
+    def stream_on(self, number: int, device: Device) -> InstructionStream:
+        """A stream with other constants."""
+        key = next(key for key, at in self._numbers.items() if at == number)
+        return stream_of(self.program.runs(key), device, self._fresh[number])
+
     def _once(self, number: int, reads: ArgumentReads, group: BlockGroup) -> int:
         """Bytes of the lines that a block of this kind reads of an argument, each line once."""
         key = (number, reads.argument)

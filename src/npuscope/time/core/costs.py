@@ -129,8 +129,6 @@ def _transfer(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     clash = _short_clashing(one, lowered, size, device) * timing["load_clash"].value if one.unit == "AIC" else 0.0
     near, far = (_brought(rows, moved, clash, CORE[one.unit], source, device) for source in ("l2", "hbm"))
     fixed, latency = timing["load_fixed"].value * NS, timing["load_latency"].value * NS
-    if one.spec.is_a(OpRole.WRITES_INTO):
-        latency = 0.0  # the next part of the tile may follow at once
     drawn = sum(_drawn(access, size, device) for access in one.accesses)
     return Cost(fixed, near, lines, f"timing.load_{CORE[one.unit]}_l2", latency, far, drawn)
 
@@ -226,7 +224,8 @@ def _vector(one: Instruction, lowered: Lowered, device: Device) -> float:
         size = _size(lowered.values[one.operands[1]]) / halves  # the rest of the tile stays where it is
     rows = max(matrix(result.shape)[0] // halves, 1)
     repeats = -(-size // device.core["vec_repeat"].value)
-    return cost.head + cost.slope * repeats + cost.tail + cost.row * rows
+    elements = min((prod(lowered.values[number].shape) for number in one.reads), default=prod(result.shape)) / halves
+    return cost.head + cost.slope * repeats + cost.tail + cost.row * rows + cost.element * elements
 
 
 def cost_place(one: Instruction, lowered: Lowered) -> str:
@@ -234,16 +233,19 @@ def cost_place(one: Instruction, lowered: Lowered) -> str:
     if one.spec.widening and one.reads and one.result is not None:
         source, result = (BY_NAME[lowered.values[number].dtype].bytes for number in (one.reads[0], one.result))
         return one.spec.widening if result > source else one.spec.cost
+    if one.spec.alone and len(one.operands) == 1:
+        return one.spec.alone
     number = len(one.operands) > 1 and any(operand is None for operand in one.operands)
     return one.spec.with_number if number and one.spec.with_number else one.spec.cost
 
 
 def confidence(spec: OpSpec | None, place: str, device: Device) -> str:
     """How sure a cost is: a guess where it is another op's, else as sure as its place in the device file."""
-    return "guessed" if spec and spec.like and place == spec.cost else _at(place, device).confidence
+    return "guessed" if spec and spec.like and place == spec.cost else at_place(place, device).confidence
 
 
-def _at(place: str, device: Device) -> Constant | OpCost | ReduceCost:
+def at_place(place: str, device: Device) -> Constant | OpCost | ReduceCost:
+    """What the device file has at a place."""
     table, _, key = place.partition(".")
     return (
         device.timing[key] if table == "timing" else device.core[key] if table == "core" else vector_cost(place, device)
@@ -313,4 +315,4 @@ def op_price(spec: OpSpec, device: Device, shape: tuple[int, int] = SHAPE, dtype
     if not place:  # no instruction of its own: what the scalar unit takes
         cycles, place = device.timing[spec.cost.removeprefix("timing.")].value, spec.cost
     like = f"as {place}: {spec.like}" if spec.like and place == spec.cost else ""
-    return OpPrice(cycles, place, confidence(spec, place, device), like or _at(place, device).source)
+    return OpPrice(cycles, place, confidence(spec, place, device), like or at_place(place, device).source)

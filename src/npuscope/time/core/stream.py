@@ -58,6 +58,7 @@ class InstructionStream:
     read: int  # bytes of GM in whole lines, over the whole body; what is added to is read as well
     written: int
     names: tuple[str, ...] = ()  # of each row: the op and the tile it makes or reads
+    places: tuple[tuple[str, str], ...] = ()  # of each row: the constants of its cost and of its latency
     barriers: int = 0  # that a block comes to
     groups: int = 0  # bits of the pipes whose results wait for all slots of the turns before
     spent: Mapping[tuple[str, str], float] = field(
@@ -85,6 +86,7 @@ class _StreamWriter:
         self.costs: list[tuple[float, ...]] = []
         self.sites: list[int] = []
         self.names: list[str] = []
+        self.places: list[tuple[str, str]] = []
         self.read = self.written = self.barriers = 0
         self.drawn = 0.0
         assert device.clock is not None
@@ -111,6 +113,7 @@ class _StreamWriter:
             self.read,
             self.written,
             tuple(self.names),
+            tuple(self.places),
             self.barriers,
             1 << PLACE["AIV", "MTE2"] if self.device.timing["load_groups"].value else 0,
             self.spent,
@@ -183,6 +186,7 @@ class _StreamWriter:
         taken = int(one.spec.is_a(OpRole.RECEIVE))
         self._row((RUN, PLACE[one.unit, one.pipe], result, taken), tuple(reads), one.site, cost, issue)
         tile = one.result if one.result is not None else next(iter(one.reads), None)
+        self.places[-1] = _ruling_place(one, cost), _latency_place(one)
         self.names[-1] = one.name if tile is None else f"{one.name} {self.lowered.values[tile].name}"
 
     def _row(
@@ -194,6 +198,7 @@ class _StreamWriter:
         self.costs.append((cost.fixed, cost.memory, issue, cost.latency, cost.far))
         self.sites.append(site)
         self.names.append("")
+        self.places.append(("", ""))
 
     def _too_much(self, what: str) -> NpuscopeError:
         return NpuscopeError(f"{self.body.kernel} cannot be timed: {what}", remedy="Please report it.")
@@ -233,6 +238,19 @@ class _StreamWriter:
             copies[storage] = len(found)
             slots += found
         return copies, turns, first, np.array(slots or [0], np.int64)
+
+
+def _ruling_place(one: Instruction, cost: Cost) -> str:
+    """The constant that most of an instruction's time is from: of short transfers their fixed time."""
+    if one.plane in ("load", "store") and cost.fixed > cost.memory:
+        return f"timing.{one.plane}_fixed"
+    return cost.place
+
+
+def _latency_place(one: Instruction) -> str:
+    if one.spec.is_a(OpRole.SEND):
+        return f"timing.{hand_over(one)}"
+    return "timing.load_latency" if one.pipe == "MTE2" else "timing.store_latency"
 
 
 def only_scalars(items: Items) -> bool:

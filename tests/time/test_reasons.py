@@ -1,0 +1,52 @@
+"""How a kernel's time came about: links that add up to it, each with its constant, and what the constants move."""
+
+from __future__ import annotations
+
+import pytest
+
+import npuscope.tile as pl
+from npuscope.chip.devices import with_values
+from npuscope.time.reasons import reasons
+from npuscope.time.run import simulate
+from tests.lower.kernels import program, tensor
+
+
+@pl.jit
+def rows_by_hand(x: pl.Tensor, q: pl.Tensor, y: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="by_hand"):
+        rows = pl.create_l1([64, 128], pl.BF16)
+        for r in pl.range(64):
+            rows = pl.gather_row(rows, x, [r, 0], [63 - r, 0], [1, 128])
+        y[:, :] = pl.matmul(q[:, :], rows, b_trans=True, out_dtype=pl.FP32)
+    return y
+
+
+ARGUMENTS = tensor((64, 128), "BF16"), tensor((16, 128), "BF16"), tensor((16, 64), "FP32")
+
+
+def test_links_of_the_chain_add_up_to_the_block_and_name_their_constants() -> None:
+    lowered = program(rows_by_hand, *ARGUMENTS)
+    found = reasons(simulate(lowered), "by_hand")
+    assert found.chain["time_ns"].sum() == pytest.approx(found.whole_ns)
+    first = found.chain.row(0, named=True)
+    assert (first["name"], first["where"], first["times"]) == ("gather_row x", "AIC MTE2", 64)
+    for row in found.chain.iter_rows(named=True):
+        table, key = row["constant"].split(".")
+        assert row["confidence"] == getattr(lowered.device, table)[key].confidence
+        assert row["origin"]
+    # 64 short loads one after another: what a load takes at least decides
+    assert first["constant"] == "timing.load_fixed"
+
+
+def test_what_a_fifth_of_a_constant_does_is_what_the_block_takes_with_it() -> None:
+    lowered = program(rows_by_hand, *ARGUMENTS)
+    found = reasons(simulate(lowered), "by_hand")
+    first = found.depends.row(0, named=True)
+    assert first["constant"] == "timing.load_fixed"
+    value = lowered.device.timing["load_fixed"].value
+    for change, key in ((0.8, "less"), (1.2, "more")):
+        other = with_values(lowered.device, {"timing.load_fixed": value * change})
+        moved = reasons(simulate(lowered.with_timing(other)), "by_hand").whole_ns / found.whole_ns - 1
+        assert first[key] == pytest.approx(moved)
+    moves = [max(abs(row["less"]), abs(row["more"])) for row in found.depends.iter_rows(named=True)]
+    assert moves == sorted(moves, reverse=True)
