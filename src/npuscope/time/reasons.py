@@ -7,7 +7,7 @@ taken a fifth smaller and larger and the block is timed anew: what moves it most
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -101,7 +101,7 @@ def _chain(block: Inside, device: Device, start: float) -> pl.DataFrame:
     return _frame(CHAIN_TABLE, rows)
 
 
-def _frame(columns: Columns, rows: list[tuple[object, ...]]) -> pl.DataFrame:
+def _frame(columns: Columns, rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:
     numbers = {"times": pl.Int64, "time_ns": pl.Float64, "share": pl.Float64, "less": pl.Float64, "more": pl.Float64}
     return pl.DataFrame(rows, schema={key: numbers.get(key, pl.String) for key in columns.keys}, orient="row")
 
