@@ -23,7 +23,9 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.table.text import paint_for, width_of, wrapped
 
 GROUPS = {
-    "Explain a trace": ("report", "lab", "view", "compare", "gate", "history", "forward", "roofline", "align", "sql"),
+    "Explain a trace": (
+        "report", "lab", "view", "compare", "gate", "history", "forward", "step", "roofline", "align", "sql",
+    ),
     "Try a change without the chip": (
         "judge", "whatif", "run", "check", "memory", "graph", "simulate", "rank", "sweep", "tune", "tpot", "predict",
         "calibrate",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from npuscope.trace.core import Trace
 from npuscope.trace.source import json_field
 
 LATE_RANK = CauseKind("rank", "ranks wait for one that comes late")
+LAUNCH_ORDER = CauseKind("launch-order", "the host launches ranks one after the other")
 RANKS = Columns(
     "report.ranks.table",
     "A rank, or a device where one capture holds several. Every number is of this rank alone.",
@@ -81,7 +82,9 @@ class Ranks(Tabular):
     def diagnosis(self) -> Diagnosis:
         """What all of them suffer from together."""
         names = [part.name for part in self.parts]
-        return diagnose_ranks(names, [e.diagnosis for e in self.explained], self.waits, bool(self.absent))
+        launched = {f"rank {rank}": ns for rank, ns in self.trace.meta.notes.get("launched_ns", {}).items()}
+        each = [e.diagnosis for e in self.explained]
+        return diagnose_ranks(names, each, self.waits, bool(self.absent), launched)
 
     @property
     def absent(self) -> list[str]:
@@ -297,9 +300,16 @@ def _collectives(rank: str, work: Work) -> pl.DataFrame:
 
 
 def diagnose_ranks(
-    names: Sequence[str], each: Sequence[Diagnosis], waits: CollectiveWaits, some_absent: bool = False
+    names: Sequence[str],
+    each: Sequence[Diagnosis],
+    waits: CollectiveWaits,
+    some_absent: bool = False,
+    launched: Mapping[str, int] | None = None,
 ) -> Diagnosis:
-    """The causes of the rank with the longest window, and above them, where it is worth more, the rank that is late."""
+    """The causes of the rank with the longest window, and above them, where it is worth more, the rank that is late.
+
+    `launched`: when the host launched each rank, where its log says.
+    """
     slowest = max(range(len(each)), key=lambda number: each[number].wall_ns)
     one = each[slowest]
     if len(each) == 1:
@@ -319,6 +329,7 @@ def diagnose_ranks(
     if late is None:
         return replace(one, causes=tuple(causes))
     straggler, wait = late
+    straggler = _launched_late(straggler, wait, waits, launched or {}) or straggler
     causes = [cause.without(wait, one.wall_ns, "for the late rank") if cause.kind == "communication" else cause
               for cause in causes] if (waits.wait_ns[names[slowest]] >= wait) else causes  # fmt: skip
     return replace(one, causes=tuple(ranked([straggler, *causes], one.wall_ns)))
@@ -347,3 +358,21 @@ def _late(slowest: Diagnosis, waits: CollectiveWaits, some_absent: bool) -> tupl
         confidence="likely" if some_absent or not waits.grouped else "sure",
     )
     return cause, int(most)
+
+
+def _launched_late(late: Cause, wait: int, waits: CollectiveWaits, launched: Mapping[str, int]) -> Cause | None:
+    """The host as the cause of a late rank: it launched that rank later, by at least half of the wait."""
+    rank, waits_for = waits.table.sort("wait_ns", descending=True).select("rank", "waits_for").row(0)
+    if rank not in launched or waits_for not in launched:
+        return None
+    lag = launched[waits_for] - launched[rank]
+    if 2 * lag < wait:
+        return None
+    return replace(
+        late,
+        kind=LAUNCH_ORDER.kind,
+        sentence=f"The host launched {waits_for} {duration(lag)} after {rank}, which waits {duration(wait)} for it in "
+        f"collectives ({percent(late.share)} of the time).",
+        gain=Gain(min(wait, lag), min(wait, lag) // 2, wait),
+        remedy="Launch the ranks at once: from a thread each, or with every command handed over before one starts.",
+    )

@@ -41,6 +41,8 @@ KEYS = (b'"chip_swimlane_level"', b'"l2_swimlane_level"', b'"aicore_tasks"')
 _UNITS = {"aic": "AIC", "aiv": "AIV"}
 RAN = ["core", "task", "reg_task_id", "start", "end", "receive_to_start", "run_epoch"]  # columns of aicore_tasks
 SCHEDULED = ["core", "reg_task_id", "dispatch", "finish", "run_epoch"]
+OLDER_RUN = "record of an older run, left in a reused buffer"
+LONG_PAUSE_S, MUCH_LONGER = 0.1, 20  # between runs: seconds, and times the newest run, which takes microseconds
 STAMPS = ("start", "end", "dispatch", "finish")
 TASKS_PER_RUN = 1 << 44  # task ids of one run stay below this: simpler's need 40 bits
 _LANES = {
@@ -58,7 +60,14 @@ def recognises(sample: Sample) -> bool:
 
 def read(path: Path) -> Trace:
     """The run: one slice per row of a core, plus what steered it, with the dependencies that lie beside."""
-    return _Swimlane(SwimlaneFile(records_in(path) or path)).trace()
+    return read_with_older(path)[0]
+
+
+def read_with_older(path: Path) -> tuple[Trace, pl.DataFrame]:
+    """The run, and what its file still holds of runs before: `task`, `start` and `end` in nanoseconds."""
+    found = _Swimlane(SwimlaneFile(records_in(path) or path))
+    trace, ns = found.trace(), found.clock.ns
+    return trace, found.older.select("task", ns(pl.col("start")).alias("start"), ns(pl.col("end")).alias("end"))
 
 
 class _Swimlane:
@@ -110,7 +119,7 @@ class _Swimlane:
         ran = ran.filter(sound)
         backwards = pl.col("end") < pl.col("start")
         self.ledger.repaired[BACKWARDS] += ran.filter(backwards).height
-        ran = ran.with_columns(pl.max_horizontal("start", "end").alias("end"))
+        ran = self._without_older_run(ran.with_columns(pl.max_horizontal("start", "end").alias("end")))
         scheduled = self._frame(stamps, SCHEDULED, 4, self.file.scheduled_key)
         joined = _joined(ran, scheduled)
         matched = joined.filter(pl.col("dispatch").is_not_null()).height
@@ -133,6 +142,28 @@ class _Swimlane:
             "reg_task_id",
             "run_epoch",
         )
+
+    def _without_older_run(self, ran: pl.DataFrame) -> pl.DataFrame:
+        """Record buffers are reused, so a file may hold rows of runs before: long before, and of the same tasks.
+
+        What is left of them is kept in `older`, for clocks of ranks can be compared by it. Newer files say the run.
+        """
+        self.older = ran.clear()
+        if ran.height < 2 or ran["run_epoch"].null_count() < ran.height:
+            return ran
+        ordered = ran.sort("start", maintain_order=True)
+        gaps = (ordered["start"] - ordered["end"].cum_max().shift(1)).fill_null(0).to_numpy()
+        long = np.flatnonzero(gaps > self.clock.hertz * LONG_PAUSE_S)
+        if not long.size:
+            return ran
+        first = int(long[-1])
+        older, newest = ordered[:first], ordered[first:]
+        span = largest(newest["end"].to_numpy()) - int(newest["start"][0])
+        if gaps[first] < MUCH_LONGER * span or not older["task"].is_in(newest["task"].implode()).all():
+            return ran
+        self.older = older
+        self.ledger.dropped[OLDER_RUN] += older.height
+        return ran.filter(pl.col("start") >= newest["start"][0])
 
     def _frame(self, rows: list[list[int]], names: list[str], at_least: int, key: str) -> pl.DataFrame:
         """The rows as columns. A row may be shorter, and what is missing is 0, or null for the run it belongs to."""

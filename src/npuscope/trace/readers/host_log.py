@@ -1,0 +1,205 @@
+"""simpler's host log: the spans of `[STRACE] v=1`, alone in host.<pid>.log or among the lines of a server.
+
+A span is written when it ends, so children stand before their parents. A call is a process (pid) and its count of runs
+(inv). Spans with `clk=dev` count from the start of the device's part of that call; only their lengths can be compared
+with the host's. Forked ranks may put two records on one line, and a record may be cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import unquote
+
+import polars as pl
+
+from npuscope.base.errors import BadInput
+from npuscope.trace import source
+from npuscope.trace.core import Ledger, Trace, with_depth
+from npuscope.trace.formats import Reader, Sample
+from npuscope.trace.schema import LARGEST_US
+
+MARK = "[STRACE] v="
+ROOTS = ("chip.run", "simpler_run")  # the whole of a call; the second until summer 2026
+CHIP = "chip.run"
+DEVICE_WALL = "chip.run.runner_run.device_wall"
+ON_DEVICE = "span of the device's clock, which has no place on the host's"
+_RECORD = re.compile(r"\[STRACE\] v=(\d+) (.*?)(?=\[mono_ns=|\[STRACE\]|\[HOSTLOG_DROPS\]|$)")
+_FIELD = re.compile(r"(\w+)=(\S*)")
+_CHIP_PROCESS = re.compile(r"\[chip_process pid=(\d+) dev=(\d+)\]")
+_NUMBERS = ("pid", "tid", "inv", "depth", "ts", "dur")
+_LARGEST = LARGEST_US * 1000
+
+
+@dataclass(frozen=True)
+class HostSpan:
+    """A span. `start_ns`: of the host's monotonic clock, or since the device's part began where `on_device`."""
+
+    pid: int
+    tid: int
+    call: int
+    callable: str
+    depth: int
+    name: str
+    start_ns: int
+    dur_ns: int
+    on_device: bool
+    attributes: Mapping[str, str]
+
+    @property
+    def end_ns(self) -> int:
+        return self.start_ns + self.dur_ns
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """One call of a program on one chip: its spans by name, in order of ending."""
+
+    pid: int
+    number: int
+    spans: tuple[HostSpan, ...]
+
+    @cached_property
+    def by_name(self) -> dict[str, HostSpan]:
+        """The last span of each name; the root under its name of today."""
+        return {CHIP if span.name in ROOTS else span.name: span for span in self.spans}
+
+    @property
+    def whole(self) -> HostSpan | None:
+        """The call itself; None where the log begins or ends inside it."""
+        return self.by_name.get(CHIP)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the log has the call from its first part to its end."""
+        return self.whole is not None and f"{CHIP}.bind" in self.by_name
+
+    def children(self, name: str) -> list[HostSpan]:
+        """The spans right below one, in order of time."""
+        found = [span for other, span in self.by_name.items() if other.rpartition(".")[0] == name]
+        return sorted(found, key=lambda span: span.start_ns)
+
+    def attribute(self, name: str) -> int | None:
+        """A number that the call carries: run_id, dispatch_id, slot_id, generation, run_epoch."""
+        text = "" if self.whole is None else self.whole.attributes.get(name, "")
+        return int(text) if text.isdecimal() else None
+
+
+@dataclass
+class HostLog:
+    """What some logs say."""
+
+    spans: list[HostSpan] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=Ledger)
+    devices: dict[int, int] = field(default_factory=dict)  # pid -> device, where a line says it
+
+    @property
+    def calls(self) -> list[HostCall]:
+        """Every call, by process and number; spans of no run are left out."""
+        found: dict[tuple[int, int], list[HostSpan]] = {}
+        for span in self.spans:
+            if span.name.split(".")[0] in ("chip", "simpler_run"):
+                found.setdefault((span.pid, span.call), []).append(span)
+        return [HostCall(*key, tuple(spans)) for key, spans in sorted(found.items())]
+
+    def read(self, path: Path) -> HostLog:
+        """Adds the spans of one file."""
+        text = source.read_all(path).decode("utf-8", errors="replace")
+        for line in text.splitlines():
+            if "[HOSTLOG_DROPS]" in line:
+                self.ledger.notes["host_log_drops"] = self.ledger.notes.get("host_log_drops", 0) + 1
+            if process := _CHIP_PROCESS.search(line):
+                self.devices[int(process[1])] = int(process[2])
+            if MARK in line:
+                for version, rest in _RECORD.findall(line):
+                    self._add(version, rest)
+        return self
+
+    def _add(self, version: str, text: str) -> None:
+        self.ledger.records += 1
+        if version != "1":
+            self.ledger.dropped[f"span of version {version[:10]}"] += 1
+            return
+        fields = {key: unquote(value) for key, value in _FIELD.findall(text)}
+        numbers = [fields.pop(key, "") for key in _NUMBERS]
+        name = fields.pop("name", "")
+        if not name or not all(number.isdecimal() and int(number) <= _LARGEST for number in numbers):
+            self.ledger.dropped["span cut off or without its numbers"] += 1
+            return
+        if name.endswith("~") or any(value.endswith("~") for value in fields.values()):
+            self.ledger.marked["span with a value cut off"] += 1
+        pid, tid, call, depth, start, dur = map(int, numbers)
+        device = fields.pop("clk", "") == "dev"
+        self.spans.append(HostSpan(pid, tid, call, fields.pop("hid", ""), depth, name, start, dur, device, fields))
+
+
+def read_logs(paths: Iterable[Path]) -> HostLog:
+    log = HostLog()
+    for path in paths:
+        log.read(path)
+    return log
+
+
+def host_slices(log: HostLog, offset_ns: int = 0, ranks: Mapping[int, int] | None = None) -> tuple[Lanes, pl.DataFrame]:
+    """Lanes and slices of the host's own spans, moved by an offset; the device's spans of a call have no place here.
+
+    `ranks`: pid -> rank. A thread is a lane; calls that are under way at once are told apart by their slot.
+    """
+    lanes: dict[tuple[int, int, str], int] = {}
+    rows = []
+    for span in log.spans:
+        if span.on_device:
+            continue
+        key = (span.pid, span.tid, span.attributes.get("slot_id", "") if span.name in ROOTS else "")
+        rows.append(
+            {
+                "lane": lanes.setdefault(key, len(lanes)), "start": span.start_ns + offset_ns, "dur": span.dur_ns,
+                "kernel": span.name, "kind": "host",
+            }
+        )  # fmt: skip
+    named: Lanes = []
+    for pid, tid, slot in lanes:
+        name = f"host {pid}" if tid == pid else f"host {pid}, thread {tid}"
+        named.append(
+            {"name": name + (f", slot {slot}" if slot else ""), "unit": "host", "rank": (ranks or {}).get(pid)}
+        )
+    frame = pl.DataFrame(rows, schema={"lane": pl.UInt32, "start": pl.Int64, "dur": pl.Int64, "kernel": pl.String,
+                                       "kind": pl.String})  # fmt: skip
+    return named, frame
+
+
+Lanes = list[dict[str, object]]
+
+
+def recognises(sample: Sample) -> bool:
+    """True for text with a span among its first lines; a server's log may have many others before."""
+    return not sample.is_folder and MARK.encode() in sample.text
+
+
+def read(path: Path) -> Trace:
+    """The host's spans as a trace of their own."""
+    log = HostLog().read(path)
+    if not log.spans:
+        raise BadInput("no span of [STRACE] that can be read", path=path)
+    lanes, slices = host_slices(log)
+    ledger = log.ledger
+    ledger.dropped["span of the device's clock, which has no place on the host's"] += sum(
+        s.on_device for s in log.spans
+    )
+    ledger.notes["calls"] = len(log.calls)
+    ledger.notes["calls_cut_off"] = sum(call.whole is None for call in log.calls)
+    frame = pl.DataFrame(lanes).with_row_index("lane")
+    meta = ledger.close("host-log", (str(path),), clock="host monotonic")
+    return Trace.of(with_depth(slices.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64))), frame, meta)
+
+
+READER = Reader(
+    "host-log",
+    "simpler's host log, alone or inside a server's log: host.*.log",
+    recognises,
+    read,
+    files=("host.*.log",),
+)
