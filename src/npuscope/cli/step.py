@@ -22,7 +22,7 @@ import typer
 
 from npuscope.cli.output import JsonFlag, MdFile, check_outputs, names_of, progress_bar, show
 from npuscope.explain.step import explain_steps
-from npuscope.report.step import step as report
+from npuscope.report.captures import step as report
 from npuscope.trace.readers.dispatches import steps_of_root
 from npuscope.trace.readers.host_log import HostLog
 

@@ -9,6 +9,7 @@ from npuscope.explain.doctor import Symptoms
 from npuscope.explain.explanation import Explanation
 from npuscope.explain.hidden_exposed import Overlap
 from npuscope.explain.ranks import Ranks
+from npuscope.explain.step import Waterfall
 from npuscope.explain.summary import Summary
 from npuscope.table.formats import TIMES, duration, estimate_told, fitting, many, percent, sentence_start, significant
 from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
@@ -247,3 +248,16 @@ def doctor(path: str, format: str, slices: int, symptoms: Symptoms) -> Iterator[
 
 def _range(steps: tuple[int, ...]) -> str:
     return str(steps[0]) if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
+
+
+def step(name: str, found: Waterfall) -> Iterator[Part]:
+    """What `npuscope step` prints."""
+    yield Heading(f"{name}: {found.title()}")
+    yield Rows(found.tables()["parts"], len(found.ranks[0].parts))
+    notes = ["parts of one level add up to the part above; the device has its own clock, so only lengths are compared"]
+    if found.cut_off:
+        notes.append(f"{many(found.cut_off, 'call')} without an end in the log, left out")
+    if found.drops:
+        notes.append(f"the log says {many(found.drops, 'time')} that it lost records")
+    yield Notes(notes)
+    yield Rows(found.tables()["runs"])
