@@ -61,7 +61,7 @@ def test_doctor_in_text_and_json(tmp_path: Path) -> None:
     path = write_events(tmp_path / "t.json", [x("a", 0, 10), x("b", 5, 10)])
     assert "warning: 1 × slice crosses another one of its lane  [overlap]" in npuscope("doctor", path).stdout
     data = json.loads(npuscope("doctor", path, "--json").stdout)
-    assert [symptom["id"] for symptom in data["symptoms"]] == ["overlap"]
+    assert [symptom["id"] for symptom in data["symptoms"]] == ["overlap", "unit-unknown"]
 
 
 def test_the_version_and_the_module_entry() -> None:

@@ -136,7 +136,7 @@ class RankStep:
 
 
 @dataclass(frozen=True, repr=False)
-class Waterfall(Tabular):
+class StepWaterfall(Tabular):
     """The runs that some logs have whole, and one of them in parts."""
 
     calls: tuple[RankStep, ...]
@@ -209,7 +209,7 @@ def explain_steps(
     run: int | None = None,
     ranks: Mapping[int, int] | None = None,
     peers: Mapping[tuple[int, int], PeerWait] | None = None,
-) -> Waterfall:
+) -> StepWaterfall:
     """The calls of a log by run. `ranks`: pid -> rank; `peers`: what collectives took, by rank and run."""
     calls = []
     for call in log.calls:
@@ -228,6 +228,5 @@ def explain_steps(
     if run is not None and run not in known:
         raise NpuscopeError(f"no run {run}", remedy=f"The log has {', '.join(map(str, known[:20]))}.")
     cut = sum(call.whole is None for call in log.calls)
-    return Waterfall(
-        tuple(calls), known[-1] if run is None else run, cut, int(log.ledger.notes.get("host_log_drops", 0))
-    )
+    drops = int(log.ledger.notes.get("host_log_drops", 0))
+    return StepWaterfall(tuple(calls), known[-1] if run is None else run, cut, drops)

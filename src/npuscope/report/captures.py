@@ -9,7 +9,7 @@ from npuscope.explain.doctor import Symptoms
 from npuscope.explain.explanation import Explanation
 from npuscope.explain.hidden_exposed import Overlap
 from npuscope.explain.ranks import Ranks
-from npuscope.explain.step import Waterfall
+from npuscope.explain.step import StepWaterfall
 from npuscope.explain.summary import Summary
 from npuscope.table.formats import TIMES, duration, estimate_told, fitting, many, percent, sentence_start, significant
 from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
@@ -250,7 +250,7 @@ def _range(steps: tuple[int, ...]) -> str:
     return str(steps[0]) if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
 
 
-def step(name: str, found: Waterfall) -> Iterator[Part]:
+def step(name: str, found: StepWaterfall) -> Iterator[Part]:
     """What `npuscope step` prints."""
     yield Heading(f"{name}: {found.title()}")
     yield Rows(found.tables()["parts"], len(found.ranks[0].parts))
