@@ -373,6 +373,6 @@ def _launched_late(late: Cause, wait: int, waits: CollectiveWaits, launched: Map
         kind=LAUNCH_ORDER.kind,
         sentence=f"The host launched {waits_for} {duration(lag)} after {rank}, which waits {duration(wait)} for it in "
         f"collectives ({percent(late.share)} of the time).",
-        gain=Gain(min(wait, lag), min(wait, lag) // 2, wait),
+        gain=gain_between(min(wait, lag) / 2, wait),
         remedy="Launch the ranks at once: from a thread each, or with every command handed over before one starts.",
     )
