@@ -394,4 +394,5 @@ READER = Reader(
     recognises,
     read,
     files=(IDENTITY,),
+    tells=(*swimlane.READER.tells, "launches: with the host's logs", "communication", "steps"),
 )

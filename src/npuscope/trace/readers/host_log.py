@@ -202,4 +202,5 @@ READER = Reader(
     recognises,
     read,
     files=("host.*.log",),
+    tells=("launches",),
 )
