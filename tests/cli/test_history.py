@@ -121,3 +121,41 @@ def test_what_a_user_can_mend_is_one_sentence(tmp_path: Path, words: list[str], 
     result = npuscope(*(word.replace("EMPTY", str(tmp_path / "empty")) for word in words))
     assert (result.returncode, result.stdout) == (2, "")
     assert told in result.stderr
+
+
+def test_a_simulated_change_has_one_probability_in_history_and_rank(tmp_path: Path) -> None:
+    """Two saves of a program, as two commits and as two files."""
+    program = """import numpy as np
+
+import npuscope.tile as pl
+
+N, ROWS = 1024, 64
+
+
+@pl.jit
+def scale(a: pl.Tensor[[N, 256], pl.FP32], b: pl.Out[pl.Tensor[[N, 256], pl.FP32]]):
+    for n in pl.parallel(0, N, ROWS):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="scale"):
+            b[n : n + ROWS, :] = pl.add(a[n : n + ROWS, :], a[n : n + ROWS, :])
+    return b
+
+
+scale(np.zeros((N, 256), np.float32), np.zeros((N, 256), np.float32))
+"""
+    repo = tmp_path / "repo"
+    git(tmp_path, "init", "-q", str(repo))
+    saves = [program, program.replace("ROWS = 1024, 64", "ROWS = 1024, 32")]
+    for number, text in enumerate(saves):
+        (tmp_path / f"save{number}.py").write_text(text)
+        (repo / "scale.py").write_text(text)
+        git(repo, "add", "-A")
+        git(repo, "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", f"save {number}")
+    data = json.loads(
+        npuscope("history", tmp_path / "h", "--simulate", repo, "scale.py", "--since", "HEAD~1", "--json").stdout
+    )
+    (wall,) = (row for row in data["changes"] if row["series"] == "wall time")
+    ranked = json.loads(npuscope("rank", tmp_path / "save0.py", tmp_path / "save1.py", "--json").stdout)
+    (versus,) = (row["against_first"] for row in ranked if row["variant"] == "save1.py")
+    assert wall["ratio"] == pytest.approx(versus["ratio"], rel=1e-4)
+    assert wall["probability_faster"] == pytest.approx(versus["probability_faster"], abs=1e-3)
+    assert wall["verdict"] == versus["verdict"]

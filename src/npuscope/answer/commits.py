@@ -96,7 +96,7 @@ def line_of(piece: Piece) -> HistoryLine:
             found = run_of(piece.revision, Work.of(one.simulated.trace))
         except NpuscopeError as error:
             return _without_run(piece, str(error).replace(f"{place}/", ""))
-    return HistoryLine(piece.revision, found, True, "", piece.subject, piece.settings)
+    return HistoryLine(piece.revision, found, True, "", piece.subject, piece.settings, one.simulated.bound.regime)
 
 
 def _ended(piece: Piece, line: HistoryLine | Failed) -> HistoryLine:

@@ -38,6 +38,7 @@ from npuscope.explain.many import history_of, read_history
 from npuscope.lab.runs import parts_page
 from npuscope.report.comparison import history as report
 from npuscope.time.run import chip_to_time
+from npuscope.time.uncertainty import against
 
 __all__ = ["Command", "command"]
 
@@ -80,7 +81,7 @@ def command(
             chip_to_time(device)  # refused before anything is unpacked
             simulate_commits(*simulate, since, Path(folder), arguments, device, jobs)
         runs = read_history(folder)
-        found = history_of(runs.commits, runs.exact, threshold, kernels)
+        found = history_of(runs.commits, runs.exact, threshold, kernels, against)
     parts = partial(report, folder, found)
     pages = {html: lambda: parts_page("History", "history", parts())}
     show(parts, found.as_dict, json=json, wide=wide, pages=pages)

@@ -207,7 +207,11 @@ def _history_headline(found: History) -> str:
         commits = ", ".join(dict.fromkeys(found.commits[change.at].revision for change in wall[0].changes))
         moved = f"{duration(first.typical_ns)} → {duration(last.typical_ns)}"
         ratio = last.typical_ns / first.typical_ns
-        return f"The wall time is {faster_or_slower(ratio)} than at first ({moved}), changed by {commits}."
+        last_change = changes.filter(pl.col("series") == WALL).to_dicts()[-1]
+        chance = last_change.get("probability_faster")
+        sure = "" if chance is None else f"; the last change: faster with a probability of {percent(chance)}"
+        sure += ", undecided" if last_change["verdict"] == "undecided" else ""
+        return f"The wall time is {faster_or_slower(ratio)} than at first ({moved}), changed by {commits}{sure}."
     row = changes.to_dicts()[0]
     more = f", and {changes.height - 1} more" if changes.height > 1 else ""
     if row["ratio"] is None:

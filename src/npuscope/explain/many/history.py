@@ -15,7 +15,7 @@ stay in the order in which they were written.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp, isfinite, log, sqrt
 from pathlib import Path
@@ -26,6 +26,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.interval import Against
 from npuscope.explain.many.files import read_lines
 from npuscope.explain.many.ratio import holm, t_quantile, typical
 from npuscope.explain.many.runs import LEAST_SHARE, TIMES, Run, finds, in_order, read_runs
@@ -46,19 +47,23 @@ ORDER = "commits.txt"
 LINE = "not a line of a history: it must be a JSON object with commit, wall_ns and kernels, or error"
 ORDERED = re.compile(r"^[0-9][0-9-]*[-_]")  # what only orders the name of a folder
 Floats = NDArray[np.float64]
+Judge = Callable[[float, float, str, str], Against]  # walls before and since, and the regimes of both runs
 CHANGES = Columns(
     "history.changes",
     "A change of a kernel's time, or of the wall time, in the order of commits.",
     (
         Column("commit", TEXT, "the one to blame"),
-        Column("sure", SHARE, "the probability that it is this one; the others are in `or_one_of`"),
+        Column("sure", SHARE, "the probability that it is this one; the others are in `or_one_of`",
+               title="this commit"),
         Column("or_one_of", TEXT, "further commits that it may be, until all are 90 % likely", title="or one of",
                optional=True),
         Column("series", TEXT, "the kernel (core time), or the wall time", title="of"),
         Column("before_ns", MEAN_TIME, "typical time before", title="before"),
         Column("after_ns", MEAN_TIME, "typical time since", title="since"),
         Column("ratio", TIMES, "since over before; null for a kernel that came or went", title="ratio"),
-        Column("verdict", TEXT, "slower, faster, new or gone"),
+        Column("verdict", TEXT, "slower, faster, new or gone; of a simulated wall time also undecided, as `rank` says"),
+        Column("probability_faster", SHARE, "of a simulated wall time: that it is faster when measured, as of `rank`",
+               title="faster", optional=True),
         Column("subject", TEXT, "the first line of the commit's message", optional=True),
         Column("p", TIMES, "how often noise alone looks like this, corrected for the number of series",
                only="what is listed is at most 5 %"),
@@ -99,6 +104,7 @@ class Commit:
     runs: tuple[Run, ...] = ()
     subject: str = ""
     error: str = ""
+    regime: str = ""  # of a simulated run: by which intervals are learnt (time/bound.py)
 
 
 @dataclass(frozen=True)
@@ -156,6 +162,7 @@ class History(Tabular):
     exact: bool
     threshold: float
     small: int = 0
+    judge: Judge | None = None
 
     def tables(self) -> dict[str, Table]:
         commits = [
@@ -181,14 +188,22 @@ class History(Tabular):
                     "before_ns": before,
                     "after_ns": since,
                     "ratio": since / before,
-                    "verdict": "slower" if since > before else "faster",
                     "p": change.p,
+                    **self._verdict(one.name, change.at, before, since),
                 }))  # fmt: skip
         for name, verdict, place in self.came_or_went:
             rows.append((place, {"sure": 1.0, "series": name, "verdict": verdict}))
         rows.sort(key=lambda row: (row[0], row[1]["series"] != WALL, -abs(np.log(row[1].get("ratio") or 1))))
         named = [(self.commits[place], row) for place, row in rows]
         return CHANGES.table({**row, "commit": c.revision, "subject": c.subject or None} for c, row in named).frame
+
+    def _verdict(self, name: str, at: int, before: float, since: float) -> dict[str, object]:
+        """The word for a change; of a simulated wall with the probability that every other command gives it."""
+        if self.judge is None or name != WALL:
+            return {"verdict": "slower" if since > before else "faster"}
+        earlier = next((one.regime for one in reversed(self.commits[:at]) if one.runs), "")
+        found = self.judge(before, since, earlier, self.commits[at].regime)
+        return {"verdict": found.verdict, "probability_faster": found.faster}
 
     def _now(self, one: Series) -> tuple[object, ...]:
         last = one.stretches[-1]
@@ -225,9 +240,14 @@ class History(Tabular):
 
 
 def history_of(
-    commits: Sequence[Commit], exact: bool = False, threshold: float = THRESHOLD, kernels: str | None = None
+    commits: Sequence[Commit],
+    exact: bool = False,
+    threshold: float = THRESHOLD,
+    kernels: str | None = None,
+    judge: Judge | None = None,
 ) -> History:
-    """Commits in order, the oldest first. `kernels` limits the kernels to names that the regular expression finds."""
+    """Commits in order, the oldest first. `kernels` limits the kernels to names that the regular expression finds;
+    `judge` says how sure a change of a simulated wall is."""
     runs = [(place, run) for place, commit in enumerate(commits) for run in commit.runs]
     if not runs:
         why = next((one.error for one in commits if one.error), "")
@@ -254,7 +274,9 @@ def history_of(
     if not exact:
         changes = _corrected(changes)
     followed = [replace(one, changes=tuple(found)) for one, found in zip(followed, changes, strict=True)]
-    return History(tuple(commits), tuple(followed), tuple(came_or_went), exact, threshold, small)
+    return History(
+        tuple(commits), tuple(followed), tuple(came_or_went), exact, threshold, small, judge if exact else None
+    )
 
 
 def _corrected(changes: list[list[ChangePoint]]) -> list[list[ChangePoint]]:
@@ -391,12 +413,13 @@ class HistoryLine(NamedTuple):
     error: str = ""
     subject: str = ""
     settings: str = ""
+    regime: str = ""
 
     def as_dict(self) -> dict[str, object]:
         run = {"error": self.error} if self.run is None else {}
         if self.run is not None:
             run = {"wall_ns": self.run.wall_ns, "kernels": dict(self.run.kernels)}  # type: ignore[dict-item]
-        settings = {"settings": self.settings} if self.settings else {}
+        settings = {name: word for name in ("settings", "regime") if (word := getattr(self, name))}
         return {"commit": self.commit, "subject": self.subject, "simulated": self.simulated, **settings, **run}
 
 
@@ -417,7 +440,8 @@ def read_history(path: str | Path) -> SavedHistory:
             continue  # simulated again later, with other settings
         before = found.get(line.commit, Commit(line.commit))
         runs = before.runs if line.run is None else (*before.runs, line.run)
-        found[line.commit] = Commit(line.commit, runs, line.subject or before.subject, line.error or before.error)
+        words = (line.subject or before.subject, line.error or before.error, line.regime or before.regime)
+        found[line.commit] = Commit(line.commit, runs, *words)
     for folder in sorted(folders, key=lambda child: in_order(child.name)):
         revision = ORDERED.sub("", folder.name) or folder.name
         before = found.get(revision, Commit(revision))
@@ -468,7 +492,7 @@ def read_runs_of(file: Path) -> Iterator[HistoryLine]:
             if not all(isfinite(ns) and ns >= 0 for ns in kernels.values()) or not (isfinite(wall) and wall > 0):
                 raise ValueError("a time that is none")
             run = Run(f"{file.name}, line {number}", wall, kernels)
-        words = [str(data.get(key, "")) for key in ("error", "subject", "settings")]
+        words = [str(data.get(key, "")) for key in ("error", "subject", "settings", "regime")]
         return HistoryLine(str(data["commit"]), run, bool(data.get("simulated")), *words)
 
     return read_lines(file, line, LINE)
