@@ -157,3 +157,8 @@ def test_stamps_that_contradict_themselves_are_left_out_and_counted() -> None:
     assert (s.stamped, s.mean_dispatch_to_finish_ns) == (1, 12 * US)
     assert s.overhead == pytest.approx(2 / 12)
     assert any(note.startswith("2 tasks were dispatched after their start") for note in s.notes)
+
+
+def test_one_task_is_at_most_one_in_flight() -> None:
+    # GIVEN a task of 10 µs that was handed out 10 before and seen to end 2 after: 22 µs in a window of 10
+    assert analysis.scheduling(made([Task(1, "a", "AIC_0", 10, 20, 0, 22)])).in_flight == 1.0

@@ -54,6 +54,14 @@ def test_shapes_are_told_apart_and_the_largest_loss_comes_first(tmp_path: Path) 
     assert found.calls["count"].to_list() == [1, 2]
 
 
+def test_too_little_with_a_limit_judges_nothing(tmp_path: Path) -> None:
+    # GIVEN 10 µs of a product, and 4,990 of a collective whose message is not recorded: 0.2 %
+    other = kernel_row(start="20.000\t", dur="4990.000", type="hcom_allReduce_", core="HCCL", shapes="N/A", name="c")
+    sentence = roofline(table(tmp_path, matmul(0, 10), other), "a3").sentence()
+    assert sentence.startswith("0.2% of the kernels' time has a known limit")
+    assert "of the chip's limits" not in sentence
+
+
 def test_rows_without_a_price_are_counted_with_their_reasons(tmp_path: Path) -> None:
     rows = [
         matmul(0, 10),

@@ -161,6 +161,7 @@ def scheduling_of(work: Work, idle: Bubbles, path: CriticalPath, cores: int | No
     if flight is not None and "window_ns" in work.trace.meta.notes:  # a cut leaves parts of tasks, whose time counts
         inside = np.minimum(finish, work.window[1]) - np.maximum(dispatch, work.window[0])
         flight = float(inside[stamped].sum()) / work.wall * tasks / count
+    flight = None if flight is None else min(flight, float(tasks))  # stamps may reach beyond the window
     # how long each slice was handed out while its core still ran the one before
     busy_until = np.where(work.previous == NONE, NEVER // 2, np.append(work.end, NEVER)[work.previous])
     queued = np.maximum(np.minimum(busy_until, work.start) - np.maximum(work.dispatch, NEVER // 2), 0)

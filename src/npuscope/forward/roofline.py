@@ -105,6 +105,9 @@ def _at_most_measured() -> pl.Expr:
     return pl.min_horizontal(pl.col("limit_ns") * pl.col("count"), "measured_ns")
 
 
+TOO_LITTLE = 0.05  # of the time, to say how well kernels run
+
+
 @dataclass(frozen=True, repr=False)
 class Roofline(Tabular):
     """`calls` has a row per distinct call: KERNELS, and the `peak` rate of its unit."""
@@ -201,6 +204,11 @@ class Roofline(Tabular):
         """The answer in one line."""
         if self.efficiency is None:
             return f"no kernel of this capture has a known limit on {self.device.title}"
+        if self.priced_share < TOO_LITTLE:
+            part = percent(self.priced_share)
+            return (
+                f"{part} of the kernels' time has a known limit on {self.device.title}: too little to judge the rest by"
+            )
         per = "per step" if self.steps else "in the capture"
         together = f", {self.captured_ranks} ranks together" if self.captured_ranks > 1 else ""
         lost = duration(self.lost_ns)

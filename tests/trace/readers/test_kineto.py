@@ -194,3 +194,9 @@ def test_categories_of_the_first_versions(tmp_path: Path) -> None:
     assert trace.lanes.filter(pl.col("unit") == "stream").height == 1
     assert trace.edges.select("src", "dst", "name").rows() == [(2, 3, "launch")]
     assert trace.slices.filter(pl.col("kernel") == "gemm")["step"].item() == 1
+
+
+def test_a_virtual_function_is_its_chip(tmp_path: Path) -> None:
+    text = {"deviceProperties": [{"name": "AMD Instinct MI300X VF"}], "traceEvents": [x("k", 0, 1)]}
+    (tmp_path / "t.json").write_text(json.dumps(text))
+    assert npuscope.read(tmp_path / "t.json").meta.device == "AMD Instinct MI300X"

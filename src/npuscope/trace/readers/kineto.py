@@ -225,7 +225,8 @@ def _hulls(ranges: pl.DataFrame) -> pl.DataFrame:
 def _device_name(header: dict[str, object]) -> str | None:
     devices = header.get("deviceProperties")
     if isinstance(devices, list) and devices and isinstance(devices[0], dict):
-        return str(devices[0].get("name")) if devices[0].get("name") else None
+        # a virtual function (MI300X VF) is a part of the chip, and runs as the chip does
+        return str(devices[0].get("name")).removesuffix(" VF") if devices[0].get("name") else None
     return None
 
 
