@@ -53,7 +53,7 @@ The 80 % intervals hold 79 % of 144 unseen wall times, and of 46 blocks of an un
 What npuscope adds to the fixed guess is the sign of slowdowns, the size and the order of changes. 61 of these rows have been released since and are used from the next fit on; the other 64 stay unseen.
 **Everything below this section is about rows that were seen while the model was made**, and says so for each."""
 
-TERMS = """*Used*: "fitted": constants were fitted on these rows; "held aside": none was; "held aside, seen": none was, but the values were known when the program, or a constant that decides it, was chosen.
+TERMS = """*Used*: "fitted": constants were fitted on these rows; "held aside": none was fitted on them; "held aside, seen": nor on these, but whoever chose the program or a constant knew the measured values.
 "Commit left out" is the same score with, for every row, constants that were fitted without its commit (taken from the fitted ones in one step along the slopes); the mechanisms themselves were chosen with all rows in view. *Error*: a distance as a factor; half and double are both off by 100 %. *Published change*: a program of pypto-lib at two
 commits with a time that was measured on both; a commit weighs one, however many rows it has. *Direction*: right where the signs agree; a change below 3 % is neutral, and right where less than 5 % is predicted
 (`benchmarks/published_changes/score.py`)."""

@@ -122,6 +122,31 @@ def test_captures_are_explained_and_compared(small: dict[str, Path]) -> None:
     served(story, Path(capture).parent)
 
 
+def test_programs_are_compared_and_checked_as_files_sources_and_settings() -> None:
+    async def story(client: Client) -> None:
+        faster = SLOW.replace("pl.range(TILE_K, K, TILE_K)", "pl.pipeline(TILE_K, K, TILE_K, stage=2)")
+        found = await answer(client, "compare", a=SLOW, b=faster, budget=4096)
+        before, after = found["totals"]["wall_ns"]
+        assert after < before
+        assert len(json.dumps(found, ensure_ascii=False).encode()) <= 4096 + 64
+        assert {one["id"] for one in (await answer(client, "findings", path=SLOW))["findings"]} >= {"many-tasks"}
+        unfit = await answer(client, "findings", path=SLOW, settings={"TILE_N": "1024"})
+        assert any(one["severity"] == "error" for one in unfit["findings"])
+
+    served(story)
+
+
+def test_an_argument_that_a_tool_does_not_take_is_refused() -> None:
+    async def story(client: Client) -> None:
+        for tool in (await client.list_tools()).tools:
+            assert tool.input_schema["additionalProperties"] is False, tool.name
+        wrong = await client.call_tool("chip", {"devise": "ascend910b1"})
+        assert wrong.is_error
+        assert "devise" in wrong.content[0].text
+
+    served(story)
+
+
 def test_mistakes_are_told_in_a_sentence_and_cost_nothing_else(tmp_path: Path) -> None:
     endless = "import npuscope.tile as pl\n\nwhile True:\n    pass\n"
 

@@ -178,3 +178,14 @@ def test_nothing_is_installed_from_an_index_that_does_not_have_it() -> None:
     pages += (ROOT / "src").rglob("*.py")
     named = [page for page in pages if re.search(r"pip install '?npuscope", page.read_text())]
     assert named == []
+
+
+def test_the_demo_names_the_command_as_it_can_be_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from npuscope.cli.demo import own_command
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / ".venv/bin/npuscope")])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert own_command() == ".venv/bin/npuscope"  # make demo, and nothing was activated
+    (tmp_path / "npuscope").touch(mode=0o755)
+    assert own_command() == "npuscope"

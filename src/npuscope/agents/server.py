@@ -46,7 +46,11 @@ Budget = Annotated[int, Field(ge=LEAST_BUDGET, description="Most bytes of the an
 Device = Annotated[str, Field(description="The chip: a name such as ascend910b1, or a TOML file.")]
 Arguments = Annotated[list[str], Field(description="The program's own arguments.")]
 Settings = Annotated[dict[str, str], Field(description="Options, constants or fields of the program to set.")]
-Capture = Annotated[str, Field(description="A capture (file or folder) or a tile program (.py, or model:NAME).")]
+Program = Annotated[str, Field(description="A tile program: a .py file, model:NAME, or a source of several lines.")]
+Capture = Annotated[
+    str,
+    Field(description="A capture (file or folder) or a tile program (.py, model:NAME, or a source of several lines)."),
+]
 
 
 class Judged(BaseModel):
@@ -59,6 +63,7 @@ class Judged(BaseModel):
         "message, "
         "right, wrong, reasons, races, time {wall_ns, low_ns, high_ns, coverage}, bound, findings, tasks, versus, cut."
     )
+    cut: dict[str, str] = {}
 
 
 class Explained(BaseModel):
@@ -96,9 +101,11 @@ class GainsAnswer(BaseModel):
 
 
 class Found(BaseModel):
-    """What `check` says: errors keep a program from running, the rest is waste or risk."""
+    """What `check` says: errors, which come first, and races keep a program from working, the rest is waste or risk."""
 
     findings: list[dict[str, Any]]
+    races: list[dict[str, Any]] = []
+    unpriced: list[str | None] = []
     cut: dict[str, str] = {}
 
 
@@ -172,14 +179,16 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
                 with suppress(RuntimeError):  # the client has left
                     from_thread.run(context.report_progress, float(done), float(total), what)
 
-        def work() -> list[dict[str, Any]]:
+        def work() -> dict[str, Any]:
             how = How(golden, Limits(seconds=seconds))
             with progress.listen(listener):
                 answers = judge_many(
                     [_program(one) for one in programs], arguments, device=device, settings=settings,
                     baseline=None if baseline is None else _program(baseline), how=how,
                 )  # fmt: skip
-            return [answer.to_dict(max(budget // len(answers), LEAST_BUDGET)) for answer in answers]
+            found = [answer.to_dict(max(budget // len(answers), LEAST_BUDGET)) for answer in answers]
+            good = sum(one.verdict == "good" for one in answers)
+            return within({"good": good, "of": len(answers), "answers": found}, budget)
 
         try:
             found = await to_thread.run_sync(work, abandon_on_cancel=True)
@@ -188,7 +197,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
         except anyio.get_cancelled_exc_class():
             stop.set()
             raise
-        return Judged(good=sum(one["verdict"] == "good" for one in found), of=len(found), answers=found)
+        return Judged(**found)
 
     @made.tool()
     async def explain(
@@ -204,11 +213,13 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     async def compare(
         given: Roots, a: Capture, b: Capture,
         kernels: Annotated[str | None, Field(description="A regular expression.")] = None,
+        arguments: Arguments = [], settings: Settings = {}, device: Device = "ascend910b1",  # noqa: B006
         budget: Budget = BUDGET,
     ) -> Compared:  # fmt: skip
-        """How capture B differs from capture A, kernel by kernel and cause by cause."""
-        check(given, "", a, b)
-        return Compared(**await told("compare", [a, b, kernels], budget))
+        """How B differs from A, kernel by kernel and cause by cause: captures or programs, which are simulated."""
+        check(given, device, a, b)
+        both = [Asked(path, tuple(arguments), settings, device) for path in (a, b)]
+        return Compared(**await told("compare", [*both, kernels], budget))
 
     @made.tool()
     async def what_if(
@@ -222,13 +233,12 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
 
     @made.tool()
     async def findings(
-        given: Roots, path: Annotated[str, Field(description="A tile program: a .py file, or model:NAME.")],
-        arguments: Arguments = [], device: Device = "ascend910b1", budget: Budget = BUDGET,  # noqa: B006
+        given: Roots, path: Program, arguments: Arguments = [], settings: Settings = {},  # noqa: B006
+        device: Device = "ascend910b1", budget: Budget = BUDGET,
     ) -> Found:  # fmt: skip
         """What is wrong with a tile program or wasted by it, each with its line, its fix and what it is worth."""
         check(given, device, path)
-        answer = await told("findings", [Asked(path, tuple(arguments), {}, device)], budget)
-        return Found(findings=answer["findings"], cut=answer.get("cut", {}))
+        return Found(**await told("findings", [Asked(path, tuple(arguments), settings, device)], budget))
 
     @made.tool()
     async def sql(
@@ -265,6 +275,11 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
         """What a writer of kernels must know: the language, the chip's limits, what is fast and what is slow."""
         return guide_text()
 
+    for tool in made._tool_manager.list_tools():  # the package has no public way to refuse what a tool does not take
+        takes = tool.fn_metadata.arg_model
+        takes.model_config["extra"] = "forbid"
+        takes.model_rebuild(force=True)
+        tool.parameters["additionalProperties"] = False
     return made
 
 

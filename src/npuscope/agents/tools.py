@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from npuscope.answer.request import Request
@@ -29,7 +31,7 @@ class Asked:
 
     @property
     def is_program(self) -> bool:
-        return self.path.endswith(".py") or self.path.startswith("model:")
+        return self.path.endswith(".py") or self.path.startswith("model:") or "\n" in self.path
 
 
 def explain(asked: Asked) -> Told:
@@ -54,17 +56,18 @@ def explain(asked: Asked) -> Told:
     }
 
 
-def compare(a: str, b: str, kernels: str | None = None) -> Told:
+def compare(a: Asked, b: Asked, kernels: str | None = None) -> Told:
     """How B differs from A, and where the gap comes from."""
     from npuscope.explain import explain as explained
     from npuscope.explain.comparison import compare_explained
     from npuscope.trace import read
 
-    result = compare_explained(explained(read(a)), explained(read(b)), kernels)
+    before, after = (_prediction(one).explanation if one.is_program else explained(read(one.path)) for one in (a, b))
+    result = compare_explained(before, after, kernels)
     told = result.as_dict()
-    (before, after) = told["totals"]["wall_ns"]  # type: ignore[index]
+    (a_ns, b_ns) = told["totals"]["wall_ns"]  # type: ignore[index]
     return {
-        "verdict": f"B takes {after / before:.3g} times as long as A" if before else "A has no time",
+        "verdict": f"B takes {b_ns / a_ns:.3g} times as long as A" if a_ns else "A has no time",
         "a": result.a.diagnosis.verdict.sentence,
         "b": result.b.diagnosis.verdict.sentence,
         "totals": told["totals"],
@@ -114,7 +117,10 @@ def findings(asked: Asked) -> Told:
     from npuscope.report.check import check_data
 
     request = _request(asked)
-    return check_data(asked.path, request.device, checks(request, all_rules()))
+    found: Told = check_data(
+        "program.py" if "\n" in asked.path else asked.path, request.device, checks(request, all_rules())
+    )
+    return {"findings": [*found["errors"], *found["findings"]], "races": found["races"], "unpriced": found["unpriced"]}
 
 
 def op(name: str | None, device: str) -> Told:
@@ -163,7 +169,12 @@ def _request(asked: Asked) -> Request:
 
     if asked.step is not None or asked.rank is not None:
         raise NpuscopeError("a step or a rank is of a capture, not of a program", path=asked.path)
-    return Request(file_of(asked.path), asked.argv, tuple(asked.settings.items()), asked.device)
+    file = file_of(asked.path)
+    if "\n" in file:  # a source: this process has a temporary folder of its own
+        place = Path(tempfile.mkdtemp()) / "program.py"
+        place.write_text(file, encoding="utf-8")
+        file = str(place)
+    return Request(file, asked.argv, tuple(asked.settings.items()), asked.device)
 
 
 def _prediction(asked: Asked) -> Prediction:

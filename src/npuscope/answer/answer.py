@@ -196,20 +196,26 @@ def _cut(whole: dict[str, Any], budget: int) -> dict[str, object]:
 
 
 def within(whole: dict[str, Any], budget: int | None) -> dict[str, Any]:
-    """The same in at most so many bytes, if it can be: the longest list is halved until it fits, then sentences end
-    early. `cut` has the place of each with how many entries are left of how many."""
+    """The same in at most so many bytes: the longest list is halved until it fits, then sentences end early, then lists
+    and objects are emptied, the largest first. `cut` has the place of each and how many entries are left."""
     if budget is None or size_of(whole) <= budget:
         return whole
     smaller, cut = deepcopy(whole), dict[str, str]()
     lengths = {place: len(items) for place, items in _lists(smaller, "")}
     while size_of({**smaller, "cut": cut}) > budget:
-        found = [(place, items) for place, items in _lists(smaller, "") if len(items) > 1]
-        if not found:
+        found = [(place, items) for place, items in _lists(smaller, "") if items]
+        longer = [one for one in found if len(one[1]) > 1]
+        if not longer and SENTENCES not in cut:
             smaller, cut[SENTENCES] = _shorter(smaller), f"at most {SHORT} characters"
+        elif found:
+            place, items = max(longer or found, key=lambda one: size_of(one[1]))
+            del items[len(items) // 2 :]
+            cut[place] = f"{len(items)} of {lengths.get(place, len(items))}"
+        elif objects := {name: one for name, one in smaller.items() if isinstance(one, dict) and one}:
+            name = max(objects, key=lambda name: size_of(objects[name]))
+            smaller[name], cut[name] = {}, "left out"
+        else:
             break
-        place, items = max(found, key=lambda one: size_of(one[1]))
-        del items[len(items) // 2 :]
-        cut[place] = f"{len(items)} of {lengths.get(place, len(items))}"
     return {**smaller, "cut": cut}
 
 

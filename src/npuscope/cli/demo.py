@@ -9,6 +9,9 @@ Example:
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -44,7 +47,7 @@ def command(
 
 def _next(kept: str | None) -> str:
     """What to try now, with the captures where they are kept."""
-    where = kept or "demo_out"
+    where, name = kept or "demo_out", own_command()
     lines = [] if kept else [f"  npuscope demo --keep {where}   (keeps the captures, for what follows)"]
     lines += [
         f"  npuscope report {where}/run --html report.html   (the same as a page to click through)",
@@ -57,4 +60,13 @@ def _next(kept: str | None) -> str:
     kept_told = (
         f"Kept in {kept}: run, slow_scheduler, kernel_details.csv, qwen3_32b.json, report.html.\n" if kept else ""
     )
-    return "\n".join(["", f"{kept_told}What to try next:", *lines])
+    shown = [line.replace("  npuscope", f"  {name}", 1) for line in lines]
+    return "\n".join(["", f"{kept_told}What to try next:", *shown])
+
+
+def own_command() -> str:
+    """How to call npuscope from here: by its name where that is found, else by its place, as after `make demo`."""
+    place = os.path.abspath(sys.argv[0])
+    if shutil.which("npuscope") or not place.endswith("npuscope"):
+        return "npuscope"
+    return os.path.relpath(place) if place.startswith(os.getcwd() + os.sep) else place
