@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from os.path import basename
 from pathlib import Path
@@ -23,7 +24,7 @@ def edits(old: Mapping[str, str], new: Mapping[str, str]) -> list[dict[str, obje
         was, now = _constants(before), _constants(text)
         changed = [name for name in now if name in was and was[name][0] != now[name][0]]
         found += [
-            {"file": basename(file), "line": now[name][1], "text": f"{name} {was[name][0]} → {now[name][0]}"}
+            {"file": basename(file), "line": now[name][1], "text": f"{name[0]} {was[name][0]} → {now[name][0]}"}
             for name in changed
         ]
         if not changed:
@@ -34,11 +35,13 @@ def edits(old: Mapping[str, str], new: Mapping[str, str]) -> list[dict[str, obje
     return found
 
 
-def _constants(text: str) -> dict[str, tuple[str, int]]:
-    """Name -> the text of its value and its line, of every name that is given a literal; the first of a name counts."""
-    found: dict[str, tuple[str, int]] = {}
-    for name, node in _named_literals(text):
-        found.setdefault(name, (ast.unparse(node), node.lineno))
+def _constants(text: str) -> dict[tuple[str, int], tuple[str, int]]:
+    """Name and how many of it came before -> the text of its value and its line, where it is given a literal."""
+    found: dict[tuple[str, int], tuple[str, int]] = {}
+    seen: Counter[str] = Counter()
+    for name, node in sorted(_named_literals(text), key=lambda one: (one[1].lineno, one[1].col_offset)):
+        found[name, seen[name]] = ast.unparse(node), node.lineno
+        seen[name] += 1
     return found
 
 

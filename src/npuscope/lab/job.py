@@ -12,7 +12,7 @@ import pickle
 import re
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.check.rule import Finding
 from npuscope.explain import explain
-from npuscope.explain.changes import Change, whatif, whatif_each
+from npuscope.explain.changes import Change, WhatIf, whatif, whatif_each
 from npuscope.explain.comparison import compare_explained
 from npuscope.explain.explanation import Explanation
 from npuscope.lab.document import Payload, as_json
@@ -47,12 +47,16 @@ from npuscope.lab.program_runs import panels_of, wall_of
 from npuscope.lab.runs import run_of
 from npuscope.lab.versions import text_of
 from npuscope.report.simulate import asked, gains
+from npuscope.table.parts import Part, Say
 from npuscope.tile.record.sites import is_users
 from npuscope.tile.script.observed import Reads, reads
 from npuscope.tile.script.places import own_files, places_of
 from npuscope.tile.script.run import imported
 from npuscope.time.uncertainty import against
 from npuscope.time.whatif import replay_against
+from npuscope.trace.core import Trace
+
+NO_EFFECT = 0.0005  # of the wall: three digits show no change
 
 
 def perform(job: VersionJob) -> VersionResult:
@@ -210,7 +214,24 @@ def replayed(order: Replay) -> bytes:
     if not order.change:
         return as_json(parts(gains(whatif_each(trace)[1])))
     found = whatif(trace, change_of(order.change))
-    return as_json(parts(asked(found, replay_against(found, order.bound) if order.bound else None)))
+    shown = asked(found, replay_against(found, order.bound) if order.bound else None)
+    return as_json(parts([*_without_effect(trace, order.change, found), *shown]))
+
+
+def _without_effect(trace: Trace, change: Mapping[str, object], found: WhatIf) -> Iterator[Part]:
+    """Why a change of kernels changes nothing, where it does not."""
+    kernels = _words(change.get("kernels", []))
+    if not kernels or abs(found.change) >= NO_EFFECT:
+        return
+    path = explain(trace).path
+    on_path = set(path.by_kernel()["kernel"].to_list()) if path.kind == "chain" else set(kernels)
+    off = [name for name in kernels if name not in on_path]
+    if off:
+        yield Say(
+            f"No effect: {' and '.join(off)} {'is' if len(off) == 1 else 'are'} off the critical path.", strong=True
+        )
+    else:
+        yield Say("No effect: something else takes as long beside it.", strong=True)
 
 
 def change_of(asked: Mapping[str, object]) -> Change:
