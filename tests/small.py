@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cann_runs
 import swimlanes
+import xla_profiles
 from builders import (
     count,
     kernel_row,
@@ -224,6 +226,11 @@ def ranks(folder: Path) -> Path:
     return folder / "root"
 
 
+def cann_pypto(folder: Path) -> Path:
+    """The output folder of CANN's own PyPTO."""
+    return cann_runs.simulated(folder / "output")
+
+
 def _swimlane(layout: Callable[[], swimlanes.Layout]) -> Callable[[Path], Path]:
     return lambda folder: swimlanes.write(folder, layout())
 
@@ -231,5 +238,8 @@ def _swimlane(layout: Callable[[], swimlanes.Layout]) -> Callable[[Path], Path]:
 SMALL: dict[str, Callable[[Path], Path]] = {
     made.__name__: made
     for made in (decode_steps, op_summary, task_time, chrome, kineto, trace_view, merged_swimlane, tracr,
-                 tracr_perfetto, both, nsys, ascend_db, rocprof, decode_run, npu, ranks)
+                 tracr_perfetto, both, nsys, ascend_db, rocprof, decode_run, npu, ranks, cann_pypto)
+} | {
+    "cann_swimlane": cann_runs.merged, "cann_simulator": cann_runs.simulator, "perf_sim": cann_runs.perf_sim,
+    "xplane": xla_profiles.xplane, "xla_viewer": xla_profiles.viewer,
 } | {f"swimlane_{name}": _swimlane(layout) for name, layout in swimlanes.LAYOUTS.items()}  # fmt: skip

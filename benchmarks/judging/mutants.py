@@ -104,12 +104,6 @@ KINDS: dict[str, tuple[tuple[Plant, ...], tuple[str, ...], tuple[str, ...], int]
                "    spare_m = pl.assemble(spare_m, pl.add(moved_m, 1.0), [0, 0])"),),
         ("unfit",), ("illegal-move",), 2,
     ),
-    "unequal move": (
-        (_task(SPARE, "TASK(shape_m)", "    part_m = pl.full([64, 64], dtype=pl.FP32, value={n}.0)",
-               "    for _ in pl.range(2):", "        part_m = pl.add(part_m[0:32, :], {n}.0)",
-               "    spare_m = pl.assemble(spare_m, part_m, [0, 0])"),),
-        ("unfit",), ("unequal-move",), 2,
-    ),
     "race": (
         (_task(SPARE, "seen_m = pl.create_tensor([64, 64], dtype=pl.FP32)", "TASK(fill_m)", FULL, "TASK(reader_m)",
                "    seen_m = pl.assemble(seen_m, pl.add(spare_m[0:64, :], 1.0), [0, 0])", "TASK(writer_m)", FULL),

@@ -30,6 +30,7 @@ from small import SMALL
 import npuscope
 from npuscope import Trace
 from npuscope.explain.doctor import symptoms_of
+from npuscope.trace.event_table import collect
 from npuscope.trace.formats import EventReader, Reader, Sample, readers
 from npuscope.trace.intervals import one_group, union
 from npuscope.trace.schema import counts_once
@@ -197,9 +198,11 @@ CAPTURES = sorted(
 
 def test_every_reader_has_a_small_capture(small: dict[str, Path]) -> None:
     # so that stories about all formats, and benchmarks/mutate.py, miss none
-    recognised = {next(one.name for one in readers(Reader) if one.recognises(Sample(path))) for path in small.values()}
-    dialects = {npuscope.read(path).meta.format for path in small.values() if path.suffix == ".json"}
-    assert {one.name for kind in (Reader, EventReader) for one in readers(kind)} - recognised - dialects == set()
+    known = {path: next(one for one in readers(Reader) if one.recognises(Sample(path))).name for path in small.values()}
+    events = [collect(path) for path, reader in known.items() if reader == "chrome"]
+    dialects = {next((one for one in readers(EventReader) if one.recognises(table)), None) for table in events}
+    missing = {one.name for one in readers(Reader)} - {*known.values()} | {*readers(EventReader)} - dialects
+    assert not missing
 
 
 @pytest.mark.parametrize("name", [*SMALL, *CAPTURES])
