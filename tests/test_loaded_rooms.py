@@ -36,6 +36,7 @@ ALLOWED = {
     "doctor CAPTURE": CAPTURES,
     "report CAPTURE": CAPTURES | {"lab"},
     "compare CAPTURE CAPTURE": CAPTURES | {"lab"},
+    "whatif CAPTURE": CAPTURES | {"lab"},
     "forward CAPTURE": CAPTURES | {"lab"},
     "convert CAPTURE OUT.json": ALWAYS | {"chip", "trace", "polars"},
     "run model:basics/gemm": PROGRAMS,

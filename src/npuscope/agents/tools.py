@@ -81,7 +81,7 @@ def what_if(asked: Asked) -> Told:
     """What each kernel, each wait and each finding is worth, the one worth most first."""
     from npuscope.explain.changes import whatif_each
     from npuscope.explain.choosing import choose_rank
-    from npuscope.report.simulate import gains_data
+    from npuscope.report.whatif import gains_data
     from npuscope.trace import read
 
     if asked.is_program:

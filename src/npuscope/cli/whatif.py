@@ -27,8 +27,6 @@ from typing import Annotated
 
 import typer
 
-from npuscope.answer.prediction import Prediction
-from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.cli.output import (
     DeviceName,
@@ -48,11 +46,9 @@ from npuscope.explain import Change, whatif
 from npuscope.explain.changes import whatif_each
 from npuscope.explain.choosing import choose_rank
 from npuscope.lab.document import page
-from npuscope.lab.program_runs import whatif_document
-from npuscope.report.simulate import asked as asked_report
-from npuscope.report.simulate import gains as report
-from npuscope.report.simulate import gains_data
-from npuscope.time.whatif import replay_against
+from npuscope.report.whatif import asked as asked_report
+from npuscope.report.whatif import gains as report
+from npuscope.report.whatif import gains_data
 from npuscope.trace import read
 
 
@@ -88,7 +84,11 @@ def command(
     check_outputs([path], html)
     with progress_bar():
         one = None
-        if is_program:
+        if is_program:  # a capture needs no simulator
+            from npuscope.answer.prediction import Prediction
+            from npuscope.answer.request import Request
+            from npuscope.time.whatif import replay_against
+
             settings = tuple(settings_of(setting or []).items())
             one = Prediction(Request(path, tuple(arguments or ()), settings, device, program))
         trace = one.simulated.trace if one else choose_rank(read(path), rank)
@@ -102,5 +102,10 @@ def command(
         else:
             unchanged, gains = whatif_each(trace)
             data, parts = {**unchanged.as_dict(), **gains.as_dict()}, [*report(gains)]
-    note = "The command without --html prints the same."
-    show(lambda: parts, data, json=json, pages={html: lambda: page(whatif_document(path, one or trace, parts), note)})
+
+    def written() -> str:
+        from npuscope.lab.program_runs import whatif_document
+
+        return page(whatif_document(path, one or trace, parts), "The command without --html prints the same.")
+
+    show(lambda: parts, data, json=json, pages={html: written})

@@ -46,7 +46,7 @@ from npuscope.lab.payload.overview import comparison, parts
 from npuscope.lab.program_runs import panels_of, wall_of
 from npuscope.lab.runs import run_of
 from npuscope.lab.versions import text_of
-from npuscope.report.simulate import asked, gains
+from npuscope.report.whatif import asked, gains
 from npuscope.table.parts import Part, Say
 from npuscope.tile.record.sites import is_users
 from npuscope.tile.script.observed import Reads, reads

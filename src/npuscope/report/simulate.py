@@ -1,19 +1,15 @@
-"""A simulated run: how long, why, how sure, on top of a capture; one block inside; and what changes would buy."""
+"""A simulated run: how long, why, how sure, on top of a capture; and one block inside."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import polars as pl
-
-from npuscope.base.interval import Against
 from npuscope.check.rule import Finding
-from npuscope.explain.changes import Gains, WhatIf
 from npuscope.explain.diagnosis import Diagnosis
 from npuscope.report.assembly import beside_build, difference_table
-from npuscope.report.captures import BLOCKERS, KERNELS, WORTH_A_LINE, causes, headline, together
+from npuscope.report.captures import BLOCKERS, KERNELS, WORTH_A_LINE, causes, headline
 from npuscope.report.check import finding_lines
 from npuscope.report.program import notice_table, noticed_lines
 from npuscope.table.columns import Table, all_rows
@@ -25,19 +21,16 @@ from npuscope.table.formats import (
     interval_told,
     levels,
     many,
-    percent,
     rough_percent,
-    sentence_start,
     times,
 )
-from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
+from npuscope.table.parts import Heading, Notes, Part, Rows, Say
 from npuscope.table.text import aligned
 from npuscope.tile.record.model import short_name
 from npuscope.time.certainty import certainty_of
 from npuscope.time.measured.base import CHANGED, MeasuredBase, MeasuredChange
 from npuscope.time.per_line import per_kernel
-from npuscope.time.uncertainty import basis_told, chance_told, time_estimate, versus_told
-from npuscope.time.whatif import likely_gains
+from npuscope.time.uncertainty import basis_told, chance_told, time_estimate
 
 if TYPE_CHECKING:
     from npuscope.answer.prediction import Prediction
@@ -51,11 +44,6 @@ FAR = 0.1  # of the measured wall
 WAITS = 10  # rows of a block's waits
 CHAIN, DEPENDS = 15, 3  # rows of what decides a block's time, and of the constants that it depends on
 DRAWN = 80  # columns of the drawing of a block
-GAIN_ROWS = 15
-NO_MATTER = 0.001  # of the wall is not worth a row
-WIDTH, PLACE, NAME = 40, 20, 9  # characters of what a row is about, and at least of file and line and of kernel in it
-GAIN_MEANING = "80%: measured ratios that were predicted like these lie in there so often."
-EACH_CHANGE = "Each change alone; gains do not add up."
 
 
 @dataclass(frozen=True)
@@ -297,61 +285,3 @@ def reasons(file: str, found: Reasons, wide: bool = False) -> Iterator[Part]:
     yield Rows(tables["chain"], found.chain.height if wide else CHAIN)
     yield Heading("the constants that the time depends on most")
     yield Rows(tables["depends"], found.depends.height if wide else DEPENDS)
-
-
-def gains(found: Gains, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
-    """Of a simulated run with its verdict and with how sure the gains are."""
-    table = found.main_table() if diagnosis is None else likely_gains(found)
-    yield Say(sentence_start(found.title()), strong=True)
-    if diagnosis is not None:
-        yield Say(diagnosis.verdict.sentence, strong=True)
-    frame = table.frame.with_columns(pl.col("what").map_elements(brief, return_dtype=pl.String))
-    worth = frame.filter(pl.col("gain_ns").abs() >= NO_MATTER * found.wall_ns)
-    yield Rows(replace(table, frame=worth), GAIN_ROWS)
-    if little := frame.height - worth.height:
-        others = f"{many(little, 'other')} would change less than {percent(NO_MATTER)}; --json has all."
-        yield Say(others, where=In.TEXT)
-    yield Say(EACH_CHANGE)
-    if diagnosis is not None:
-        if diagnosis.together is not None:
-            yield Say(together(diagnosis.together))
-        wall = time_estimate(found.wall_ns, "wall", found.regime)
-        yield Say(f"As it is: {estimate_told(wall)}. {GAIN_MEANING}")
-    for note in found.notes:
-        yield Say(note)
-    if reckoned := [f"{gain.what}: {gain.how}" for gain in found.gains if gain.kind == "finding"]:
-        yield Heading("What the findings above stand for:")
-        yield Notes(reckoned)
-    if found.not_expressed:
-        yield Heading("Not tried:")
-        yield Notes([f"{what}: {why}" for what, why in found.not_expressed])
-
-
-def asked(found: WhatIf, versus: Against | None = None) -> Iterator[Part]:
-    """Of one change that was asked for: the time with it, between which bounds, and why so wide."""
-    first, *rest = found.title().split("\n")
-    yield Say(sentence_start(first), strong=True)
-    for sentence in (*rest, *([] if versus is None else [versus_told(versus)])):
-        yield Say(sentence)
-    yield Rows(found.main_table())
-
-
-def gains_data(found: Gains, diagnosis: Diagnosis) -> dict[str, object]:
-    """The contract of `npuscope whatif PROGRAM --json` (docs/reference/json.md)."""
-    wall = time_estimate(found.wall_ns, "wall", found.regime)
-    likely = {"gains": likely_gains(found).rows(), "wall_interval_ns": wall.as_dict()}
-    return {**found.as_dict(), **likely, **diagnosis.as_dict()}
-
-
-def brief(what: str) -> str:
-    """A finding's id, place and kernel within WIDTH: file and kernel lose their beginnings."""
-    if len(what) <= WIDTH or what.count(" ") != 2:
-        return what
-    id, place, kernel = what.split(" ")
-    place = _end(place, max(PLACE, WIDTH - len(id) - len(kernel) - 2))
-    return f"{id} {place} {_end(kernel, max(NAME, WIDTH - len(id) - len(place) - 2))}"
-
-
-def _end(word: str, width: int) -> str:
-    """The end of a place or of a scope's name: the line, and the number that tells scopes of one function apart."""
-    return word if len(word) <= width else "…" + word[1 - width :]
