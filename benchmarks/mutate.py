@@ -34,6 +34,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -199,7 +200,7 @@ def misshapen(data: bytes, chance: random.Random) -> bytes:
         if what == 0:
             del inside[key]
         elif what == 1 and isinstance(inside, list):
-            inside.insert(key, inside[key])
+            inside.insert(key, deepcopy(inside[key]))
         elif what == 2 and isinstance(inside, dict):
             inside[chance.choice(("", "ts", "name", "\x1b[2J", "\u202e", key + "2"))] = inside.pop(key)
         elif what == 3:
@@ -207,7 +208,7 @@ def misshapen(data: bytes, chance: random.Random) -> bytes:
         elif what == 4 and isinstance(inside[key], dict | list) and inside[key]:
             inside[key] = next(iter(inside[key].values() if isinstance(inside[key], dict) else inside[key]))
         else:
-            inside[key] = chance.choice(STRANGE)
+            inside[key] = deepcopy(chance.choice(STRANGE))
     return json.dumps(tree).encode()
 
 

@@ -15,7 +15,8 @@ from npuscope.answer.request import Request
 from npuscope.explain import explain
 from npuscope.explain.diagnosis.cause import FEWER, MORE, Cause
 from npuscope.report.captures import report, worth
-from npuscope.report.simulate import gains, simulate
+from npuscope.report.simulate import simulate
+from npuscope.report.whatif import gains
 from npuscope.table.formats import percent
 from npuscope.table.parts import as_text
 from npuscope.trace.example import write_decode_run

@@ -135,9 +135,10 @@ def test_a_folder_per_commit_and_lines_of_json(tmp_path: Path) -> None:
     # a line that an interrupt cut off is no error, one in the middle is, with its number
     (tmp_path / "runs.jsonl").write_text(json.dumps(lines[0]) + '\n{"commit": "a1", "wal')
     assert len(read_history(tmp_path).commits) == 1
-    (tmp_path / "runs.jsonl").write_text('{"commit": "a0"}\n' + json.dumps(lines[0]) + "\n")
-    with pytest.raises(NpuscopeError, match=r"runs.jsonl.*line 1"):
-        read_history(tmp_path)
+    for broken in ('{"commit": "a0"}', '{"commit": "a0", "wall_ns": 1%s}' % ("0" * 400)):
+        (tmp_path / "runs.jsonl").write_text(broken + "\n" + json.dumps(lines[0]) + "\n")
+        with pytest.raises(NpuscopeError, match=r"runs.jsonl.*line 1"):
+            read_history(tmp_path)
     (tmp_path / "runs.jsonl").write_text(json.dumps({**lines[0], "commit": "b7"}) + "\n")
     with pytest.raises(NpuscopeError, match="does not list b7"):
         read_history(tmp_path)

@@ -13,7 +13,14 @@ from npuscope.base.errors import BadInput, CannotWrite
 
 T = TypeVar("T")
 SECONDS = 60  # a repository on a slow disk may take so long
-BROKEN = (ValueError, TypeError, KeyError, AttributeError, RecursionError)  # what a line that is none of ours raises
+BROKEN = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    RecursionError,
+    OverflowError,
+)  # what a line that is none of ours raises
 
 
 def git(folder: str | Path, *words: str) -> str | None:
