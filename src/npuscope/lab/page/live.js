@@ -4,7 +4,7 @@
 import { element, fill } from "./format.js";
 import { newestSave } from "./header.js";
 import { unpackAll } from "./packed.js";
-import { liveOf } from "./store.js";
+import { isCapture, liveOf } from "./store.js";
 
 /** @typedef {import("./types").Version} Version */
 
@@ -209,15 +209,15 @@ export class Live {
         location.reload();
         return;
       } // the first one: the page is made anew with it
-      run.expected = before && !before.measured ? Object.keys(before.panels) : [];
+      run.expected = before && !isCapture(before) ? Object.keys(before.panels) : [];
       const kept =
         store.state.runs.length < MOST_RUNS
           ? store.state.runs
           : store.state.runs.filter(
-              (one, n) => n > 0 || one.measured || one.id === store.state.run || one.id === store.state.beside,
+              (one, n) => n > 0 || isCapture(one) || one.id === store.state.run || one.id === store.state.beside,
             );
       const runs = this.held(id) ? kept : [...kept, run];
-      const first = before?.measured && !runs.some((one) => !one.measured && one.id !== id); // a capture and its program
+      const first = before && isCapture(before) && !runs.some((one) => !isCapture(one) && one.id !== id); // a capture and its program
       const beside = first && store.state.beside === null ? before.id : store.state.beside,
         panel = first && store.state.panel === store.state.opens ? "source" : store.state.panel;
       store.set(show ? { runs, run: id, beside: beside === id ? null : beside, panel } : { runs });

@@ -60,3 +60,6 @@ export function createStore(document) {
 
 /** What a panel knows of the server that only a served page has. @param {import("./types").Store} store */
 export const liveOf = (store) => /** @type {import("./types").LiveState} */ (store.state.live);
+
+/** Whether a served run was opened as a capture, measured or written by a simulation: its number is c1, c2, … (lab/program_runs.py). @param {import("./types").Run} run */
+export const isCapture = (run) => run.id.startsWith("c");

@@ -2,6 +2,7 @@
 
 import { element, fill } from "../format.js";
 import { partsOf } from "../parts.js";
+import { isCapture } from "../store.js";
 
 /** @typedef {import("../types").Run} Run */
 /** What can be asked for: fields with their values at first; `now`: it is asked for when the panel is opened. @typedef {{for: (run: Run) => boolean, words: string, fields: [string, string][], now?: boolean}} Asked */
@@ -15,7 +16,7 @@ const REPORTS = [
     "Roofline",
     "run",
     {
-      for: (run) => run.measured,
+      for: isCapture,
       words: "Every kernel against the limits of its chip.",
       fields: [["device", ""]],
       now: true,
@@ -25,7 +26,7 @@ const REPORTS = [
     "passes",
     "Passes",
     "run",
-    { for: (run) => run.measured, words: "Forward passes and their layers.", fields: [["anchor", ""]], now: true },
+    { for: isCapture, words: "Forward passes and their layers.", fields: [["anchor", ""]], now: true },
   ],
   ["align", "Alignment", "run"],
   ["several", "Several runs", "run"],
@@ -36,7 +37,7 @@ const REPORTS = [
     "TPOT",
     "program",
     {
-      for: (run) => !run.measured,
+      for: (run) => !isCapture(run),
       words: "The time per token of a program that is one decode step, over a growing context.",
       fields: [
         ["batch", "16"],
