@@ -73,6 +73,7 @@ def test_two_goals_find_both_ends_of_the_front() -> None:
     assert sums[-1] >= 19
 
 
+@pytest.mark.full
 def test_of_a_space_too_large_to_look_through_the_best_is_still_found() -> None:
     # GIVEN 8 settings of 8 values, 16.8 million points, each best at one value of its own, two of them together
     space = space_of([(f"s{n}", [str(value) for value in range(8)], "0") for n in range(8)])

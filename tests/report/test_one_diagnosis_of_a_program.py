@@ -12,7 +12,8 @@ from command import npuscope
 from npuscope.table.formats import duration, rough_percent
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ["models/qwen3_14b/decode_layer.py", "models/basics/gemm.py", "models/basics/softmax.py"]
+LAYER = pytest.param("models/qwen3_14b/decode_layer.py", marks=pytest.mark.full)
+PROGRAMS = [LAYER, "models/basics/gemm.py", "models/basics/softmax.py"]
 
 
 def ran(command: str, program: str, *words: str | Path) -> str:
