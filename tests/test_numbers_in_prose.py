@@ -36,6 +36,7 @@ GIVEN: dict[str, dict[str, str]] = {
     },
     "docs/start/first_kernel.md": {"24": A_910B1},
     "docs/start/install.md": dict.fromkeys(("3.11", "3.12", "3.13", "3.14"), "pyproject.toml"),
+    "docs/howto/build.md": dict.fromkeys(("16", "18", "19", "32", "68"), "benchmarks/lowering.py"),
     "docs/howto/captures.md": dict.fromkeys(("1.8", "1.85", "2026"), "trace/readers/cann_pypto.py"),
     "docs/howto/choose.md": {"90": "the probability from which on a verdict is given"},
     "docs/howto/compare.md": {"5": "docs/understand/noise.md", "95": "docs/understand/noise.md"},
@@ -44,6 +45,7 @@ GIVEN: dict[str, dict[str, str]] = {
         "256": "MOST_PROCESSES of study/fork_server.py",
     },
     "docs/howto/lab.md": {"60": "the limit of a run in the lab"},
+    "docs/howto/simulate.md": {"5": "NOISE of --jitter"},
     "docs/howto/sql.md": dict.fromkeys(("30", "2"), "LIMITS of explain/sql.py"),
     "docs/howto/predict.md": {"1.6": "computed below", "5.2": "computed below"},
     "docs/stories/a8w8_fan_out.md": {

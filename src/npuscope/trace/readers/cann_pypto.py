@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -49,24 +49,28 @@ _AICPU_WORK = {"Dispatch_Task": "dispatch", "Resolving": "resolve", "PollingCore
 _COPIES = ("MTE", "FIX")  # pipes that move bytes
 
 
+_Whole = Annotated[int, msgspec.Meta(ge=-(2**60), le=2**60)]  # sums of such still fit a column
+_Small = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+
+
 class _Task(msgspec.Struct):
-    taskId: int = -1
-    seqNo: int = 0
-    execStart: int = 0
-    execEnd: int = 0
-    completeSeq: int | None = None
+    taskId: _Whole = -1
+    seqNo: _Whole = 0
+    execStart: _Whole = 0
+    execEnd: _Whole = 0
+    completeSeq: _Whole | None = None
     name: str = ""  # of a mark that a machine left, and its time
-    end: int | None = None
+    end: _Whole | None = None
 
 
 class _TileOp(msgspec.Struct):
     tileOp: str = ""
-    execStart: int = 0
-    execEnd: int = 0
+    execStart: _Whole = 0
+    execEnd: _Whole = 0
 
 
 class _Core(msgspec.Struct):
-    blockIdx: int = 0
+    blockIdx: _Small = 0
     coreType: str = "Core"
     freq: float = 0
     tasks: list[_Task] | None = None
