@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-PATIENCE_MS = 600_000  # for what hangs: a busy machine is slow
+PATIENCE_MS = 120_000  # for what hangs: a busy machine is slow
 LOADED_OR_FAILED = "globalThis.failures?.length > 0 || (globalThis.app?.trace && !app.isLoadingTrace)"  # Perfetto's UI
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-MOST = 600  # seconds, which nothing takes: so that what hangs fails and says so
+MOST = 120  # seconds, which nothing takes, on a busy machine either: so that what hangs fails and says so
 
 
 def becomes(true: Callable[[], bool]) -> bool:

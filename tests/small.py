@@ -231,6 +231,30 @@ def cann_pypto(folder: Path) -> Path:
     return cann_runs.simulated(folder / "output")
 
 
+def dispatches(folder: Path) -> Path:
+    """A run over two ranks, with the host's log of one of them."""
+    for rank in range(2):
+        place = folder / "run" / f"rank{rank}" / "d0"
+        place.mkdir(parents=True)
+        swimlanes.write(place, next(iter(swimlanes.LAYOUTS.values()))())
+        (place / "dispatch_identity.json").write_text('{"run_id": 1, "endpoint_dispatch_id": 1}')
+    host_log(folder / "run")
+    return folder / "run"
+
+
+def host_log(folder: Path) -> Path:
+    """A call of the host, from bind to its end."""
+    spans = (("chip.run.bind", 1, 1000, 400), ("chip.run.runner_run", 1, 1500, 9000), ("chip.run", 0, 900, 9800))
+    lines = [
+        f"[mono_ns={ts + dur}][T0x1][TIMING] emit_host_span: [STRACE] v=1 pid=7 tid=7 inv=1 hid=ab depth={depth} "
+        f"name={name} ts={ts} dur={dur} {'run_id=1 dispatch_id=1' if not depth else ''}"
+        for name, depth, ts, dur in spans
+    ]
+    path = folder / "host.7.log"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
 def _swimlane(layout: Callable[[], swimlanes.Layout]) -> Callable[[Path], Path]:
     return lambda folder: swimlanes.write(folder, layout())
 
@@ -238,7 +262,7 @@ def _swimlane(layout: Callable[[], swimlanes.Layout]) -> Callable[[Path], Path]:
 SMALL: dict[str, Callable[[Path], Path]] = {
     made.__name__: made
     for made in (decode_steps, op_summary, task_time, chrome, kineto, trace_view, merged_swimlane, tracr,
-                 tracr_perfetto, both, nsys, ascend_db, rocprof, decode_run, npu, ranks, cann_pypto)
+                 tracr_perfetto, both, nsys, ascend_db, rocprof, decode_run, npu, ranks, cann_pypto, dispatches, host_log)
 } | {
     "cann_swimlane": cann_runs.merged, "cann_simulator": cann_runs.simulator, "perf_sim": cann_runs.perf_sim,
     "xplane": xla_profiles.xplane, "xla_viewer": xla_profiles.viewer,

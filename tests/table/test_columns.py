@@ -40,6 +40,7 @@ COMPARED = {**LIKELY, "ratio": 1.5, "probability_faster": 0.1, "verdict": "slowe
 OBJECTS = {
     **dict.fromkeys(("against", "against_first"), COMPARED),
     **dict.fromkeys(("wall_interval_ns", "ms_per_token_interval"), LIKELY),
+    "worth": {"ns": 2, "low_ns": 1, "high_ns": 3},
     "cost": {"bytes": 1, "flops": 2, "tasks": 3, "waits": 4},
     "tile": {"shape": [2, 3], "dtype": "FP32"},
     "memory": {"function": "f", "space": "Mat", "share": 0.5},

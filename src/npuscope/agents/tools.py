@@ -120,7 +120,8 @@ def findings(asked: Asked) -> Told:
     found: Told = check_data(
         "program.py" if "\n" in asked.path else asked.path, request.device, checks(request, all_rules())
     )
-    return {"findings": [*found["errors"], *found["findings"]], "races": found["races"], "unpriced": found["unpriced"]}
+    listed = {"findings": [*found["errors"], *found["findings"]]}
+    return {**listed, **{name: found[name] for name in ("races", "diagnoses", "unpriced")}}
 
 
 def op(name: str | None, device: str) -> Told:

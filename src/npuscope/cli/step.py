@@ -1,4 +1,4 @@
-"""Where the time of a step goes, from the host to the last instruction.
+"""Where the time of a step goes, from the host to the chip.
 
 Examples:
 

@@ -205,10 +205,14 @@ def on_ai_cpu(slices: pl.DataFrame) -> pl.Expr:
     return (pl.any_horizontal(cores) if cores else pl.lit(False)).alias("on_ai_cpu")
 
 
-def device_rows(slices: pl.DataFrame) -> pl.DataFrame:
-    """Slices of the device's work, second tellings too; all but derived ones where a capture has none."""
+def device_rows(slices: pl.DataFrame, nested: bool = False) -> pl.DataFrame:
+    """Slices of the device's work, second tellings too; all but derived ones where a capture has none.
+
+    `nested`: of those also the ones that lie inside others, for somebody who knows what to make of them.
+    """
     work = slices.filter(is_work())
-    return work if work.height else outermost(slices.filter(pl.col("kind") != "derived"))
+    others = slices.filter(pl.col("kind") != "derived")
+    return work if work.height else others if nested else outermost(others)
 
 
 def outermost(slices: pl.DataFrame) -> pl.DataFrame:

@@ -70,7 +70,7 @@ def side_of(trace: Trace, name: str, process: str | None = None) -> PassSide:
     path = trace.meta.files[0] if trace.meta.files else None
     if trace.lanes["rank"].drop_nulls().n_unique() > 1:
         raise NpuscopeError(f"the {name} holds several ranks", path=path, remedy="Name the capture of one rank.")
-    rows = _told(device_rows(trace.slices))
+    rows = _told(device_rows(trace.slices, nested=True))
     rows = _one_model(rows, trace, process, name)
     left_out: dict[str, tuple[int, int]] = {}
     events = rows
