@@ -100,4 +100,4 @@ def parts_page(title: str, panel: str, found: Iterable[Part], beside: Document |
     shown = [part for part in found if not (isinstance(part, Heading) and part.level == 1)]
     made = beside or document(title, [])
     shared = {**cast(Document, made["shared"]), panel: parts(shown)}
-    return page({**made, "shared": shared}, "The command without --html prints the same as text.")
+    return page({**made, "shared": shared, "panel": panel}, "The command without --html prints the same as text.")
