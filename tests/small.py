@@ -262,7 +262,8 @@ def _swimlane(layout: Callable[[], swimlanes.Layout]) -> Callable[[Path], Path]:
 SMALL: dict[str, Callable[[Path], Path]] = {
     made.__name__: made
     for made in (decode_steps, op_summary, task_time, chrome, kineto, trace_view, merged_swimlane, tracr,
-                 tracr_perfetto, both, nsys, ascend_db, rocprof, decode_run, npu, ranks, cann_pypto, dispatches, host_log)
+                 tracr_perfetto, both, nsys, ascend_db, rocprof, decode_run, npu, ranks, cann_pypto, dispatches,
+                 host_log)
 } | {
     "cann_swimlane": cann_runs.merged, "cann_simulator": cann_runs.simulator, "perf_sim": cann_runs.perf_sim,
     "xplane": xla_profiles.xplane, "xla_viewer": xla_profiles.viewer,

@@ -34,11 +34,9 @@ GIVEN: dict[str, dict[str, str]] = {
         "0.2": "CHANGELOG.md",
         "3.11": "pyproject.toml",
     },
-    "docs/start/first_kernel.md": {"24": A_910B1},
     "docs/start/install.md": dict.fromkeys(("3.11", "3.12", "3.13", "3.14"), "pyproject.toml"),
     "docs/howto/build.md": dict.fromkeys(("16", "18", "19", "32", "68"), "benchmarks/lowering.py"),
     "docs/howto/captures.md": dict.fromkeys(("1.8", "1.85", "2026"), "trace/readers/cann_pypto.py"),
-    "docs/howto/choose.md": {"90": "the probability from which on a verdict is given"},
     "docs/howto/compare.md": {"5": "docs/understand/noise.md", "95": "docs/understand/noise.md"},
     "docs/howto/judge.md": {
         "1,500": "MOST_IN_PLAIN of simulate/run.py",
