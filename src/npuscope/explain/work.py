@@ -205,14 +205,16 @@ def on_ai_cpu(slices: pl.DataFrame) -> pl.Expr:
     return (pl.any_horizontal(cores) if cores else pl.lit(False)).alias("on_ai_cpu")
 
 
-def device_rows(slices: pl.DataFrame, nested: bool = False) -> pl.DataFrame:
-    """Slices of the device's work, second tellings too; all but derived ones where a capture has none.
+def device_rows(slices: pl.DataFrame) -> pl.DataFrame:
+    """Slices of the device's work, second tellings too; where a capture has none, what its threads did, once."""
+    rows = rows_of_work(slices)
+    return rows if rows.is_empty() or rows.filter(is_work()).height else outermost(rows)
 
-    `nested`: of those also the ones that lie inside others, for somebody who knows what to make of them.
-    """
+
+def rows_of_work(slices: pl.DataFrame) -> pl.DataFrame:
+    """Slices of the device's work; all but derived ones where a capture has none, those inside others too."""
     work = slices.filter(is_work())
-    others = slices.filter(pl.col("kind") != "derived")
-    return work if work.height else others if nested else outermost(others)
+    return work if work.height else slices.filter(pl.col("kind") != "derived")
 
 
 def outermost(slices: pl.DataFrame) -> pl.DataFrame:

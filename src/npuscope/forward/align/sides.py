@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from npuscope.base.errors import BadInput, NpuscopeError, UnknownFormat
 from npuscope.chip.kernels import aligned_name, is_comm, plain, stem
-from npuscope.explain.work import CORE_KINDS, NOT_RECORDED, TYPES, device_rows
+from npuscope.explain.work import CORE_KINDS, NOT_RECORDED, TYPES, rows_of_work
 from npuscope.table.formats import short
 from npuscope.trace import read, source
 from npuscope.trace.core import Ledger, Trace, arrays_of
@@ -70,7 +70,7 @@ def side_of(trace: Trace, name: str, process: str | None = None) -> PassSide:
     path = trace.meta.files[0] if trace.meta.files else None
     if trace.lanes["rank"].drop_nulls().n_unique() > 1:
         raise NpuscopeError(f"the {name} holds several ranks", path=path, remedy="Name the capture of one rank.")
-    rows = _told(device_rows(trace.slices, nested=True))
+    rows = _told(rows_of_work(trace.slices))
     rows = _one_model(rows, trace, process, name)
     left_out: dict[str, tuple[int, int]] = {}
     events = rows

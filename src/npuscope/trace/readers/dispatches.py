@@ -376,11 +376,14 @@ def pids_of_ranks(log: HostLog, dispatches: list[Dispatch]) -> dict[int, int]:
 
 def _same_call(one: Dispatch, call: HostCall) -> bool:
     """Whether the numbers of a dispatch and a call agree, as far as both have them."""
-    mine = (one.identity.run_id, one.identity.endpoint_dispatch_id, one.identity.pipeline_slot)
-    mine = (*mine, one.identity.pipeline_generation)  # type: ignore[assignment]
-    theirs = [call.attribute(name) for name in ("run_id", "dispatch_id", "slot_id", "generation")]
-    pairs = [(a, b) for a, b in zip(mine, theirs, strict=True) if a is not None and b is not None]
-    return bool(pairs) and all(a == b for a, b in pairs)
+    own = one.identity
+    numbers = {
+        "run_id": own.run_id, "dispatch_id": own.endpoint_dispatch_id, "slot_id": own.pipeline_slot,
+        "generation": own.pipeline_generation,
+    }  # fmt: skip
+    pairs = [(mine, call.attribute(name)) for name, mine in numbers.items()]
+    known = [(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
+    return bool(known) and all(mine == theirs for mine, theirs in known)
 
 
 def _call_of(one: Dispatch, ranks: dict[int, int], calls: dict[tuple[int, int], HostCall]) -> HostCall | None:
