@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 
-.PHONY: help demo test test-all lint page coverage docs wheel slow clean
+.PHONY: help demo test test-all lint page vscode coverage docs wheel slow clean
 .DELETE_ON_ERROR:
 
 help:  ## what there is to make
@@ -18,14 +18,19 @@ test: lint  ## set everything up, then lint, types and the tests
 test-all: lint  ## the same, with full-size models, doc sessions, Ray, the wheel and many more examples
 	NPUSCOPE_ALL_TESTS=1 $(BIN)/python -m pytest
 
-lint: $(VENV)/.installed-dev  ## lint and types; of the page's modules, too, where there is npm
+lint: $(VENV)/.installed-dev  ## lint and types; of the page's modules and the extension, too, where there is npm
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PYTHONHASHSEED=0 $(BIN)/mypy  # mypy 2.4 infers some types by the hash seed: the same answer for everyone
-	@if command -v npm >/dev/null; then $(MAKE) -s page; else echo "npm is not here: the page's modules are not checked"; fi
+	@if command -v npm >/dev/null; then $(MAKE) -s page vscode; else echo "npm is not here: neither the page's modules nor the extension are checked"; fi
 
 page: node_modules/.installed  ## types and format of the page's modules
 	npm run --silent check
+
+vscode: editors/vscode/node_modules/.installed $(VENV)/.installed-dev  ## build the extension of VS Code, editors/vscode/npuscope.vsix, and try it
+	npm --prefix editors/vscode run --silent check
+	NPUSCOPE=$(abspath $(BIN))/npuscope npm --prefix editors/vscode run --silent test
+	npm --prefix editors/vscode run --silent package
 
 coverage: $(VENV)/.installed-dev  ## all tests, and which lines they run; fails below the floor of pyproject.toml
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
@@ -42,7 +47,7 @@ slow: $(VENV)/.installed-dev  ## measure which test files are slow, into tests/s
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lab]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lab,fix]'
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml
@@ -54,6 +59,10 @@ $(VENV)/.installed-docs: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	touch $@ $(VENV)/.installed
+
+editors/vscode/node_modules/.installed: editors/vscode/package.json
+	npm --prefix editors/vscode install --silent --no-audit --no-fund --no-package-lock
+	touch $@
 
 node_modules/.installed: package.json
 	npm install --silent --no-audit --no-fund --no-package-lock

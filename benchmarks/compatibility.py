@@ -7,6 +7,9 @@ has a `__main__` and imports PyPTO is run in a process of its own as a user woul
 in the checkout with no arguments, and the list is written to its page. PYTHON needs torch, for the scripts
 do.
 
+Files of tests (`test_*.py`) are run, too: `../pypto:examples,tests/st/runtime`. `--months 2026-05` also tries the
+folder `examples` of each checkout as it was at the end of every month since.
+
 `--keep FILE` keeps the results: scripts in it are not run again unless `--only TEXT` (part of the path) or
 `--again failed` says so.
 """
@@ -22,7 +25,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -63,13 +68,18 @@ class Checkout:
         said = subprocess.run(["git", "-C", str(self.path), "rev-parse", "HEAD"], capture_output=True, text=True)
         return said.stdout.strip() or "unknown"
 
+    @property
+    def name(self) -> str:
+        return self.path.name
+
     def scripts(self) -> list[str]:
         """Short files first: long ones tend to be long programs."""
         found = []
         for folder in self.folders:
             for file in sorted((self.path / folder).rglob("*.py")):
                 text = file.read_text(errors="replace")
-                if "__main__" in text and ("pypto" in text or "golden" in text):
+                wanted = "__main__" in text or file.name.startswith("test_")
+                if wanted and ("pypto" in text or "golden" in text):
                     found.append((len(text), str(file.relative_to(self.path))))
         return [script for _, script in sorted(found)]
 
@@ -81,7 +91,7 @@ def cards(text: str) -> str:
 def tried(checkout: Checkout, script: str, python: str, timeout: float) -> Outcome:
     """One script in a process of its own."""
     about = Outcome(checkout.path.name, script, cards((checkout.path / script).read_text(errors="replace")), "failed")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     begin = _children()
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(
@@ -119,7 +129,7 @@ def _judged(about: Outcome, out: str, err: str, code: int, seconds: float, path:
         report = json.loads(out[out.index("{") :])
     except ValueError:
         return replace(about, reason=_sentence(err or f"exit code {code}", path))
-    about = replace(about, tasks=report["tasks"], findings=len(report["findings"]))
+    about = replace(about, tasks=report["tasks"], findings=len(report["notices"]))
     if report["passed"] is False:
         why = next((f for f in report["failures"] if f), None) or err or "its own exit code says so"
         return replace(about, reason=_sentence(why, path))
@@ -138,6 +148,25 @@ def _sentence(text: str, path: Path) -> str:
 
 # --- the page
 
+KINDS = {  # why a script does not run, by words of its error
+    "asks for the compiler's IR or the device": (
+        "belongs to PyPTO's compiler", "No module named 'pypto", "as_python", "get_function", "func_type",
+        "ran no tile program", "has no attribute 'prepare'", "orchestration_names", "simpler", "not subscriptable",
+    ),
+    "a name that npuscope lacks": ("is not supported by npuscope",),
+    "its numbers": ("does not match golden", "tests failed", "AssertionError", "Error: Mismatch"),
+    "time or memory": ("not done after", "exit code -24", "GB of memory"),
+}  # fmt: skip
+
+
+def kind_of(outcome: Outcome) -> str:
+    """Why a script does not run."""
+    if outcome.result in ("passed", "ran"):
+        return ""
+    named = (kind for kind, words in KINDS.items() if any(word in outcome.reason for word in words))
+    return next(named, "other")
+
+
 HEAD = """# Which public PyPTO scripts run
 
 Written by `benchmarks/compatibility.py`: every script below was run as it is by `npuscope run FILE`, without arguments,
@@ -147,6 +176,11 @@ in its own checkout.
   past its own assertions where it has some, but without the harness that compares.
 - Seconds are CPU seconds and include the script's own making of inputs and golden reference in torch, often most of it.
 - *several* cards: the ranks run side by side in one process.
+- Files of tests are PyPTO's own, of its device: they run under pytest with its harness served, and pass where all their
+  tests do.
+- npuscope runs programs and compiles nothing: what asks for the compiler's IR, its passes or the device's runtime
+  cannot run here.
+- Rows that passed once are kept (`--keep`) and not tried again with every version of npuscope.
 - Findings are what npuscope noticed without stopping: reads of memory never written, loads past a run-time dimension.
 
 To repeat it:
@@ -157,12 +191,18 @@ To repeat it:
 """
 
 
-def page(outcomes: Sequence[Outcome], checkouts: Sequence[Checkout], command: str) -> str:
+def page(
+    outcomes: Sequence[Outcome], checkouts: Sequence[Checkout], command: str, months: Mapping[str, Sequence[Outcome]]
+) -> str:
     parts = [HEAD.format(command=command)]
     for checkout in checkouts:
-        mine = [o for o in outcomes if o.checkout == checkout.path.name]
-        parts.append(f"## {checkout.path.name} at {checkout.commit[:12]}\n")
+        mine = [o for o in outcomes if o.checkout == checkout.name]
+        parts.append(f"## {checkout.name} at {checkout.commit[:12]}\n")
         parts.append(_counts(mine))
+        parts.append(_why(mine))
+        left = set(checkout.scripts()) - {o.script for o in mine}
+        if left:
+            parts.append(f"\n{len(left)} further files there were not tried.")
         for folder in sorted({str(Path(o.script).parent) for o in mine}):
             rows = sorted((o for o in mine if str(Path(o.script).parent) == folder), key=lambda o: o.script)
             good = sum(o.result in ("passed", "ran") for o in rows)
@@ -171,7 +211,51 @@ def page(outcomes: Sequence[Outcome], checkouts: Sequence[Checkout], command: st
             parts.append("|---|---|---|---:|---:|---:|---|")
             parts += [_row(o) for o in rows]
         parts.append("")
+    if months:
+        parts.append(_by_month(months))
     return "\n".join(parts)
+
+
+def _why(outcomes: Sequence[Outcome]) -> str:
+    """How many of those that do not run have which reason."""
+    found = Counter(kind for kind in map(kind_of, outcomes) if kind)
+    if not found:
+        return ""
+    lines = ["", "| why not | scripts |", "|---|---:|"]
+    return "\n".join([*lines, *(f"| {kind} | {count} |" for kind, count in found.most_common())])
+
+
+def _by_month(months: Mapping[str, Sequence[Outcome]]) -> str:
+    lines = [
+        "## By month\n",
+        "The folder `examples` as it was at the end of each month, with the npuscope of today.\n",
+        "| checkout and month | scripts | passed | ran | failed | why not |",
+        "|---|---:|---:|---:|---:|---|",
+    ]
+    for name, outcomes in months.items():
+        numbers = [sum(o.result == r for o in outcomes) for r in ("passed", "ran")]
+        failed = len(outcomes) - sum(numbers)
+        why = Counter(kind for kind in map(kind_of, outcomes) if kind)
+        said = ", ".join(f"{kind} ({count})" for kind, count in why.most_common())
+        lines.append(f"| {name} | {len(outcomes)} | {numbers[0]} | {numbers[1]} | {failed} | {said} |")
+    return "\n".join([*lines, ""])
+
+
+@contextmanager
+def at_month(checkout: Checkout, month: str) -> Iterator[Checkout | None]:
+    """The checkout's examples as they were at the end of a month; None where there was nothing."""
+    git = ["git", "-C", str(checkout.path)]
+    year, number = map(int, month.split("-"))
+    until = f"{year + number // 12}-{number % 12 + 1:02}-01"
+    said = subprocess.run([*git, "rev-list", "-1", f"--before={until}", "HEAD"], capture_output=True, text=True)
+    commit = said.stdout.strip()
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / checkout.name
+        place.mkdir()
+        if commit:
+            packed = subprocess.run([*git, "archive", commit], capture_output=True).stdout
+            subprocess.run(["tar", "-x", "-C", str(place)], input=packed)
+        yield Checkout(place, ("examples",)) if (place / "examples").is_dir() else None
 
 
 def _counts(outcomes: Sequence[Outcome]) -> str:
@@ -202,6 +286,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--again", choices=["failed", "time", "all"])
+    parser.add_argument("--months", metavar="YYYY-MM", help="also every month since, up to the checkout's own")
     args = parser.parse_args()
     checkouts = [Checkout.named(text) for text in args.checkouts]
     kept = _kept(args.keep)
@@ -215,12 +300,42 @@ def main() -> None:
             outcome = tried(checkout, script, args.python, args.timeout)
             print(f"{outcome.result:8}{outcome.seconds:7.1f} s  {script}  {outcome.reason}", flush=True)
             kept[checkout.path.name, script] = outcome
-            if args.keep:
-                args.keep.write_text(json.dumps([asdict(o) for o in kept.values()], indent=1))
-    command = "python benchmarks/compatibility.py " + " ".join(
-        f"{c.path.name}:{','.join(c.folders)}" for c in checkouts
-    )
-    write_page(PAGE, page(list(kept.values()), checkouts, command + " --python PYTHON_WITH_TORCH"))
+            _keep(args.keep, kept)
+    months = _months(args, checkouts, kept)
+    command = "python benchmarks/compatibility.py " + " ".join(f"{c.name}:{','.join(c.folders)}" for c in checkouts)
+    command += f" --months {args.months}" if args.months else ""
+    write_page(PAGE, page(list(kept.values()), checkouts, command + " --python PYTHON_WITH_TORCH", months))
+
+
+def _months(
+    args: argparse.Namespace, checkouts: Sequence[Checkout], kept: dict[tuple[str, str], Outcome]
+) -> dict[str, list[Outcome]]:
+    found: dict[str, list[Outcome]] = {}
+    for checkout in checkouts if args.months else ():
+        said = subprocess.run(
+            ["git", "-C", str(checkout.path), "log", "-1", "--format=%cs"], capture_output=True, text=True
+        ).stdout[:7]
+        month = args.months
+        while month < said:
+            name = f"{checkout.name}, {month}"
+            with at_month(checkout, month) as then:
+                for script in then.scripts() if then else ():
+                    outcome = kept.get((name, script))
+                    if outcome is None and then is not None:
+                        outcome = replace(tried(then, script, args.python, args.timeout), checkout=name)
+                        print(f"{outcome.result:8}{outcome.seconds:7.1f} s  {name} {script}", flush=True)
+                        kept[name, script] = outcome
+                        _keep(args.keep, kept)
+                    if outcome is not None:
+                        found.setdefault(name, []).append(outcome)
+            year, number = map(int, month.split("-"))
+            month = f"{year + number // 12}-{number % 12 + 1:02}"
+    return found
+
+
+def _keep(file: Path | None, kept: dict[tuple[str, str], Outcome]) -> None:
+    if file:
+        file.write_text(json.dumps([asdict(o) for o in kept.values()], indent=1))
 
 
 def _kept(file: Path | None) -> dict[tuple[str, str], Outcome]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from sessions import FENCE, left_out, own_programs, prepare, printed, sessions
+from sessions import FENCE, file_name, left_out, own_programs, prepare, printed, sessions
 
 CLOSE = 0.8  # of a line's words, where a bound or a reason has changed
 NUMBER = re.compile(r"[\d,]*\d(?:\.\d+)?")
@@ -79,7 +79,7 @@ def fill(page: Path, here: Path, but: list[str]) -> list[str]:
 
     def block(match: re.Match[str]) -> str:
         language, body = match.groups()
-        if language == "python" and page.parent.name == "stories":
+        if language == "python" and page.parent.name == "stories" and file_name(body) is None:
             subprocess.run([sys.executable, "-c", body], cwd=here, check=True)
         if language not in ("", "console") or not body.startswith("$ npuscope "):
             return match[0]

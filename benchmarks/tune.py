@@ -96,7 +96,7 @@ class Peer:
         self.open.setdefault(point, []).append(trial)
         return point
 
-    def tell(self, point: Point, goals: Goals | None) -> None:
+    def answer(self, point: Point, goals: Goals | None) -> None:
         self.study.tell(self.open[point].pop(), goals, None if goals else TrialState.PRUNED)
 
 
@@ -115,7 +115,7 @@ def best_of(search: Search | Peer, walls: Mapping[Point, int | None], trials: in
             break
         for point in points:
             wall = walls[point]
-            search.tell(point, None if wall is None else (wall,))
+            search.answer(point, None if wall is None else (wall,))
             if wall is not None and len(found) < trials:
                 found[point] = wall
     return min(found.values())

@@ -20,6 +20,7 @@ from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from published_changes.rows import BadRows
 from published_changes.runs import Bench

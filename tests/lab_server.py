@@ -94,7 +94,7 @@ class Listener:
 
 @contextmanager
 def lab(*arguments: str | Path, command: str = "lab") -> Iterator[Lab]:
-    """`npuscope lab ARGUMENTS`, once it has text its address."""
+    """`npuscope lab ARGUMENTS`, once it has printed its address."""
     process = subprocess.Popen(
         [sys.executable, "-m", "npuscope", command, *map(str, arguments), "--no-browser"]
         if "--" not in arguments

@@ -44,7 +44,7 @@ def found(id: str, checked: Program) -> dict[int, Finding]:
     costs: dict[int, Waste] = {}
     for finding in rule_of(id).check(checked):
         assert finding.id == id
-        assert finding.fix.endswith(".")
+        assert finding.remedy.endswith(".")
         findings.setdefault(finding.line, finding)
         costs[finding.line] = costs.get(finding.line, Waste()) + finding.waste
     return {line: replace(finding, waste=costs[line]) for line, finding in findings.items()}

@@ -1,4 +1,4 @@
-"""Random tile programs: every kind of control flow that does not depend on float values.
+"""Random tile programs: every kind of control flow that does not depend on float values; where asked for, also such.
 
 All names are bound at the start of each region, so that any statement may use any name: what one turn of a loop
 leaves, the next one finds.
@@ -42,9 +42,9 @@ def counted(n, step):
 
 
 class Writer:
-    """Writes one program, choice by choice; `again`: every task is launched several times."""
+    """Writes one program, choice by choice; `again`: every task is launched several times; `measured`: floats steer."""
 
-    def __init__(self, random: Random, again: bool = False) -> None:
+    def __init__(self, random: Random, again: bool = False, measured: bool = False) -> None:
         self.random, self.again = random, again
         self.lines: list[str] = []
         self.loops: list[str] = []  # loop variables in scope
@@ -68,6 +68,8 @@ class Writer:
             self.leave,
         ]
         self.kinds = [self.load, self.combine, self.store, *random.sample(kinds, random.randint(1, 6))]
+        if measured:
+            self.kinds += [self.measure, self.mark]
 
     def program(self) -> str:
         self.emit(0, "@pl.jit")
@@ -296,6 +298,26 @@ class Writer:
         )
         self.emit(depth, f"{s} = {form}")
 
+    def measure(self, depth: int, loops: int) -> None:
+        """A float decides: of an input, of what tasks wrote, of a tile."""
+        place = f"[({self.expression()}) % 4, ({self.expression()}) % 16]"
+        source = self.random.choice(["x", "out", "out", "small", self.tile()])
+        value = f"pl.read({source}, {place})"
+        limit = self.random.choice(["0.5", "1.0", "pl.read(x, [1, 1])"])
+        form = self.random.choice(
+            [f"{value} > {limit}", f"{value} + {value} < {limit}", f"pl.max({value}, 0.25) > {limit}"]
+        )
+        if self.random.randint(0, 1):
+            self.emit(depth, f"{self.random.choice(NUMBERS)} = 5 if {form} else 2")
+        else:
+            self.emit(depth, f"if {form}:")
+            self.store(depth + 1, loops)
+
+    def mark(self, depth: int, loops: int) -> None:
+        """A float written by itself, known or computed."""
+        value = self.random.choice(["1.5", "-0.75", f"pl.read({self.tile()}, [0, 1])", "pl.read(small, [2, 3])"])
+        self.emit(depth, f"pl.write(out, [({self.expression()}) % 4, ({self.expression()}) % 16], {value})")
+
     def write(self, depth: int, loops: int) -> None:
         target, size = self.random.choice([("log", 64), ("log", 64), (self.random.choice(ROWS), 16)])
         self.emit(depth, f"pl.write({target}, [0, ({self.expression()}) % {size}], ({self.expression()}) % 40)")
@@ -433,8 +455,8 @@ class Writer:
         self.lines.append("    " * depth + line)
 
 
-def source(random: Random, again: bool = False) -> str:
-    return Writer(random, again).program()
+def source(random: Random, again: bool = False, measured: bool = False) -> str:
+    return Writer(random, again, measured).program()
 
 
 def module(text: str, path: Path) -> ModuleType:

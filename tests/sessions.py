@@ -40,11 +40,17 @@ def prepare(folder: Path) -> Path:
     return here
 
 
+def file_name(block: str) -> str | None:
+    """Of a program or settings of a page, which its first line names; None of lines that are to be run as they are."""
+    found = re.match(r"# (\w+\.(py|toml))\n", block)
+    return found[1] if found else None
+
+
 def own_programs(page: str, here: Path) -> None:
     """Writes the programs and settings of a page, named by their first line; a table of kernels is model.csv."""
     for text in [*blocks(page, "python"), *blocks(page, "toml")]:
-        if name := re.match(r"# (\w+\.(py|toml))\n", text):
-            (here / name[1]).write_text(text)
+        if name := file_name(text):
+            (here / name).write_text(text)
     for table in blocks(page, "csv"):
         (here / "model.csv").write_text(table)
 

@@ -255,6 +255,60 @@ def host_log(folder: Path) -> Path:
     return path
 
 
+SERVED = [
+    {"name": "process_name", "ph": "M", "pid": 6, "tid": 0, "args": {"name": "pypto-serving"}},
+    {"name": "scheduler.schedule", "cat": "scheduler", "ph": "X", "ts": 100, "dur": 20, "pid": 6, "tid": 1, "args": {}},
+    {"name": "scheduler.process_step_output", "cat": "scheduler", "ph": "X", "ts": 900, "dur": 30, "pid": 6, "tid": 1,
+     "args": {"new_tokens": 4}},
+]  # fmt: skip
+
+
+def serving(folder: Path) -> Path:
+    """A profile of pypto-serving in fragments, the last line cut off."""
+    place = folder / "profile" / "fragments"
+    place.mkdir(parents=True)
+    (place / "trace.6.jsonl").write_text("\n".join(map(json.dumps, SERVED)) + '\n{"name": "sched')
+    return folder / "profile"
+
+
+def serving_merged(folder: Path) -> Path:
+    (folder / "trace.json").write_text(json.dumps({"traceEvents": SERVED}))
+    return folder / "trace.json"
+
+
+def scope_stats(folder: Path) -> Path:
+    """How full two rings were, as version 6 counts."""
+    head = {"version": 6, "fatal": False, "dropped": 0, "total": 2, "task_window_max": [8, 4], "heap_max": [4096, 4096],
+            "dep_pool_max": [64, 64], "tensormap_max": 128}  # fmt: skip
+    zero = {"site": "a.cpp:7", "phase": "begin", "depth": 1, "ring": 1, "task_window_start": 0, "task_window_end": 0,
+            "heap_start": 0, "heap_end": 0, "dep_pool_start": 1, "dep_pool_end": 1, "tensormap": 0}  # fmt: skip
+    end = {**zero, "phase": "end", "task_window_end": 4, "heap_end": 1024, "dep_pool_end": 6, "tensormap": 5}
+    (folder / "scope_stats.jsonl").write_text("\n".join(map(json.dumps, (head, zero, end))) + "\n")
+    return folder / "scope_stats.jsonl"
+
+
+def host_phases(folder: Path) -> Path:
+    """Phases of one bind."""
+    records = [{"phase": "args", "start_ns": 1000, "end_ns": 1100, "detail": 4096, "tid": 7}]
+    line = {"pid": 7, "inv": 1, "clock": "host_monotonic_ns", "dropped": 0, "records": records}
+    (folder / "host_phase_records.jsonl").write_text(json.dumps(line) + "\n")
+    return folder / "host_phase_records.jsonl"
+
+
+def counted_tasks(folder: Path) -> Path:
+    """A swimlane with counters of its tasks, their arguments and its rings beside it."""
+    path = write_swimlane(folder / "counted", [[0, 1, 1, 1000, 2000, 0], [1, 2, 1, 2500, 3000, 0]])
+    place = path if path.is_dir() else path.parent
+    rows = ["0,0,0x1,0,0,1000,0,600,10,0,300,0,1,9,2", "0,1,0x2,0,1,500,100,0,10,0,300,0,1,9,2"]
+    counters = "vec_busy_cycles,cube_busy_cycles,scalar_busy_cycles,mte1_busy_cycles,mte2_busy_cycles,mte3_busy_cycles"
+    head = f"thread_id,core_id,task_id,func_id,core_type,pmu_total_cycles,{counters},icache_miss,icache_req,event_type"
+    (place / "pmu.csv").write_text("\n".join([head, *rows]) + "\n")
+    argument = {"task_id": "0x1", "role": "input", "kind": "tensor", "dtype": "float32", "shape": [16, 4]}
+    (place / "args_dump.json").write_text(json.dumps({"dropped_records": 3, "args": [argument]}))
+    scope_stats(place)
+    return place
+
+
 def _swimlane(layout: Callable[[], swimlanes.Layout]) -> Callable[[Path], Path]:
     return lambda folder: swimlanes.write(folder, layout())
 
@@ -263,7 +317,7 @@ SMALL: dict[str, Callable[[Path], Path]] = {
     made.__name__: made
     for made in (decode_steps, op_summary, task_time, chrome, kineto, trace_view, merged_swimlane, tracr,
                  tracr_perfetto, both, nsys, ascend_db, rocprof, decode_run, npu, ranks, cann_pypto, dispatches,
-                 host_log)
+                 host_log, serving, serving_merged, scope_stats, host_phases, counted_tasks)
 } | {
     "cann_swimlane": cann_runs.merged, "cann_simulator": cann_runs.simulator, "perf_sim": cann_runs.perf_sim,
     "xplane": xla_profiles.xplane, "xla_viewer": xla_profiles.viewer,

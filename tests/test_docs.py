@@ -18,7 +18,7 @@ from sessions import FENCE, ROOT
 
 DOCS = ROOT / "docs"
 MOST_WORDS = (
-    34_000  # raised from 29,700 with the commands and producers of 0.3: a new page replaces sentences elsewhere
+    40_000  # raised from 29,700 with the commands and producers of 0.3: a new page replaces sentences elsewhere
 )
 PAGES = sorted(page for page in DOCS.rglob("*.md") if not {"_build", "generated"} & set(page.parts))
 TABLES = sorted((DOCS / "reference/tables").glob("*.csv"))

@@ -17,14 +17,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "src" / "npuscope"
 PAGE = ROOT.parents[1] / "docs" / "understand" / "architecture.md"
 ORDER = ["base", "models", "table", "chip", "trace", "explain", "ops", "tile", "lower", "check", "time", "answer"]
-ORDER += ["forward", "report", "lab", "agents", "cli"]
+ORDER += ["forward", "report", "lab", "editor", "agents", "cli"]
 ROOMS = {
-    "chip": ["devices", "kernels"],
+    "chip": ["devices", "runtimes", "kernels"],
     "trace": ["readers", "writers"],
     "explain": ["diagnosis", "passes", "many"],
     "tile": ["record", "graph", "values", "shapes", "run", "calls", "language", "golden", "distributed", "script"],
-    "check": ["races", "rules"],
-    "time": ["core", "chip", "measured"],
+    "check": ["races", "rules", "fixes"],
+    "time": ["core", "chip", "ranks", "measured"],
     "forward": ["align", "llm"],
     "lab": ["payload"],
 }

@@ -37,6 +37,18 @@ GIVEN: dict[str, dict[str, str]] = {
     "docs/start/install.md": dict.fromkeys(("3.11", "3.12", "3.13", "3.14"), "pyproject.toml"),
     "docs/howto/build.md": dict.fromkeys(("16", "18", "19", "32", "68"), "benchmarks/lowering.py"),
     "docs/howto/captures.md": dict.fromkeys(("1.8", "1.85", "2026"), "trace/readers/cann_pypto.py"),
+    "docs/howto/cards.md": {
+        "256": "pieces of PyPTO's collectives: facts of host and ranks",
+        "8.08": "timing.launch_rank of the device file",
+        "20": "one script of pypto-lib, killed by hand",
+        **dict.fromkeys(("46", "6.2", "0.5"), "benchmarks/links.py, which fits them"),
+    },
+    "docs/howto/runtimes.md": {
+        "1000": "benchmarks/runtime_pairs",
+        **dict.fromkeys(("0.6", "0.9"), "chip/runtimes/*.toml"),
+        "2026": "a year",
+    },
+    "docs/howto/step.md": {"1": "the allowance for a notification in trace/clocks.py"},
     "docs/howto/compare.md": {"5": "docs/understand/noise.md", "95": "docs/understand/noise.md"},
     "docs/howto/judge.md": {
         "1,500": "MOST_IN_PLAIN of simulate/run.py",

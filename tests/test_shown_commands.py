@@ -45,6 +45,8 @@ NOT_HERE = {
     "git": "the reader's own repository",
     "python benchmarks/": "needs peers, captures or repositories that a test does not have",
     "npuscope history runs/ --simulate": "needs a repository with a past: tests/cli/test_history.py makes one",
+    "npuscope improve": "minutes: tests/answer/test_improve.py runs it with fewer trials",
+    "npuscope check layer.py --fix": "writes: tests/cli/test_check_fix.py runs it in a repository of its own",
     "npuscope tune model:basics/gemm": "half a minute: tests/cli/test_tune.py runs it with fewer trials",
     "npuscope run model:qwen3_14b/decode_layer -- --max-seq 4096": "gigabytes: tests/models runs it at test size",
     "npuscope run models/qwen3_14b/decode_layer.py -- --max-seq 4096": "the same",

@@ -21,31 +21,30 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from npuscope.answer.prediction import Prediction
+from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
-from npuscope.check.run import unfit
-from npuscope.lower.program import Program
 from npuscope.tile.record.model import Recording
-from npuscope.tile.script.run import run_script
-from npuscope.time.run import Simulated, chip_to_time, simulate
+from npuscope.tile.run.execute import Finished
+from npuscope.tile.script.run import ScriptRun
+from npuscope.time.run import Simulated
 from published_changes.rows import Measured, Scope
 
 
 def main(keep: str, device: str, entry: str, file: str, argv: Sequence[str]) -> dict[str, object]:
     begun = time.process_time()
-    recording = _recording(Path(keep), file, argv, entry)
-    program = Program(recording, chip_to_time(device))
-    errors = unfit(program)
-    if errors:
-        return {"error": f"does not fit: {errors[0].file}, line {errors[0].line}: {errors[0].message}"}
-    run = measured(recording, simulate(program))
+    request = Request(file, tuple(argv), device=device)
+    recording = _recording(Path(keep), request, entry)
+    ran = ScriptRun((Finished(recording, None, 0.0),), (), 0, "")
+    run = measured(recording, Prediction(request, ran).plain)
     return Measured(**{**vars(run), "seconds": round(time.process_time() - begun, 1)}).as_dict()
 
 
-def _recording(keep: Path, file: str, argv: Sequence[str], entry: str) -> Recording:
+def _recording(keep: Path, request: Request, entry: str) -> Recording:
     if keep.is_file():
         with keep.open("rb") as source:
             return pickle.load(source)  # type: ignore[no-any-return]
-    recording = _chosen([one for one in run_script(file, argv, "shapes").recordings if one.tasks], entry)
+    recording = _chosen([one for one in Prediction(request).ran.recordings if one.tasks], entry)
     part = keep.with_suffix(f".{os.getpid()}")
     gc.disable()
     sys.setrecursionlimit(100_000)

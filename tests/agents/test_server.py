@@ -81,7 +81,8 @@ def test_every_tool_is_listed_with_schemas_and_answers() -> None:
     async def story(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert tools.keys() == {
-            "judge", "explain", "compare", "what_if", "findings", "op", "chip", "rules", "guide", "sql",
+            "judge", "explain", "compare", "what_if", "findings", "op", "chip", "rules", "guide", "sql", "fixes",
+            "improve",
         }  # fmt: skip
         for name, tool in tools.items():
             assert tool.description
@@ -100,6 +101,20 @@ def test_every_tool_is_listed_with_schemas_and_answers() -> None:
         assert (await answer(client, "what_if", path="model:basics/gemm"))["gains"]
         found = await answer(client, "findings", path="model:basics/softmax")
         assert {one["id"] for one in found["findings"]} == {"many-tasks"}
+
+    served(story)
+
+
+def test_patches_are_tried_and_shown_as_diffs() -> None:
+    async def story(client: Client) -> None:
+        found = await answer(client, "fixes", path=SLOW)
+        gains = [one["saves_ns"] for one in found["fixes"]]
+        assert gains == sorted(gains, reverse=True)
+        assert all(one["diff"].startswith("--- a/") for one in found["fixes"])
+        assert all(one["why"] for one in [*found["not_offered"], *found["unmended"]])
+        improved = await answer(client, "improve", path=SLOW, trials=3)
+        assert improved["best_ns"] <= improved["wall_ns"] == found["wall_ns"]
+        assert len(improved["trials"]) <= 3
 
     served(story)
 

@@ -74,7 +74,7 @@ def test_every_planted_fault_is_named_and_costs_its_own_answer(tmp_path: Path, m
         )
         if one.ids:
             told = (*answer.errors, *answer.races)
-            assert all(reason.line and reason.fix for reason in told)
+            assert all(reason.line and reason.remedy for reason in told)
 
 
 def test_one_that_ends_the_server_takes_nobody_along(tmp_path: Path) -> None:

@@ -44,7 +44,6 @@ def test_answers_are_those_of_processes_and_a_crash_costs_one(tmp_path: Path) ->
 
 
 def test_tune_finds_the_same_and_one_that_crashes_is_dropped(tmp_path: Path) -> None:
-    pytest.importorskip("optuna", reason="Optuna is not installed: pip install -e '.[tune]'")
     from npuscope.models import file_of
 
     file = tmp_path / "gemm.py"

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from npuscope.answer.search import Goals, Point, Search, SearchSpace, front, space_of
 
-pytest.importorskip("optuna")
-
 TILES = ("16", "32", "64", "96", "128", "256")
 SPACE = space_of([("M", TILES, "64"), ("N", TILES, "64"), ("K", TILES, "64"), ("STAGE", ("1", "2", "3"), "1")])
 CHIPS = [(64 * 1024, 3.0, 1.0), (96 * 1024, 1.0, 4.0), (48 * 1024, 6.0, 2.0), (128 * 1024, 2.0, 8.0)]
@@ -40,7 +38,7 @@ def test_a_tenth_of_the_trials_comes_within_two_per_cent_of_the_best(chip: tuple
         point = search.ask()
         assert point is not None
         time = times[point]
-        search.tell(point, None if time is None else (time,))
+        search.answer(point, None if time is None else (time,))
         found += [] if time is None else [time]
     assert min(found) <= 1.02 * best
 
@@ -53,7 +51,7 @@ def test_every_point_is_asked_for_once_and_the_first_is_the_start(sizes: list[in
     search, asked = Search(space, seed=seed), []
     while (point := search.ask()) is not None:
         asked.append(point)
-        search.tell(point, (float(sum(point)),) if sum(point) % 2 else None)
+        search.answer(point, (float(sum(point)),) if sum(point) % 2 else None)
     assert asked[0] == space.start
     assert len(asked) == len(set(asked)) == space.size
 
@@ -61,14 +59,14 @@ def test_every_point_is_asked_for_once_and_the_first_is_the_start(sizes: list[in
 def test_two_goals_find_both_ends_of_the_front() -> None:
     # GIVEN time and memory that pull apart: the fastest point is the largest, the smallest the slowest
     space = space_of([(name, [str(n) for n in range(8)], "3") for name in ("a", "b", "c")])
-    search, told = Search(space, goals=2), dict[Point, Goals]()
+    search, reached = Search(space), dict[Point, Goals]()
     for _ in range(space.size // 10):
         point = search.ask()
         assert point is not None
-        told[point] = (1000.0 / (1 + sum(point)), float(sum(point)))
-        search.tell(point, told[point])
+        reached[point] = (1000.0 / (1 + sum(point)), float(sum(point)))
+        search.answer(point, reached[point])
     # THEN the front reaches near both
-    sums = sorted(sum(point) for point in front(told))
+    sums = sorted(sum(point) for point in front(reached))
     assert sums[0] <= 2
     assert sums[-1] >= 19
 
@@ -82,7 +80,7 @@ def test_of_a_space_too_large_to_look_through_the_best_is_still_found() -> None:
         point = search.ask()
         assert point is not None
         far = sum((value - 3) ** 2 for value in point) + abs(point[0] - point[1])
-        search.tell(point, (100.0 + far,))
+        search.answer(point, (100.0 + far,))
         found.append(far)
     # THEN what is left of the start's distance of 72 is small
     assert found[0] == 72
@@ -96,17 +94,17 @@ def test_the_same_seed_and_answers_give_the_same_points() -> None:
             asked.append(point := search.ask())
             assert point is not None
             time = time_of(point, *CHIPS[0])
-            search.tell(point, None if time is None else (time,))
+            search.answer(point, None if time is None else (time,))
         return asked
 
     assert points() == points()
 
 
 def test_the_front_has_what_nothing_beats_in_both() -> None:
-    told: dict[tuple[int, ...], tuple[float, ...]] = {
+    reached: dict[tuple[int, ...], tuple[float, ...]] = {
         (0,): (1.0, 9.0),
         (1,): (2.0, 2.0),
         (2,): (3.0, 3.0),
         (3,): (9.0, 1.0),
     }
-    assert sorted(front(told)) == [(0,), (1,), (3,)]
+    assert sorted(front(reached)) == [(0,), (1,), (3,)]

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
+from command import npuscope as command
 
 import npuscope
 from npuscope.agents import tools
+from npuscope.answer.judge import versus
 from npuscope.answer.prediction import Prediction, brief_answer_of
+from npuscope.answer.rank import ranked, variant_rows
 from npuscope.answer.request import Request
+from npuscope.base.interval import Against
 from npuscope.explain import explain
+from npuscope.explain.comparison import compare
 from npuscope.explain.diagnosis.cause import FEWER, MORE, Cause
+from npuscope.explain.many.files import git
+from npuscope.lab.job import perform
+from npuscope.lab.messages import SaveBefore, VersionJob
 from npuscope.report.captures import report, worth
+from npuscope.report.comparison import compare as compare_report
+from npuscope.report.comparison import compare_data
+from npuscope.report.judge import change as judged_change
 from npuscope.report.simulate import simulate
 from npuscope.report.whatif import gains
 from npuscope.table.formats import percent
 from npuscope.table.parts import as_text
+from npuscope.time.uncertainty import against
 from npuscope.trace.example import write_decode_run
 
 HEAD = """import numpy as np
@@ -130,3 +145,73 @@ def test_the_first_cause_is_worth_most_and_remedies_do_not_contradict(one: Predi
             k for k, other in enumerate(one.limits.causes[:n], 1) if {other.wants, cause.wants} == {FEWER, MORE}
         ]
         assert bool(opposite) == bool(re.search(r"cause \d for", cause.remedy))
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> list[Prediction]:
+    folder = tmp_path_factory.mktemp("three")
+    for name, text in GEMMS.items():
+        (folder / f"{name}.py").write_text(text)
+    return [Prediction(Request(str(folder / f"{name}.py"), name=name)) for name in GEMMS]
+
+
+def test_the_lab_tells_the_story_of_each_save(three: list[Prediction]) -> None:
+    before = None
+    for number, one in enumerate(three, 1):
+        made = perform(VersionJob(str(number), one.request.name, one.request, before=before))
+        first = pickle.loads(made.diagnosis).verdict
+        assert (first.sentence, first.gain) == (one.diagnosis.verdict.sentence, one.diagnosis.verdict.gain)
+        if before is not None:  # AND the ratio to the save before is that of every other command
+            told = json.loads(json.dumps(made.versus))
+            there = three[number - 2]
+            assert told["probability_faster"] == change(there, one).faster
+            assert told["verdict"] == change(there, one).verdict
+        wall = one.simulated
+        before = SaveBefore(str(number), one.request.name, wall.wall_ns, wall.bound.regime, {})
+
+
+def change(a: Prediction, b: Prediction) -> Against:
+    """B against A by the one definition."""
+    old, new = a.simulated, b.simulated
+    return against(old.wall_ns, new.wall_ns, old.bound.regime, new.bound.regime)
+
+
+def test_a_change_has_one_probability_and_one_word(three: list[Prediction], tmp_path: Path) -> None:
+    for a, b in ((three[0], three[1]), (three[1], three[2]), (three[2], three[0])):
+        # GIVEN a change by the one definition: an undecided one, a faster and a slower one
+        expected = change(a, b)
+        # THEN rank, judge, compare and the tools of agents have that number and say that word
+        briefs = [
+            replace(brief_answer_of(one.request), candidate=one.request.name, key=one.request.name) for one in (a, b)
+        ]
+        rows = {
+            row["variant"]: row
+            for row in variant_rows(ranked(briefs), briefs[0], {one.candidate: {} for one in briefs})
+        }
+        assert rows[b.request.name]["against_first"]["probability_faster"] == expected.faster  # type: ignore[index]
+        found = versus(briefs[0], briefs[1])
+        assert found is not None
+        assert (found.probability_faster, found.verdict) == (expected.faster, expected.verdict)
+        assert str(expected) in judged_change(replace(briefs[1], versus=found))
+        for one in (a, b):
+            one.trace.write(tmp_path / f"{one.request.name}.npu")
+        old, new = (npuscope.read(tmp_path / f"{one.request.name}.npu") for one in (a, b))
+        result = compare(old, new)
+        assert compare_data(result)["versus"] == expected.as_dict()
+        assert str(expected) in as_text(compare_report(("A", "B"), result))
+        asked = tools.compare(tools.Asked(a.request.file), tools.Asked(b.request.file))
+        assert asked["versus"] == expected.as_dict()
+    assert len({change(three[n], three[(n + 1) % 3]).faster for n in range(3)}) == 3, "three changes that differ"
+
+
+@pytest.mark.full
+def test_history_tells_it_commit_by_commit(three: list[Prediction], tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    git(tmp_path, "init", "-q", str(repo))
+    for name, text in GEMMS.items():
+        (repo / "gemm.py").write_text(text)
+        git(repo, "add", "-A")
+        git(repo, "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", name)
+    done = command("history", tmp_path / "history", "--simulate", repo, "gemm.py", "--since", "HEAD~2")
+    assert done.returncode == 0, done.stderr
+    assert str(change(three[1], three[2])) in done.stdout

@@ -64,10 +64,11 @@ def test_every_rule_is_found_in_its_family() -> None:
     # ids are a contract: comments in users' sources name them
     assert " ".join(rule.id for rule in rules.own_rules()) == (
         "add-matmul atomic-type buffer-overflow cast-chain false-serialisation gm-accumulate gm-round-trip "
-        "illegal-cast illegal-move l2-overflow many-tasks misaligned-tile overlapping-tiles padded-rows "
-        "partial-wave past-the-end pipeline-depth race retired-spelling ring-deadlock rounding-mode "
+        "illegal-cast illegal-move illegal-product implied-edge l2-overflow late-consumer many-tasks "
+        "misaligned-tile needless-dep overlapping-tiles padded-rows "
+        "partial-wave past-the-end pipeline-depth race retired-spelling ring-deadlock ring-room rounding-mode "
         "sequential-independent "
-        "serialised-parallel shared-line shared-load short-row short-task split-halves store-type "
+        "serialised-parallel shared-line shared-load short-row short-task split-halves stale-value store-type "
         "syncall-occupancy tile-size unequal-move uninitialised-read unknown-ignore unpipelined-k unused-load "
-        "variance-not-rsqrt zero-fill"
+        "variance-not-rsqrt wide-fan-in zero-fill"
     )

@@ -91,7 +91,7 @@ def planned(text: str, folder: Path, **constants: int) -> Fit:
 
 def named(found: Fit) -> tuple[str, int, int]:
     """The constant that the error names, its value, and the largest that fits."""
-    told = {re.findall(r"(\w+) = (\d+) is too large: up to (\d+) fits", error.fix)[0] for error in found.errors}
+    told = {re.findall(r"(\w+) = (\d+) is too large: up to (\d+) fits", error.remedy)[0] for error in found.errors}
     ((name, value, largest),) = told  # the same of every space
     return name, int(value), int(largest)
 
@@ -119,13 +119,13 @@ def test_the_constant_fits_at_what_is_said_and_not_one_step_above(
 
 def test_the_largest_divisor_is_named_where_it_is_another(tmp_path: Path) -> None:
     (error,) = planned(PROJECTION, tmp_path, TK=512, TN=512).errors
-    assert re.search(r"up to (\d+) fits \(128 is the largest that divides 512\)", error.fix)
+    assert re.search(r"up to (\d+) fits \(128 is the largest that divides 512\)", error.remedy)
 
 
 def test_nothing_is_named_where_the_source_does_not_tell(tmp_path: Path) -> None:
     literal = PROJECTION.replace("0:TN", "0 : 500 + 12")
     (error,) = planned(literal, tmp_path, TK=512, TN=512).errors
-    assert "TN" not in error.fix
+    assert "TN" not in error.remedy
 
 
 def test_an_operand_of_the_same_shape_as_its_product_has_constants_of_its_own(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_an_operand_of_the_same_shape_as_its_product_has_constants_of_its_own(tm
     Left fits with TILE_K = 256, then 64 KiB; with no TILE_K does the sum fit.
     """
     constants = {"TILE_M": 128, "TILE_N": 512, "TILE_K": 512}
-    fixes = {error.message.split()[1]: error.fix for error in planned(PRODUCT, tmp_path, **constants).errors}
+    fixes = {error.message.split()[1]: error.remedy for error in planned(PRODUCT, tmp_path, **constants).errors}
     assert fixes == {
         "Mat": "TILE_N = 512 is too large: up to 256 fits.",
         "Left": "TILE_K = 512 is too large for Left: up to 256 fits there.",

@@ -113,7 +113,8 @@ def test_what_the_docs_say_of_a_models_table_is_true(tmp_path: Path) -> None:
     words = [tmp_path / word if "." in word else word for word in shlex.split(command)]
     told = json.loads(npuscope(*words, "--json").stdout)
     # "The total is right within 2 %, and hardly a kernel is: matmuls that are too long pay for norms and collectives …"
-    assert told["m6_honest"] == pytest.approx(1_447_600 / 1_424_800)
+    predicted, measured = 2_170_000, 2_150_000  # ns, as the page's session has them in three digits
+    assert told["m6_honest"] == pytest.approx(predicted / measured, rel=0.005)
     assert abs(told["m6_honest"] - 1) < 0.02
     assert [name for name, error in told["families"].items() if abs(error) < 0.04] == []
     assert told["families"]["MatMul"] > 0 > max(told["families"][name] for name in ("RmsNorm", "AllReduce"))

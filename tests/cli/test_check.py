@@ -76,12 +76,12 @@ def test_the_contract_for_programs() -> None:
         "severity": "hint", "file": "layer.py", "line": 1, "scope": "Module level", "count": 1, "kernel": "",
     }  # fmt: skip
     assert set(unknown["cost"]) == {"bytes", "flops", "tasks", "waits"}
-    assert {"message", "fix", "change"} <= set(unknown)
+    assert {"message", "remedy", "change"} <= set(unknown)
     assert {"program": 0, "kernel": "wide", "space": "Vec", "used": 262144, "limit": 188416} in told["memory"]
     (race,) = told["races"]
     assert race["lines"] == [["layer.py", READER], ["layer.py", SECOND]]
     assert race["regions"] == ["tmp[0:16, 0:64]"] * 2
-    assert "deps=[reader_tid]" in race["fix"]
+    assert "deps=[reader_tid]" in race["remedy"]
     (error,) = told["errors"]
     assert (error["id"], error["line"]) == ("buffer-overflow", WIDE)
     assert told["programs"] == ["layer"]

@@ -90,7 +90,7 @@ def test_formats_lists_both_directions() -> None:
 def test_demo_makes_reads_and_keeps_a_capture(tmp_path: Path) -> None:
     run = npuscope("demo", "--keep", tmp_path / "demo")
     assert run.returncode == 0
-    # its waits for the scheduler can go; its full cores only get free with faster kernels, which comes second
+    # fewer tasks are worth more than its two main kernels a quarter faster, which comes second
     assert run.stdout.startswith("Tasks wait for the scheduler for 201 µs (21.0% of the time)")
     assert "Work runs on full cores for 646 µs (67.3% of the time" in run.stdout
     assert (tmp_path / "demo/report.html").exists()
@@ -151,7 +151,7 @@ try:
     npuscope.cli.main()
 except SystemExit:
     heavy = {"polars", "numpy", "numba", "msgspec", "orjson", "rich", "ml_dtypes", "asyncio"}
-    heavy |= {"scipy", "starlette", "uvicorn", "watchfiles", "optuna", "ruptures", "mcp"}
+    heavy |= {"scipy", "starlette", "uvicorn", "watchfiles", "ruptures", "mcp"}
     print(sorted(heavy & set(sys.modules)), file=sys.stderr)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)

@@ -44,7 +44,7 @@ def test_report_says_the_verdict_first_in_half_a_screen(run: Path) -> None:
     told = npuscope("report", run)
     assert (told.returncode, told.stderr) == (0, "")
     lines = told.stdout.splitlines()
-    assert lines[0].startswith("Tasks wait for the scheduler for 25 µs (25.0% of the time)")
+    assert lines[0].startswith("Tasks wait for one another: a chain of 6 tasks takes 39 µs (39.0% of the time")
     assert len(lines) <= 45
     assert "`silu` waited 10 µs for `up` in 1 gap" in told.stdout
     assert "dispatch→finish 12.9 µs, overhead 16.8%; 1.6 in flight on 4 cores" in told.stdout
@@ -55,9 +55,9 @@ def test_report_says_the_verdict_first_in_half_a_screen(run: Path) -> None:
 
 def test_report_as_json_keeps_its_contract(run: Path) -> None:
     data = json.loads(npuscope("report", run, "--json", "--kernels", "qk|softmax|sv").stdout)
-    assert data["verdict"].startswith("Tasks wait for the scheduler for 25 µs (25.0% of the time)")
-    assert [cause["kind"] for cause in data["causes"]] == ["dispatch", "dependency", "core", "tail"]
-    assert (data["bound"], data["wall_ns"]) == ("dispatch", 100_000)
+    assert data["verdict"].startswith("Tasks wait for one another: a chain of 6 tasks takes 39 µs (39.0% of the time")
+    assert [cause["kind"] for cause in data["causes"]] == ["dependency", "dispatch", "core", "tail"]
+    assert (data["bound"], data["wall_ns"]) == ("dependency", 100_000)
     assert data["units"] == {
         "AIC": {"lanes": 2, "busy_ns": 112_000, "idle_ns": 88_000, "share": 0.56},
         "AIV": {"lanes": 2, "busy_ns": 17_000, "idle_ns": 183_000, "share": 0.085},
@@ -87,7 +87,7 @@ def test_report_writes_markdown_to_post_and_a_page(run: Path, tmp_path: Path) ->
     for part in (
         "# Profiling report: run",
         "4 channels; lanes with device work: 2 AIC, 2 AIV.",
-        "**Tasks wait for the scheduler for 25 µs (25.0% of the time)",
+        "**Tasks wait for one another: a chain of 6 tasks takes 39 µs (39.0% of the time",
         "| gate | 1 | 30.0 | 30.0 | 30.0 | 30.0 | 30.0 | 23.3% | MLP | 0 |",
         "| ready, not handed out yet | – | 9.00 | 9.0% |",
         "| overhead, 1 − run / (dispatch → finish) | 16.8% |",

@@ -44,7 +44,7 @@ def test_a_sweep_ranks_what_fits_and_lists_what_does_not(add: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("ROWS=16 is the fastest: ")
-    assert " less than ROWS=4, faster with a probability of " in lines[0]
+    assert " less than ROWS=4 (" in lines[0]
     assert "% of the time" in lines[1]  # what limits the fastest, as simulate says it
     title = lines.index(f"{add} on ascend910b1: 3 variants, 1 of them cannot run")
     assert "limited by" in lines[title + 1]
@@ -54,7 +54,7 @@ def test_a_sweep_ranks_what_fits_and_lists_what_does_not(add: Path) -> None:
     assert "ROWS=512: " in done.stdout
     assert "add Vec buffer usage 524288 > 188416" in done.stdout
     assert "faster than ROWS=4" in done.stdout[done.stdout.index("\nWhy:\n") :]
-    assert "more or fewer tasks" in done.stdout
+    assert "more or fewer blocks one after another" in done.stdout
 
 
 def test_the_contract(add: Path) -> None:
@@ -268,7 +268,7 @@ def test_a_difference_within_the_noise_is_undecided(add: Path, tmp_path: Path) -
     done = entry("rank", add, other, "--jobs", "1", "--html", page)
     # THEN nobody says which is faster, on the page neither
     assert done.returncode == 0, done.stderr
-    assert ", undecided" in done.stdout
-    assert "50%, undecided" in page.read_text()
+    assert "% undecided" in done.stdout
+    assert "undecided, 50% likely faster" in page.read_text()
     [same] = [one for one in told("rank", add, other, "--jobs", "1") if "against_first" in one]
     assert (same["against_first"]["probability_faster"], same["against_first"]["verdict"]) == (0.5, "undecided")

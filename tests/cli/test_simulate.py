@@ -142,7 +142,7 @@ def test_what_does_not_fit_is_told_as_check_tells_it(two: Path) -> None:
     assert done.exit_code == 1
     assert "first Vec buffer usage 524288 > 188416" in done.output
     assert "[buffer-overflow]" in done.output
-    assert "fix:" in done.output
+    assert "remedy:" in done.output
     refused = json.loads(simulate(two, "--set", "TILE=256", "--json").stdout)
     assert refused["error"].startswith("first Vec buffer usage 524288 > 188416")
     assert len(refused["errors"]) == 2

@@ -29,7 +29,7 @@ def test_the_measurement_basis_is_one_table_and_one_contract() -> None:
     for words in (
         "AICore task records per step",
         "mean dispatch→finish µs",
-        "groups (tasks) per layer",
+        "by area: tasks per layer, times of the last step",
         "4 of 20 steps",
     ):
         assert words in text

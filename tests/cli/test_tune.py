@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from command import npuscope
 from patience import becomes
+from sessions import ROOT
 
-pytest.importorskip("optuna")
+from npuscope.base.interval import chance_told
+
 GEMM = "model:basics/gemm"
 
 
@@ -36,6 +38,25 @@ def test_it_says_what_it_did_and_why_the_best_wins() -> None:
     assert "buffer usage" in done.stdout  # one of those dropped, with its reason
     first = done.stdout.splitlines()[0]
     assert "TILE=128" in first or "as it is" in first
+
+
+def test_what_changes_nothing_stays_and_a_space_nearly_done_is_finished(tmp_path: Path) -> None:
+    # GIVEN a setting without effect beside one that cuts, ten points of which eight are asked for
+    file = tmp_path / "gemm.py"
+    file.write_text((ROOT / "models/basics/gemm.py").read_text().replace("TILE = ", "NOTHING = 3\nTILE = ", 1))
+    space = ("--set", "TILE=64,128", "--set", "NOTHING=1,2,3,4,5")
+    told = json.loads(npuscope("tune", file, *space, "--trials", "8", "--no-golden", "--json").stdout)
+    # THEN all ten were tried, and of five that take as long the one that the program has is the best
+    assert (told["size"], told["simulated"]) == (10, 10)
+    best = {row["settings"]["NOTHING"] for row in told["variants"] if row["wall_ns"] == told["best"]["wall_ns"]}
+    assert best == {"1", "2", "3", "4", "5"}
+    assert told["best"]["settings"]["NOTHING"] == "3"
+    # AND THEN headline and table give the change one probability
+    text = npuscope("tune", file, "--set", "TILE=64,128", "--no-golden").stdout
+    rows = json.loads(npuscope("tune", file, "--set", "TILE=64,128", "--no-golden", "--json").stdout)["variants"]
+    changed = [row["against_first"] for row in rows if "against_first" in row]
+    if "nothing faster" not in text.splitlines()[0]:
+        assert chance_told(changed[0]["probability_faster"], changed[0]["verdict"]) in text.splitlines()[0]
 
 
 def test_knobs_are_found_where_none_are_named() -> None:

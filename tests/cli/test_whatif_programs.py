@@ -22,7 +22,7 @@ def test_a_program_s_kernels_costs_and_findings_are_ranked(tmp_path: Path) -> No
         "What the findings above stand for:",
     ):
         assert line in told.stdout
-    assert "80%, faster" in told.stdout
+    assert "80%, likely faster" in told.stdout
     assert "As it is: " in told.stdout
     data = json.loads(npuscope("whatif", "--json", *words).stdout)
     assert data["wall_interval_ns"]["low"] <= data["wall_ns"] <= data["wall_interval_ns"]["high"]

@@ -70,7 +70,7 @@ def test_counts_that_changed_and_kernels_that_came_and_went_are_said() -> None:
 def test_a_trace_with_edges_against_one_without_is_followed_alike() -> None:
     tasks = [Task(1, "a", "AIC_0", 0, 10, 0, 10), Task(2, "b", "AIC_1", 12, 20, 12, 20)]
     found = analysis.compare(made(tasks, [(1, 2)]), made(tasks))
-    assert found.waterfall.kind == "cover"
+    assert found.waterfall.kind == "unit"
     assert any("only one capture tells dependencies" in line for line in found.not_like_for_like)
 
 

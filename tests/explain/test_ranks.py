@@ -96,10 +96,11 @@ def test_who_comes_last_makes_the_others_wait(tmp_path: Path) -> None:
     waits = analysis.explain_ranks(npuscope.read(root)).waits
     # THEN rank 2 came last in the first and the third, rank 1 in the second
     assert waits.table.rows() == [
-        ("rank 0", "rank 2", 31_000, 2),
-        ("rank 1", "rank 2", 19_000, 2),
-        ("rank 0", "rank 1", 10_000, 1),
-        ("rank 2", "rank 1", 8_000, 1),
+        # the last three: began later, computed longer, stood idle longer since both left their last meeting
+        ("rank 0", "rank 2", 31_000, 2, 28_000, 0, 3_000),
+        ("rank 1", "rank 2", 19_000, 2, 18_000, 0, 1_000),
+        ("rank 0", "rank 1", 10_000, 1, 0, 0, 10_000),
+        ("rank 2", "rank 1", 8_000, 1, 0, 0, 8_000),
     ]
     assert waits.last == {"rank 0": 0, "rank 1": 1, "rank 2": 2}
     assert waits.wait_ns == {"rank 0": 41_000, "rank 1": 19_000, "rank 2": 8_000}

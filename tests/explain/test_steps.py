@@ -6,6 +6,7 @@ import pytest
 from made import US, Task, made
 
 from npuscope import explain as analysis
+from npuscope.explain.passes.ranks import forward_of
 
 LAYER = ("norm", "qkv", "attention", "out_proj", "mlp")
 
@@ -66,3 +67,32 @@ def test_stretches_that_run_at_the_same_time_are_no_steps() -> None:
     names = ("qk", "softmax", "sv", "sum")
     tasks = [Task(4 * n + k, names[k], f"AIC_{n % 8}", n + 30 * k, n + 30 * k + 5) for n in range(20) for k in range(4)]
     assert analysis.steps(made(tasks)).source == "none"
+
+
+def test_kernels_are_ordered_by_the_usual_step() -> None:
+    # GIVEN four steps of 32 kernels of 3 µs, the first with 500 µs more of one that is of no weight in the others
+    found = analysis.explain(made(decode(4, 6, slow_first=500)))
+    kernels = found.tables()["kernels"].frame
+    # THEN that one has most time, and comes behind the kernels of layers, six of each in a step
+    assert dict(kernels.select("kernel", "usual_ns").iter_rows()) == {
+        **dict.fromkeys(LAYER, 6 * 3 * US), "embed": 3 * US, "sample": 3 * US,
+    }  # fmt: skip
+    assert set(kernels["kernel"][:5]) == set(LAYER)
+    assert kernels.sort("core_ns")["kernel"][-1] == "embed"
+    # AND where no step is odd nothing is said of usual ones
+    even = analysis.explain(made(decode(4, 6))).tables()["kernels"].frame
+    assert even["usual_ns"].null_count() == even.height
+
+
+def test_a_typical_pass_is_made_of_parts_that_add_up() -> None:
+    # GIVEN five passes, one of them odd: an embedding, six layers of five kernels, a sampling kernel, 1 µs between all
+    trace = made(decode(5, 6, slow_first=500))
+    (rank,) = forward_of(trace, "made").ranks
+    assert rank.statistics is not None
+    rows = rank.statistics.typical.select("part", "kernels", "span_ns").iter_rows()
+    parts = {part: (kernels, ns) for part, kernels, ns in rows}
+    # THEN the pass in the middle has them
+    assert sum(ns for _, ns in parts.values()) == (32 * 3 + 31) * US
+    assert parts["6 layers"] == (30, 90 * US)
+    assert parts["gaps between kernels"] == (None, 31 * US)
+    assert rank.statistics.middle != 0

@@ -15,6 +15,7 @@ from npuscope import NpuscopeError
 from npuscope.explain.passes import passes
 from npuscope.forward.align import align
 from npuscope.forward.roofline import roofline
+from npuscope.trace.example import write_decode_steps
 from npuscope.trace.schema import counts_once
 
 HEADER = [*KERNEL_HEADER, "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats"]
@@ -88,6 +89,25 @@ def test_a_kernel_faster_than_memory_allows_is_shown_and_not_clipped(tmp_path: P
     found = roofline(table(tmp_path, matmul(0, 1)), "a3")
     assert found.above["efficiency"].item() > 4
     assert found.calls["lost_ns"].item() < 0
+
+
+def test_a_limit_that_is_beaten_by_more_than_a_cache_explains_is_wrong(tmp_path: Path) -> None:
+    # GIVEN 356 MB of weights in 119 µs, 3 TB/s: 1.7 times what the memory gives, and more than L2 (192 MiB) holds
+    large = matmul(0, 119)
+    large |= {"Input Shapes": '"16,5120;5120,34816"', "Output Shapes": '"16,34816"'}
+    found = roofline(table(tmp_path, large), "a3")
+    assert found.impossible["efficiency"].item() == pytest.approx(1.71, abs=0.01)
+    assert "another device, or these limits are wrong" in found.sentence()
+    # AND a small product that L2 may hold is only remarked on
+    assert roofline(table(tmp_path, matmul(0, 1)), "a3").impossible.is_empty()
+
+
+def test_the_demo_beats_no_chip(tmp_path: Path) -> None:
+    write_decode_steps(tmp_path / "kernel_details.csv")
+    found = roofline(npuscope.read(tmp_path / "kernel_details.csv"), "a3")
+    assert found.above.is_empty()
+    gemm = found.families().filter(pl.col("family") == "gemm")
+    assert 0.8 < gemm["efficiency"].item() < 0.95
 
 
 def test_a_trace_without_kernels_is_an_empty_answer(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import pytest
 from made import dozen
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.lab.edits import edits, with_settings
+from npuscope.lab.edits import edits
 from npuscope.lab.job import replayed
 from npuscope.lab.messages import Replay
+from npuscope.tile.script.write_in import with_settings
 
 PROGRAM = """import argparse
 from dataclasses import dataclass

@@ -153,4 +153,4 @@ def test_a_race_is_drawn_with_its_remedy(browser: Any, tmp_path: Path) -> None:
         page = opened(watched.page, tmp_path, data)
         page.wait_for_selector("svg.graph .node")
         assert page.locator("g.race").count() == len(found)
-        assert found[0].fix in page.locator("#panel .notes").inner_text()
+        assert found[0].remedy in page.locator("#panel .notes").inner_text()

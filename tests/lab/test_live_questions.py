@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from browser import Watched, chromium, watched_page
 from command import npuscope
@@ -107,6 +108,19 @@ def test_the_inside_of_any_block_is_there_when_asked_for(watched: Watched, runni
     page.evaluate("npuscope.shell.pane.choose(npuscope.shell.pane.views[0], 0, false)")
     until(page, "document.querySelector('.inside .sums').textContent.includes('of copy:')")
     assert page.evaluate("npuscope.store.run().panels.inside.bodies[0].start.join() === before[0].start.join()")
+    # AND how its time came about is a button away: the chain and what it depends on, as simulate --explain has them
+    page.get_by_role("button", name="How its time came about").click()
+    page.locator(".inside .reasons table").nth(1).wait_for()
+    told = page.locator(".inside .reasons").inner_text()
+    assert "entering the block" in told
+    assert "timing.block_start" in told
+    tables = [part for part in running[0].get("why/1/0.json").json()["parts"] if part["part"] == "table"]
+    asked = npuscope("simulate", str(running[1]), "--explain", "copy", "--json")
+    chain, depends = (orjson.loads(asked.stdout)[name] for name in ("chain", "depends"))
+    for table, rows in zip(tables, (chain, depends), strict=True):
+        shown_there = [row["constant"]["value"] for row in table["rows"]]
+        assert shown_there == [row["constant"] for row in rows][: len(shown_there)]
+    assert running[0].get("why/1/99.json").status_code == 409
     # AND a version whose files are gone by says so
     settled = running[1].read_text()
     save(running[1], settled + "# changed\n")

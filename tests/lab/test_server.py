@@ -57,6 +57,16 @@ def test_only_known_addresses_are_answered(running: Lab, address: str) -> None:
     assert said(running, raw).startswith(b"HTTP/1.1 404")
 
 
+def test_another_page_may_show_it_only_where_an_editor_was_asked_for(running: Lab, tmp_path: Path) -> None:
+    framing = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "iframe"}
+    assert running.get("", **framing).status_code == 403
+    with lab(write_swimlane(tmp_path, [[0, 1, 1, 1000, 2000, 0]]), "--in-editor") as other:
+        shown = other.get("", **framing)
+        assert shown.status_code == 200
+        assert "frame-ancestors vscode-webview: vscode-file:;" in shown.headers["Content-Security-Policy"]
+        assert other.get("", **{"Sec-Fetch-Site": "cross-site"}).status_code == 403
+
+
 def said(running: Lab, raw: str) -> bytes:
     """What the server answers to these very bytes: clients tidy addresses up."""
     with socket.create_connection(("127.0.0.1", running.port), timeout=600) as client:

@@ -113,7 +113,7 @@ def test_findings_stand_beside_their_line_with_their_fix(browser: Any, tmp_path:
         assert details.is_hidden()
         chip.click()
         assert first["message"] in details.inner_text()
-        assert f"Fix: {first['fix']}" in details.inner_text()
+        assert f"Remedy: {first['remedy']}" in details.inner_text()
         assert chip.get_attribute("aria-expanded") == "true"
 
 

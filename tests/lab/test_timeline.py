@@ -11,13 +11,18 @@ import polars as pl
 import pytest
 from browser import chromium, watched_page
 from made import DEPENDS, DOZEN, Task, dozen, made
+from planted_ranks import US, Planted, log_of
 
+import npuscope
 from npuscope import explain as analysis
 from npuscope.explain.diagnosis import Cause, Diagnosis, Gain, Span
 from npuscope.lab.document import document
 from npuscope.lab.payload import timeline as payload
+from npuscope.lab.payload.all_ranks import all_ranks
 from npuscope.lab.runs import compare_document, ranks_document, report_document, run_of
+from npuscope.report.captures import step_parts
 from npuscope.trace import Meta, Trace
+from npuscope.trace.readers.root import merge
 from tests.lab.app import click, drawn, hover, opened, point, state, until
 
 NASTY = '<script>alert("k")</script><img src=x onerror=alert(1)>'
@@ -365,6 +370,71 @@ def test_ranks_stand_in_a_table_and_a_row_shows_one(browser: Any, tmp_path: Path
         drawn(page)
         assert state(page, "run") == "2"
         assert hover(page, 5, "stream_2").startswith("gemm2")
+
+
+def test_ranks_lie_below_each_other_on_one_clock(browser: Any, tmp_path: Path) -> None:
+    """Rank 1 comes 600 us late: its wait's arrow leads across ranks, the host's lanes are above, a third rank apart."""
+    run = Planted([100, 700], [5, 900_000], kernels=("stage", "__builtin_all_reduce__fp32", "consume"))
+    root = run.write(tmp_path / "root")
+    for pid, late in ((11, 0), (12, 620)):
+        (root / f"host.{pid}.log").write_text(log_of(pid, 10**9 + late * US, (650 - late) * US))
+    alone = Planted([100, 200, 300], [5, 7, 9], kernels=("stage", "put", "consume"), one_sided=True).write(
+        tmp_path / "x"
+    )
+    (alone / "rank2").rename(root / "rank2")
+    found = analysis.explain_ranks(npuscope.read(root))
+    with watched_page(browser) as watched:
+        page = opened(watched.page, tmp_path, ranks_document("root", found, step_parts(str(root), "root")))
+        assert state(page, "run") == "all"
+        lanes = page.evaluate("npuscope.shell.pane.views[0].timeline.lanes.map(one => one.name)")
+        assert lanes[:2] == ["0 · host 11", "1 · host 12"]
+        assert [name for name in lanes if "AIV" in name] == [f"{r} · AIV_{n}" for r in (0, 1) for n in (24, 25, 26)]
+        notes = page.evaluate("npuscope.shell.pane.views[0].timeline.notes")
+        assert notes[0].startswith("Rank 2 is drawn apart")
+        # the collective ends at one moment on both ranks; clicking the one that waits draws the arrow to the late one
+        collective = "(n) => { const { start, dur, kernel } = npuscope.shell.pane.views[0].model.slices;"
+        collective += "const k = npuscope.shell.pane.views[0].timeline.kernels.indexOf('__builtin_all_reduce__fp32');"
+        collective += (
+            "return [...kernel.keys()].filter(i => kernel[i] === k).map(i => [start[i], start[i] + dur[i]]); }"
+        )
+        early, late = page.evaluate(collective)
+        assert early[1] == late[1]
+        assert late[0] - early[0] == 600 * US
+        click(page, (early[0] + 300 * US) / 1000, "0 · AIV_25")
+        assert page.evaluate("npuscope.shell.pane.views[0].arrows") == 1
+        page.get_by_role("tab", name="Step").click()
+        assert "waiting for later ranks" in page.locator("#panel").inner_text()
+        assert page.locator("#panel svg").count() == 1
+        assert not watched.errors
+
+
+@pytest.mark.full
+def test_eight_ranks_of_a_hundred_thousand_slices_stay_smooth(browser: Any, tmp_path: Path) -> None:
+    """A frame looks at pixels: what it asks for does not grow with the slices."""
+    one = big(100_800, 12)
+    parts = []
+    for rank in range(8):
+        meet = pl.DataFrame({"lane": [0], "start": [30_000_000], "dur": [1000 * (rank + 1)], "task": [500_000],
+                             "kernel": ["all_reduce"], "kind": ["comm"]})  # fmt: skip
+        slices = pl.concat([one.slices, Trace.of(meet, one.lanes, one.meta).slices], how="diagonal_relaxed")
+        parts.append((rank, Trace.of(slices, one.lanes.with_columns(rank=pl.lit(rank)), one.meta)))
+    found = analysis.explain_ranks(merge(parts))
+    with watched_page(browser, viewport={"width": 1366, "height": 800}) as watched:
+        together = all_ranks(found, "all")
+        assert together is not None
+        page = opened(watched.page, tmp_path, document("eight", [together]))
+        assert page.evaluate("npuscope.shell.pane.views[0].model.slices.start.length") > 800_000
+        asked = page.evaluate(
+            """() => {
+                const view = npuscope.shell.pane.views[0], model = view.model, counted = { starts: 0 };
+                model.slices.start = new Proxy(model.slices.start, {
+                    get(array, key) { counted.starts++; const value = array[key]; return typeof value === "function" ? value.bind(array) : value; },
+                });
+                npuscope.shell.pane.draw();
+                return counted.starts;
+            }"""  # noqa: E501
+        )
+        assert asked < 8 * 12 * 400
 
 
 def test_a_cause_leads_to_its_stretches_and_a_stretch_back(browser: Any, tmp_path: Path) -> None:

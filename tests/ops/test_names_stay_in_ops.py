@@ -27,6 +27,13 @@ ALLOWED = {
     "tile/language/rewrite.py": {"_HOST_SIDE =": "what a compiler of spring 2026 left in orchestration, by its text"},
     "tile/language/grammar.py": {"_PYTHON =": "functions of Python itself"},
     "tile/calls/spellings.py": {'{"add":': "Python's operator methods, each with its op"},
+    "lower/assembly_body.py": {
+        "FREE =": "names of the assembly",
+        "PUSHES": "the same",
+        "POPS": "the same",
+        "elif name ==": "the same",
+        '"set_validshape",': "the same",
+    },
     "tile/values/lanes.py": {"_PLAIN =": "Python's operators on lanes", "divides =": "the same"},
     "tile/script/places.py": {"and of_environ": "methods of os.environ, which is a dict of Python"},
 }

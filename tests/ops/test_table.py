@@ -49,7 +49,7 @@ def test_every_spelling_of_an_op_can_be_called(spec: OpSpec) -> None:
         for part in spelling.removeprefix("pld.").removeprefix("pl.").split("."):
             value = getattr(value, part)
         assert callable(value)
-        assert FUNCTIONS[spelling] is value
+        assert FUNCTIONS[spelling] is getattr(value, "__wrapped__", value)  # `pl.tile` has other words for parameters
 
 
 def test_functions_written_by_hand_are_bound_to_spellings_that_exist() -> None:

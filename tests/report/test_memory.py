@@ -39,7 +39,7 @@ def test_every_function_with_its_share_and_what_does_not_fit_first(tmp_path: Pat
     assert error.startswith(
         "layer.py:15: error: gate_aic Mat buffer usage 1081344 > 524288: w [512, 512] BF16 524288 B"
     )
-    assert "    fix: TN = 512 is too large: up to 240 fits (128 is the largest that divides 512)." in lines
+    assert "    remedy: TN = 512 is too large: up to 240 fits (128 is the largest that divides 512)." in lines
 
 
 def test_the_tiles_of_one_kernel_with_address_line_and_lifetime(tmp_path: Path) -> None:

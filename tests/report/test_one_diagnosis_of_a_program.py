@@ -10,6 +10,7 @@ import pytest
 from command import npuscope
 
 from npuscope.table.formats import duration, rough_percent
+from npuscope.time.whatif import FEWER_BYTES, FEWEST
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYER = "models/qwen3_14b/decode_layer.py"
@@ -61,7 +62,7 @@ def test_all_commands_and_formats_agree(program: str, tmp_path: Path) -> None:
             assert finding["saves_ns"] < wall
             if abs(finding["saves_ns"]) >= 10:
                 assert duration(abs(finding["saves_ns"])) in check_text
-    limits = {"bandwidth": "HBM shared by blocks", "dispatch": "all of the scheduler"}
+    limits = {"bandwidth": FEWER_BYTES, "dispatch": FEWEST}
     for cause in simulated["causes"]:
         if cause["kind"] in limits:
             assert cause["gain"]["ns"] == max(gains[limits[cause["kind"]]], 0)

@@ -24,6 +24,7 @@ from npuscope.table.formats import (
     TIME,
     TIMES,
     TRAFFIC,
+    WIDEST,
     Form,
     Unit,
     arithmetic,
@@ -36,6 +37,7 @@ from npuscope.table.formats import (
     percent,
     quantity,
     rough_percent,
+    short_apart,
     significant,
     times,
     traffic,
@@ -141,3 +143,16 @@ def test_a_heading_that_does_not_say_enough_is_explained_below() -> None:
     found = Table(columns, pl.DataFrame({"core_ns": [5]}))
     assert found.lines()[-1] == "  core time: added up over all cores"
     assert len(found.lines(legend=False)) == 2
+
+
+def test_names_that_are_cut_stay_different() -> None:
+    # GIVEN templates that differ in their middle, which is what a table leaves out, one of them twice
+    names = [f"void cutlass::gemm<float, {'A' * 40}, {n}, {'B' * 40}, true>" for n in (64, 128)]
+    shown = short_apart([*names, names[0], "silu"])
+    assert len(set(shown)) == 3
+    assert shown[0] == shown[2]
+    assert all(len(name) <= WIDEST for name in shown)
+    assert "64" in shown[0]
+    # AND THEN what differs too far behind has a number
+    far = [f"{'x' * 90}{c}{'y' * 90}{c * 2}{'z' * 90}" for c in "ab"]
+    assert len({*short_apart([*far, far[0] + far[1]])}) == 3

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import npuscope.tile as pl
-from npuscope.ops.dtypes import FP8E4M3FN, FP32
+from npuscope.ops.dtypes import FP8E4M3FN, FP32, SMALL_FLOATS
 from npuscope.ops.rounding import cast
 from npuscope.ops.shaping import philox
 from npuscope.tile import golden
@@ -88,7 +88,8 @@ def test_rows_are_gathered_by_an_index(outside: str) -> None:
     got, _ = run_on(
         lambda mem, idx: pl.mgather(mem, pl.load(idx, [0, 0], [1, 8]), gather_oob=outside), [table, index], (8, 32)
     )
-    want = table[index[0] % 20 if outside == "wrap" else index[0].clip(0, 19)]
+    unsigned = np.where(index[0] < 0, 19, index[0])  # the chip reads an index without its sign
+    want = table[index[0] % 20 if outside == "wrap" else unsigned.clip(0, 19)]
     if outside == "zero":
         want[(index[0] < 0) | (index[0] > 19)] = 0
     np.testing.assert_array_equal(got, want)
@@ -190,6 +191,224 @@ def test_random_words_are_philoxs() -> None:
         assert philox(key, counter, 4, 10).tolist() == words
     x, _ = run_on(lambda a: pl.tile.random(1, 2, 3, 4, 5, 6, [4, 64], rounds=7), [floats(1, 8)], (4, 64), np.uint32)
     np.testing.assert_array_equal(x.reshape(-1), philox((1, 2), (3, 4, 5, 6), 256, 7))
+
+
+def test_parts_keep_what_only_one_tile_has() -> None:
+    x, y = floats(8, 16), floats(8, 16)
+    for name, numeric in (("part_add", np.add), ("part_mul", np.multiply), ("part_max", np.maximum)):
+        got, _ = run_on(
+            lambda a, b, name=name: getattr(pl.tile, name)(
+                src0=pl.load(a, [0, 0], [8, 16], valid_shape=[4, 8]), src1=pl.load(b, [0, 0], [8, 16])
+            ),
+            [x, y], (8, 16),
+        )  # fmt: skip
+        want = y.copy()
+        want[:4, :8] = numeric(x[:4, :8], y[:4, :8])
+        np.testing.assert_array_equal(got, want)
+
+
+def test_a_product_into_a_part_of_an_accumulator_is_in_the_whole() -> None:
+    a, b = floats(16, 32), floats(32, 64)
+
+    def body(x: Any, w: Any) -> Any:
+        whole = pl.create_tile([16, 64], pl.FP32, target_memory=pl.Mem.Acc)
+        for t in pl.range(2):
+            part = pl.tile.slice(whole, [16, 32], [0, 32 * t])
+            for k in pl.range(0, 32, 16):
+                left, right = pl.load(x, [0, k], [16, 16]), pl.load(w, [k, 32 * t], [16, 32])
+                part = pl.matmul_acc(part, left, right, init_cond=(k == 0))
+        return whole
+
+    got, _ = run_on(body, [a, b], (16, 64))
+    np.testing.assert_allclose(got, a @ b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_an_index_gathers_along_any_axis(axis: int) -> None:
+    x = floats(4, 6, 16)
+    index = RNG.integers(0, x.shape[axis], (4, 6, 16)).astype(np.int32)
+    got, _ = run_on(
+        lambda a, i: pl.reshape(pl.gather(a[:, :, :], dim=axis, index=i[:, :, :]), [24, 16]), [x, index], (24, 16)
+    )
+    np.testing.assert_array_equal(got, np.take_along_axis(x, index, axis).reshape(24, 16))
+
+
+def test_columns_that_compare_are_listed_and_counted() -> None:
+    x = np.array([[3, 1, 3, 0, 2, 3, 5, 3], [0, 0, 0, 0, 0, 0, 0, 3]], np.int32)
+    counts = []
+
+    def body(a: Any) -> Any:
+        places, count = pl.tile.gather_compare(pl.load(a, [0, 0], [2, 8]), 3, None, offset=10, out_cols=4)
+        counts.append([pl.read(count, [0, 0]), pl.read(count, [0, 1])])
+        return places
+
+    got, _ = run_on(body, [x], (2, 4), np.int32)
+    assert got[0].tolist() == [10, 12, 15, 17]
+    assert got[1, 0] == 17
+    assert counts == [[4, 1]]
+
+
+def test_a_tile_is_scattered_by_places_in_the_whole_tile_or_by_a_mask() -> None:
+    x, y = floats(2, 8), floats(4, 16)
+    index = RNG.permutation(64)[:16].astype(np.int32).reshape(2, 8)
+    got, _ = run_on(lambda a, b, i: pl.tile.scatter(b[:, :], a[:, :], i[:, :]), [x, y, index], (4, 16))
+    want = y.copy()
+    want.reshape(-1)[index.reshape(-1)] = x.reshape(-1)
+    np.testing.assert_array_equal(got, want)
+    part = floats(4, 8)
+    got, _ = run_on(
+        lambda a, b: pl.tile.scatter_mask(b[:, :], a[:, :], mask_pattern=pl.tile.MaskPattern.P1010), [part, y], (4, 16)
+    )
+    want = y.copy()
+    want[:, 1::2] = part
+    np.testing.assert_array_equal(got, want)
+
+
+def test_bits_of_whole_numbers_choose() -> None:
+    x, mask = floats(2, 16), np.array([[0xAAAA], [0x00FF]], np.uint16)
+    got, _ = run_on(lambda a, m: pl.tile.sels(m[:, :], a[:, :], None, -3.0), [x, mask], (2, 16))
+    picked = np.array([[n % 2 == 1 for n in range(16)], [n < 8 for n in range(16)]])
+    np.testing.assert_array_equal(got, np.where(picked, x, np.float32(-3)))
+
+
+def test_an_extract_is_a_box_in_another_memory() -> None:
+    a, b = floats(32, 64), floats(16, 32)
+    got, _ = run_on(
+        lambda x, w: pl.matmul(
+            pl.tile.extract(pl.load(x, [0, 0], [32, 64], target_memory=pl.Mem.Mat), 16, 32, [16, 16],
+                            target_memory=pl.Mem.Left), w[:, :]),
+        [a, b], (16, 32),
+    )  # fmt: skip
+    np.testing.assert_allclose(got, a[16:32, 32:48] @ b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("to", "relu"), [(np.int8, True), (ml_dtypes.bfloat16, False)])
+def test_an_accumulator_is_scaled_on_its_way_out(to: Any, relu: bool) -> None:
+    a, b = (RNG.integers(-9, 10, shape).astype(np.int8) for shape in ((16, 32), (32, 64)))
+
+    @pl.jit
+    def scaled(
+        x: pl.Tensor[[16, 32], pl.INT8],
+        w: pl.Tensor[[32, 64], pl.INT8],
+        y: pl.Out[pl.Tensor[[16, 64], _type(np.zeros(0, to))]],
+    ):
+        with pl.at(level=CORE):
+            y = pl.store(pl.matmul(x, w), [0, 0], y, pre_quant=0.25, pre_relu=relu)
+        return y
+
+    y = np.zeros((16, 64), to)
+    scaled(a, b, y)
+    want = a.astype(np.int32) @ b.astype(np.int32) * np.float32(0.25)
+    want = np.maximum(want, 0) if relu else want
+    want = np.rint(want).clip(-128, 127) if to is np.int8 else want
+    np.testing.assert_array_equal(y, want.astype(to))
+
+
+def test_a_cast_may_hold_what_is_too_large() -> None:
+    x = np.array([[300.0, -300.0, 5.5, 127.4] * 8], np.float32)
+    held, _ = run_on(
+        lambda a: pl.cast(pl.cast(pl.load(a, [0, 0], [1, 32]), pl.FP16), pl.INT8, "rint", saturation_mode="on"),
+        [x], (1, 32), np.int8,
+    )  # fmt: skip
+    assert held[0, :4].tolist() == [127, -128, 6, 127]
+    wrapped, _ = run_on(
+        lambda a: pl.cast(pl.cast(pl.load(a, [0, 0], [1, 32]), pl.FP16), pl.INT8, "rint"), [x], (1, 32), np.int8
+    )
+    assert wrapped[0, :2].tolist() == [44, -44]  # the low bits, as the chip keeps them
+
+
+def test_a_program_comes_from_text() -> None:
+    text = (
+        "@pl.jit\ndef twice(x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):\n"
+        "    with pl.at(level=pl.Level.CORE_GROUP):\n        y[:] = pl.mul(x, 2.0)\n    return y\n"
+    )
+    y = np.zeros((16, 16), np.float32)
+    pl.parse(text)(np.ones((16, 16), np.float32), y)
+    assert (y == 2).all()
+    with pytest.raises(TileError, match="defines no function"):
+        pl.parse("x = 1")
+
+
+def test_the_first_form_of_quant_mx_names_the_side() -> None:
+    x = floats(32, 64)
+
+    def body(options: dict[str, Any]) -> Any:
+        return lambda a: pl.cast(pl.quant_mx(pl.load(a, [0, 0], [32, 64]), **options)[0], pl.FP32, "rint")
+
+    sides = [run_on(body(options), [x], (32, 64)) for options in ({"group_axis": 1}, {"layout": pl.MX_A_ZZ})]
+    np.testing.assert_array_equal(sides[0][0], sides[1][0])
+
+
+def test_rows_gathered_for_the_right_side_stand_there() -> None:
+    cache, table, index = floats(16, 32), np.array([0], np.int32), np.arange(16, dtype=np.int32)
+
+    def notices(left: bool) -> list[str]:
+        def body(src: Any, idx: Any, tab: Any) -> Any:
+            rows = pl.paged_gather(src, idx, tab, 16, 16, 16, is_b_matrix=True)
+            other = pl.load(src, [0, 16], [16, 16])
+            return pl.matmul(rows, other) if left else pl.matmul(other, rows)
+
+        _, recording = run_on(body, [cache, index, table], (16, 16))
+        return [notice.message for notice in recording.notices if "is_b_matrix" in notice.message]
+
+    assert not notices(left=False)
+    (found,) = notices(left=True)
+    assert "stands on the left" in found
+
+
+def test_extents_may_be_computed_of_dimensions() -> None:
+    pages = pl.dynamic("PAGES")
+
+    @pl.jit
+    def copied(x: pl.Tensor[[pages * 16, 32], pl.FP32], n: pl.Tensor[[pages], pl.INT32], y: pl.Out[pl.Tensor]):
+        with pl.at(level=CORE):
+            y[:] = pl.add(x, 0.0)
+        return y
+
+    x = floats(64, 32)
+    y = np.zeros_like(x)
+    copied(x, np.zeros(4, np.int32), y)
+    np.testing.assert_array_equal(x, y)
+    with pytest.raises(TileError, match="axis 0 of n is declared 4"):
+        copied(x, np.zeros(3, np.int32), y)
+
+
+# --- types of half a byte
+
+HALVES = {"FP4": ml_dtypes.float4_e2m1fn, "INT4": ml_dtypes.int4, "UINT4": ml_dtypes.uint4}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_half_bytes_come_alone_or_two_to_a_byte(name: str) -> None:
+    kind = getattr(pl, name)
+    codes = RNG.integers(0, 16, (16, 32)).astype(np.uint8)
+    alone = codes.view(HALVES[name]) if name == "FP4" else codes.astype(np.int8).astype(HALVES[name])
+    two = codes[:, 0::2] | (codes[:, 1::2] << 4)
+
+    @pl.jit
+    def widened(x: pl.Tensor[[16, 32], kind], y: pl.Out[pl.Tensor[[16, 32], pl.FP32]]):
+        with pl.at(level=CORE):
+            y[:] = pl.cast(pl.cast(x, pl.FP16), pl.FP32)
+        return y
+
+    for held in (alone, two):
+        y = np.zeros((16, 32), np.float32)
+        widened(held, y)
+        np.testing.assert_array_equal(y, alone.astype(np.float32))
+
+
+@given(st.lists(st.floats(-8, 8, width=32), min_size=8, max_size=8))
+@examples(60)
+def test_every_small_float_rounds_as_ml_dtypes_does_and_comes_back(values: list[float]) -> None:
+    tile = np.array([values], np.float32)
+    for kind in SMALL_FLOATS:
+        if kind.name == "FP8E8M0":
+            continue  # powers of two only: a scale is made, not rounded to
+        most = float(ml_dtypes.finfo(kind.storage).max)
+        small = tile.clip(-most, most).astype(kind.storage)
+        rounded = cast(tile, FP32, kind, "rint")
+        np.testing.assert_array_equal(rounded, small.astype(np.float32))
+        np.testing.assert_array_equal(rounded.astype(kind.storage).astype(np.float32), rounded)
 
 
 # --- FP8 and scales per group

@@ -64,9 +64,8 @@ IN_A_TASK: list[Any] = [
         "pl.gather: indices [16, 8] INT32 for [8, 32] FP32",
     ),
     (
-        lambda x, y: pl.gather(x, dim=0, index=pl.full([16, 8], pl.INT32, 0)),
-        "pl.gather: dim=0 of [16, 32] FP32",
-        "Only the last axis",
+        lambda x, y: pl.gather(x, dim=2, index=pl.full([16, 8], pl.INT32, 0)),
+        "along dim=2",
     ),
     (
         lambda x, y: pl.mrgsort(pl.reshape(x, [1, 512]), x, exhausted=pl.add(x, 1.0)),

@@ -114,8 +114,8 @@ steered(np.full((1, 32), {value}, np.float32), np.zeros((1, 32), np.float32))
 
 
 @pytest.mark.parametrize(("value", "count"), [(1.0, 2), (0.0, 1)])
-def test_a_program_that_values_steer_is_run_with_values_and_says_so(value: float, count: int, tmp_path: Path) -> None:
+def test_a_program_that_values_steer_computes_those_and_says_so(value: float, count: int, tmp_path: Path) -> None:
     [recording] = run_script(script(tmp_path, STEERED.format(value=value)), mode="shapes").recordings
-    assert (recording.mode, len(recording.tasks)) == ("values", count)
+    assert (recording.mode, len(recording.tasks)) == ("shapes", count)
     [note] = recording.notes
-    assert note.startswith("values decide what runs (script.py, line 9), so it was run with values")
+    assert note.startswith("values decide what runs (last at script.py, line 9): those were computed")

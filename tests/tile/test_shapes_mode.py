@@ -19,6 +19,7 @@ import npuscope.tile as pl
 from npuscope.base.errors import NpuscopeError
 from npuscope.tile.record.model import Loop, Recording
 from npuscope.tile.run import execute
+from npuscope.tile.run.arguments import Placeholder
 
 CORE = pl.Level.CORE_GROUP
 
@@ -253,7 +254,7 @@ def test_a_number_that_lanes_do_not_compute_is_computed_when_it_is_needed(alone:
     assert alone == [False, True, False]
 
 
-def test_flow_that_a_float_decides_is_refused_at_once(alone: list[bool]) -> None:
+def test_flow_that_a_float_decides_is_refused_where_nobody_can_make_it(alone: list[bool]) -> None:
     @pl.jit
     def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
         with pl.at(level=CORE):
@@ -262,8 +263,8 @@ def test_flow_that_a_float_decides_is_refused_at_once(alone: list[bool]) -> None
         return out
 
     with pytest.raises(NpuscopeError, match="control flow depends on a value"):
-        main.record(np.ones((16, 16), np.float32), np.zeros((16, 16), np.float32), mode="shapes")
-    assert alone == [False]
+        main.record(Placeholder((16, 16), pl.FP32), Placeholder((16, 16), pl.FP32), mode="shapes")
+    assert alone == [False, False]
 
 
 def test_equal_turns_are_run_once() -> None:

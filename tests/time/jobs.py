@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from npuscope.time.chip.job import AIC, AIV, MIX, NONE, SLOW, Job, Machine, Rings, rings_with
+from npuscope.time.chip.job import AIC, AIV, MIX, NONE, SLOW, Job, Machine, Rings, Stops, rings_with
 
 
 def machine(clusters: int = 3, limit: float = 50.0) -> Machine:
@@ -32,6 +32,20 @@ def machine(clusters: int = 3, limit: float = 50.0) -> Machine:
         loop=50.0,
         release=20.0,
     )
+
+
+def hosted(chip: Machine, resolver: int = 1) -> Machine:
+    """The same chip under a runtime whose graph the host builds."""
+    return chip._replace(hosted=1, resolver=resolver, attach=900.0, scan=40.0, settle=90.0, expand=70.0)
+
+
+def built_by_host(random: Random, made: Job, graphs: int = 0) -> Job:
+    """A job as the host submits it: nobody is early, nobody waits for what a task writes; some tasks are nodes of
+    recorded graphs, which are expanded."""
+    tasks = len(made.shape)
+    kinds = np.array([random.randrange(-1, graphs) for _ in range(tasks)], np.int64)
+    none = np.zeros(tasks, np.int64)
+    return made._replace(early=none, waits_host=none - 1, submit=np.zeros(tasks), graph=kinds if graphs else kinds[:0])
 
 
 def rings(random: Random, made: Job, slots: int, heap: int) -> Rings:
@@ -87,9 +101,20 @@ def job(random: Random, tasks: int, classes: int = 4) -> Job:
 
 
 def equal(a: Job, b: Job) -> bool:
-    fields = [name for name in Job._fields if name != "rings"]
+    fields = [name for name in Job._fields if name not in ("rings", "stops")]
     pairs: list[tuple[Any, Any]] = [(getattr(a, name), getattr(b, name)) for name in fields]
-    return all(np.array_equal(x, y) for x, y in [*pairs, *zip(a.rings, b.rings, strict=True)])
+    parts = [*zip(a.rings, b.rings, strict=True), *zip(a.stops, b.stops, strict=True)]
+    return all(np.array_equal(x, y) for x, y in [*pairs, *parts])
+
+
+def stopping(random: Random, made: Job, wait: float) -> Job:
+    """The job with stops in some of its blocks, of which some end `wait` later or so."""
+    counts = np.array([random.choice((0, 0, 1, 2, 5)) for _ in made.block_class], np.int64)
+    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    edges = [np.sort([[random.random()] * len(SLOW) for _ in range(n)], axis=0) for n in counts if n]
+    share = np.concatenate([np.zeros((0, len(SLOW))), *edges])
+    release = np.array([random.choice((0.0, random.uniform(0, wait))) for _ in share])
+    return made._replace(stops=Stops(first, share, release))
 
 
 Edges = Sequence[tuple[int, int]]

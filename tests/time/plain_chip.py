@@ -14,7 +14,23 @@ from math import ceil
 import numpy as np
 
 from npuscope.time.chip.engine import BELOW
-from npuscope.time.chip.job import AIC, AIV, BYTES, CLOSES, MIX, NONE, RING, Job, Machine, Rings, Times, new_times
+from npuscope.time.chip.job import (
+    AIC,
+    AIV,
+    BYTES,
+    CLOSES,
+    LEAVES,
+    MIX,
+    NONE,
+    PLAIN,
+    RING,
+    SLICE,
+    Job,
+    Machine,
+    Rings,
+    Times,
+    new_times,
+)
 
 FAR = float("inf")
 
@@ -23,7 +39,8 @@ FAR = float("inf")
 class Core:
     number: int
     thread: int
-    state: str = "idle"  # waiting for its start, running, gated by a bell, held by a mixed block
+    state: str = "idle"  # waiting for its start, running, gated by a bell, held by a mixed block,
+    # stopped until another rank lets it go on
     row: int = -1
     task: int = -1
     due: float = FAR
@@ -31,6 +48,7 @@ class Core:
     behind: tuple[int, int, bool] | None = None  # task, row, gated
     unseen: list[int] = field(default_factory=list)
     used: bool = False
+    passed: int = 0  # stops that its block is past
 
 
 @dataclass
@@ -72,6 +90,91 @@ class Chip:
         self.last = 0.0
         self.slow = (0, 0.0, 1.0)
         self.rings = PlainRings(job.rings)
+        if machine.resolver:
+            self.threads.append(Thread(machine.threads, machine.loop))
+        self.waiters: list[list[int]] = [[] for _ in job.shape]
+        self.seen_done: list[deque[tuple[int, float]]] = [deque() for _ in range(machine.threads)]
+        self.expanding: deque[deque[int]] = deque()  # nodes of each recorded graph that are still to be expanded
+        if machine.hosted:
+            self.scan()
+
+    # --- a graph that the host has built
+
+    def scan(self) -> None:
+        """Each thread looks at a stretch of the tasks: step by step, thread by thread."""
+        kinds = self.job.graph.tolist() or [PLAIN] * len(self.job.shape)
+        plain = [task for task, kind in enumerate(kinds) if kind == PLAIN]
+        lanes = len(self.threads)
+        parts = [plain[n * len(plain) // lanes : (n + 1) * len(plain) // lanes] for n in range(lanes)]
+        longest = ceil(len(plain) / lanes)
+        begin = self.machine.attach + self.machine.scan * longest
+        for step in range(longest):
+            for part in parts:
+                if step < len(part):
+                    self.hang(part[step], begin)
+        for task, kind in enumerate(kinds):
+            if kind == LEAVES:
+                self.hang(task, begin)
+        for number in range(max(kinds, default=-1) + 1):
+            if number in kinds:
+                self.expanding.append(deque(task for task, kind in enumerate(kinds) if kind == number))
+        self.next, self.orchestrator = len(self.job.shape), FAR
+        for thread in self.threads:
+            thread.at, thread.last, thread.asleep = begin, begin, False
+
+    def hang(self, task: int, clock: float) -> None:
+        """Ready, or on the list of the latest producer that is not done."""
+        source = np.repeat(np.arange(len(self.job.shape)), np.diff(self.job.first_out))
+        unmet = [producer for producer in source[self.job.out == task].tolist() if not self.complete[producer]]
+        if unmet:
+            self.waiters[max(unmet)].append(task)
+        else:
+            self.times.ready[task] = clock
+            self.ready[self.job.shape[task]].append(task)
+
+    def settle(self, task: int, clock: float) -> float:
+        """A task is done, and who waited for it moves on, the last to come first."""
+        self.complete[task] = True
+        clock += self.machine.settle
+        for waiter in reversed(self.waiters[task]):
+            clock += self.machine.resolve
+            self.hang(waiter, clock)
+        return clock
+
+    def resolve(self, thread: Thread) -> None:
+        """A turn of the thread that owns no core."""
+        clock, found = self.now, False
+        for queue in self.seen_done:
+            while queue and queue[0][1] <= clock:
+                task = queue.popleft()[0]
+                self.last = max(self.last, clock + self.machine.settle)
+                clock, found = self.settle(task, clock), True
+        while self.ready[NONE]:
+            task = self.ready[NONE].popleft()
+            clock = max(clock, float(self.times.ready[task])) + self.machine.dummy
+            self.last = max(self.last, clock + self.machine.settle)
+            clock, found = self.settle(task, clock), True
+        thread.last = self.now
+        if not found:
+            thread.asleep, thread.at = True, FAR
+            for queue in self.seen_done:
+                if queue:
+                    self.wake(thread, max(queue[0][1], self.now + self.machine.loop))
+            return
+        thread.asleep, thread.at = False, max(clock, self.now + self.machine.loop)
+        for peer in self.threads[:-1]:
+            self.wake(peer, clock)
+
+    def expand(self, clock: float) -> float:
+        """A few nodes of the recorded graph that is next, which then goes to the end."""
+        if self.expanding:
+            nodes = self.expanding.popleft()
+            for _ in range(min(SLICE, len(nodes))):
+                clock += self.machine.expand
+                self.hang(nodes.popleft(), clock)
+            if nodes:
+                self.expanding.append(nodes)
+        return clock
 
     # --- time
 
@@ -92,7 +195,7 @@ class Chip:
                 self.orchestrate()
             for thread in self.threads:
                 if thread.at <= when:
-                    self.turn(thread)
+                    self.resolve(thread) if thread.number == self.machine.threads else self.turn(thread)
         return self.last
 
     def share_memory(self) -> None:
@@ -112,8 +215,11 @@ class Chip:
         if (g, share, factor) == self.slow == (0, 0.0, 1.0):
             return
         self.slow = (g, share, factor)
-        for core, kind in zip(running, kinds, strict=True):
-            span = (self.job.run[kind, g] + share * (self.job.run[kind, g + 1] - self.job.run[kind, g])) * factor
+        for core in running:
+            if core.span == 0:
+                continue
+            fast, slower = self.spans(core)[g : g + 2]
+            span = (fast + share * (slower - fast)) * factor
             core.due = self.now + (core.due - self.now) / core.span * span
             core.span = span
 
@@ -123,16 +229,44 @@ class Chip:
         first = self.machine.clusters + 2 * core.number
         return self.cores[first : first + 2]
 
+    def stops(self, core: Core) -> range:
+        """The stops of the core's block."""
+        first = self.job.stops.first
+        return range(first[core.row], first[core.row + 1]) if len(first) else range(0)
+
+    def spans(self, core: Core) -> list[float]:
+        """How long the part of its block that the core is in takes at each slow-down."""
+        stops, shares = self.stops(core), self.job.stops.share
+        zeros, ones = np.zeros(self.job.run.shape[1]), np.ones(self.job.run.shape[1])
+        edges = [zeros, *(shares[stop] for stop in stops), ones]
+        width = edges[core.passed + 1] - edges[core.passed]
+        found: list[float] = (self.job.run[self.job.block_class[core.row]] * width).tolist()
+        return found
+
+    def begin_part(self, core: Core) -> None:
+        core.state, core.span = "running", self.spans(core)[0]
+        core.due = self.now + core.span
+
     def turn_blocks(self) -> None:
         ended = False
         for core in self.cores:
             if core.due > self.now:
                 continue
             if core.state == "waiting":
-                core.state = "running"
-                core.span = float(self.job.run[self.job.block_class[core.row], 0])
-                core.due = self.now + core.span
+                core.passed = 0
                 self.times.start[core.row] = self.now
+                self.begin_part(core)
+                continue
+            if core.state == "stopped":
+                self.begin_part(core)
+                continue
+            if core.passed < len(self.stops(core)):
+                stop = self.stops(core)[core.passed]
+                self.times.reached[stop] = self.now
+                core.passed += 1
+                core.state, core.due = "stopped", float(self.job.stops.release[stop])
+                if core.due <= self.now:
+                    self.begin_part(core)
                 continue
             ended = True
             self.times.end[core.row] = self.now
@@ -219,8 +353,10 @@ class Chip:
         return found
 
     def finish(self, task: int, clock: float) -> float:
-        self.complete[task] = True
         self.last = max(self.last, clock)
+        if self.machine.hosted:
+            return self.settle(task, clock)
+        self.complete[task] = True
         self.rings.drop(task, clock)
         for consumer in self.consumers(task):
             clock += self.machine.resolve
@@ -262,9 +398,12 @@ class Chip:
                 task = int(self.job.task_of[row])
                 self.done[task] += 1
                 self.seen[task] = max(self.seen[task], clock)
-                if self.done[task] == self.job.blocks[task]:
+                if self.done[task] == self.job.blocks[task] and machine.resolver:
+                    self.seen_done[thread.number].append((task, self.seen[task]))
+                    self.wake(self.threads[-1], self.seen[task])
+                elif self.done[task] == self.job.blocks[task]:
                     clock = self.finish(task, self.seen[task])  # a peer in its turn may see its block later
-        if thread.number == 0:
+        if thread.number == 0 and not machine.resolver:
             while self.ready[NONE]:
                 seen += 1
                 task = self.ready[NONE].popleft()
@@ -272,6 +411,7 @@ class Chip:
                 clock = self.finish(task, self.seen[task])
         self.go_on(clock)
         handing = clock
+        clock = self.expand(clock)
         for shape in (MIX, AIC, AIV):
             first = self.next_of(self.ready[shape])
             if self.draining < 0 and first >= 0 and self.together[first]:
@@ -286,7 +426,7 @@ class Chip:
                     self.wake(thread, max(seen_at, self.now + thread.period))
             return
         thread.asleep, thread.at = False, max(clock, self.now + machine.loop)
-        for peer in self.threads:
+        for peer in self.threads[: machine.threads]:
             if peer is not thread:
                 self.wake(peer, clock)
 

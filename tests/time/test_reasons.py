@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl_frame
 import pytest
 
 import npuscope.tile as pl
@@ -50,3 +51,20 @@ def test_what_a_fifth_of_a_constant_does_is_what_the_block_takes_with_it() -> No
         assert first[key] == pytest.approx(moved)
     moves = [max(abs(row["less"]), abs(row["more"])) for row in found.depends.iter_rows(named=True)]
     assert moves == sorted(moves, reverse=True)
+
+
+@pl.jit
+def squares(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="squares"):
+        tile = x[:, :]
+        for _ in pl.range(8):
+            tile = pl.mul(tile, tile)
+        y[:, :] = tile
+    return y
+
+
+def test_the_cost_of_an_op_is_among_what_the_time_depends_on() -> None:
+    found = reasons(simulate(program(squares, *2 * (tensor((64, 256), "FP32"),))), "squares")
+    row = found.depends.row(by_predicate=pl_frame.col("constant") == "op.vmul", named=True)
+    assert row["less"] < 0 < row["more"]
+    assert (row["value"], row["confidence"]) == ("25 + 2 a 256 B cycles", "measured")

@@ -17,7 +17,7 @@ from npuscope.time.chip.job import AIC, AIV, MIX, Job
 from npuscope.time.diagnosis import explained, with_findings
 from npuscope.time.priced import NO_PRICE, Owners, Priced, named, priced, removal_of, without
 from npuscope.time.run import Simulated, simulate
-from npuscope.time.whatif import THREADS, whatif_each
+from npuscope.time.whatif import FEWER_BYTES, FEWEST, THREADS, whatif_each
 
 # 24 vector tasks of `long` side by side, then one `last` that reads what they wrote
 SCRIPT = """
@@ -97,7 +97,7 @@ def taken(finding: Finding, owner: Owners) -> tuple[str, Job]:
 def test_kernels_and_costs_are_ranked_by_what_they_are_worth(base: Simulated) -> None:
     gains = whatif_each(base, NOTHING)
     by_name = found(gains)
-    others = {"submit", THREADS, "all of the scheduler", "HBM shared by blocks", EVERY_PRODUCER}
+    others = {"submit", THREADS, "all of the scheduler", "HBM shared by blocks", FEWEST, FEWER_BYTES, EVERY_PRODUCER}
     assert {"long", "last", *COSTS, *others} == by_name.keys()
     walls = [gain.nothing_ns for gain in gains.gains]
     assert walls == sorted(walls)

@@ -84,14 +84,14 @@ def guide(device: str = "ascend910b1") -> str:
 
 
 def _chip(chip: Device) -> str:
-    told = {row.place: row for row in list_constants(chip)}
+    constants = {row.place: row for row in list_constants(chip)}
     lines = [f"## The chip: {chip.title}\n"]
-    if "cores.cube" in told:
+    if "cores.cube" in constants:
         lines.append(
-            f"- {told['cores.cube'].value:.0f} cube cores (AIC) and {told['cores.vector'].value:.0f} vector cores (AIV), two beside each cube core."
+            f"- {constants['cores.cube'].value:.0f} cube cores (AIC) and {constants['cores.vector'].value:.0f} vector cores (AIV), two beside each cube core."
         )
     for name, about in SPACES.items():
-        if (row := told.get(f"space.{name}.size")) is not None:
+        if (row := constants.get(f"space.{name}.size")) is not None:
             lines.append(f"- {name}: {row.value:,.0f} bytes; {about}.")
     lines.append(f"- global memory (GM): {chip.bandwidth / 1e12:.3g} TB/s for all cores together. A line is 512 bytes.")
     lines.append(

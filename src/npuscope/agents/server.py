@@ -7,7 +7,7 @@ a call that the client cancels ends at once. Answers have a budget of bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
@@ -39,7 +39,8 @@ BUDGET = 8192  # bytes of an answer, unless the client says otherwise
 INSTRUCTIONS = (
     "npuscope explains traces of NPUs and judges tile programs (PyPTO) without hardware. Read `guide` once. "
     "Then change the program and `judge` it: runs, right, fits, races, predicted time with its interval, and the "
-    "findings worth most, each with line and fix. `--baseline` says whether a change is faster, slower or undecided."
+    "findings worth most, each with line and remedy. `fixes` has patches that were tried, `improve` searches them. "
+    "`baseline` says whether a change is faster, slower or undecided."
 )
 
 Budget = Annotated[int, Field(ge=LEAST_BUDGET, description="Most bytes of the answer; `cut` says what was left out.")]
@@ -109,6 +110,31 @@ class Found(BaseModel):
     cut: dict[str, str] = {}
 
 
+class Fixed(BaseModel):
+    """Patches, the one that saves most first; gains do not add up."""
+
+    wall_ns: int | None = None
+    fixes: list[dict[str, Any]] = Field(
+        description="Each: fix, title, line, saves_ns, wall_ns, versus {ratio, low, high, probability_faster}, "
+        "numbers (golden, bits, order), diff."
+    )
+    not_offered: list[dict[str, Any]] = Field(description="Tried and not offered, each with why.")
+    unmended: list[dict[str, Any]] = Field(description="Findings that no fix rewrites, each with why.")
+    cut: dict[str, str] = {}
+
+
+class ImprovedAnswer(BaseModel):
+    """What a search found; `versus` takes into account how many fixes were compared."""
+
+    wall_ns: int | None = None
+    best_ns: int | None = None
+    versus: dict[str, Any] | None = None
+    ended: str
+    steps: list[dict[str, Any]] = Field(description="Each: fix, title, line, saves_ns, versus, numbers, diff.")
+    trials: list[dict[str, Any]]
+    cut: dict[str, str] = {}
+
+
 def client_roots(context: Context[Any, Any]) -> ListRoots | None:
     """Asks a client that has roots for them."""
     capabilities = context.client_capabilities
@@ -137,7 +163,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
         except NpuscopeError as error:
             raise ToolError(str(error)) from error
 
-    async def told(
+    async def answer_from(
         name: str, arguments: Sequence[Any], budget: int, limits: Limits = Limits(seconds=300.0)
     ) -> dict[str, Any]:
         handle = pool.ask(tools.run, (name, tuple(arguments)), limits)
@@ -149,6 +175,32 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
         if isinstance(answer, Failed):
             raise ToolError(str(refusal(answer, limits)) if name == "sql" and answer.error is None else answer.message)
         return within(answer, budget)
+
+    async def told_how_far(context: Context[Any, Any], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What long work answers; the client hears how far it is, and ends it by cancelling."""
+        stop, told_last = Event(), -1
+
+        def listener(what: str, done: int, total: int) -> None:
+            """Hears twice a second how far it is; raising here ends the candidates that are under way."""
+            nonlocal told_last
+            if stop.is_set():
+                raise NpuscopeError("cancelled")
+            if done > told_last:  # the protocol wants progress that grows
+                told_last = done
+                with suppress(RuntimeError):  # the client has left
+                    from_thread.run(context.report_progress, float(done), float(total), what)
+
+        def heard() -> dict[str, Any]:
+            with progress.listen(listener):
+                return work()
+
+        try:
+            return await to_thread.run_sync(heard, abandon_on_cancel=True)
+        except NpuscopeError as error:
+            raise ToolError(str(error)) from error
+        except anyio.get_cancelled_exc_class():
+            stop.set()
+            raise
 
     @made.tool()
     async def judge(
@@ -165,39 +217,41 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     ) -> Judged:
         """Does each tile program run, is it right, fit and safe, how long does it take, and what is worth changing."""
         check(given, device, baseline, *programs)
-        stop = Event()
-
-        told_last = -1
-
-        def listener(what: str, done: int, total: int) -> None:
-            """Hears twice a second how far it is; raising here ends the candidates that are under way."""
-            nonlocal told_last
-            if stop.is_set():
-                raise NpuscopeError("cancelled")
-            if done > told_last:  # the protocol wants progress that grows
-                told_last = done
-                with suppress(RuntimeError):  # the client has left
-                    from_thread.run(context.report_progress, float(done), float(total), what)
 
         def work() -> dict[str, Any]:
             how = How(golden, Limits(seconds=seconds))
-            with progress.listen(listener):
-                answers = judge_many(
-                    [_program(one) for one in programs], arguments, device=device, settings=settings,
-                    baseline=None if baseline is None else _program(baseline), how=how,
-                )  # fmt: skip
+            answers = judge_many(
+                [_program(one) for one in programs], arguments, device=device, settings=settings,
+                baseline=None if baseline is None else _program(baseline), how=how,
+            )  # fmt: skip
             found = [answer.to_dict(max(budget // len(answers), LEAST_BUDGET)) for answer in answers]
             good = sum(one.verdict == "good" for one in answers)
             return within({"good": good, "of": len(answers), "answers": found}, budget)
 
-        try:
-            found = await to_thread.run_sync(work, abandon_on_cancel=True)
-        except NpuscopeError as error:
-            raise ToolError(str(error)) from error
-        except anyio.get_cancelled_exc_class():
-            stop.set()
-            raise
-        return Judged(**found)
+        return Judged(**await told_how_far(context, work))
+
+    @made.tool()
+    async def fixes(
+        context: Context[Any, Any], given: Roots, path: Program, arguments: Arguments = [], settings: Settings = {},  # noqa: B006
+        device: Device = "ascend910b1", budget: Budget = 2 * BUDGET,
+    ) -> Fixed:  # fmt: skip
+        """Patches for a tile program, each tried alone: it runs, its numbers agree, it fits, is safe and is predicted
+        faster. Nothing is written: apply a diff yourself, or save the source."""
+        check(given, device, path)
+        asked = Asked(path, tuple(arguments), settings, device)
+        return Fixed(**await told_how_far(context, lambda: within(tools.fixes(asked), budget)))
+
+    @made.tool()
+    async def improve(
+        context: Context[Any, Any], given: Roots, path: Program, arguments: Arguments = [], settings: Settings = {},  # noqa: B006
+        trials: Annotated[int, Field(ge=1, le=1000, description="Patches that are tried, at most.")] = 60,
+        device: Device = "ascend910b1", budget: Budget = 4 * BUDGET,
+    ) -> ImprovedAnswer:  # fmt: skip
+        """Searches fixes and tile sizes of a program together, step by step; the diff of every step. Asked again, it
+        goes on from the trials that it knows. Nothing is written."""
+        check(given, device, path)
+        asked = Asked(path, tuple(arguments), settings, device)
+        return ImprovedAnswer(**await told_how_far(context, lambda: within(tools.improved(asked, trials), budget)))
 
     @made.tool()
     async def explain(
@@ -207,7 +261,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
         """Where the time of a capture or of a simulated program went: causes with evidence, worth and remedy."""
         check(given, device, path)
         asked = Asked(path, tuple(arguments), settings, device, step, rank)
-        return Explained(**await told("explain", [asked], budget))
+        return Explained(**await answer_from("explain", [asked], budget))
 
     @made.tool()
     async def compare(
@@ -219,7 +273,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
         """How B differs from A, kernel by kernel and cause by cause: captures or programs, which are simulated."""
         check(given, device, a, b)
         both = [Asked(path, tuple(arguments), settings, device) for path in (a, b)]
-        return Compared(**await told("compare", [*both, kernels], budget))
+        return Compared(**await answer_from("compare", [*both, kernels], budget))
 
     @made.tool()
     async def what_if(
@@ -229,7 +283,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
         """What would be gained if one kernel, one kind of wait or one finding cost half or nothing."""
         check(given, device, path)
         asked = Asked(path, tuple(arguments), settings, device, None, rank)
-        return GainsAnswer(**await told("what_if", [asked], budget))
+        return GainsAnswer(**await answer_from("what_if", [asked], budget))
 
     @made.tool()
     async def findings(
@@ -238,7 +292,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     ) -> Found:  # fmt: skip
         """What is wrong with a tile program or wasted by it, each with its line, its fix and what it is worth."""
         check(given, device, path)
-        return Found(**await told("findings", [Asked(path, tuple(arguments), settings, device)], budget))
+        return Found(**await answer_from("findings", [Asked(path, tuple(arguments), settings, device)], budget))
 
     @made.tool()
     async def sql(
@@ -248,7 +302,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     ) -> dict[str, Any]:  # fmt: skip
         """Rows of an SQL query over a capture's tables (slices, lanes, edges, counters, kernels, gaps, path, steps)."""
         check(given, "", path)
-        return await told("sql", [path, query, rank], budget, LIMITS)
+        return await answer_from("sql", [path, query, rank], budget, LIMITS)
 
     @made.tool()
     async def op(
@@ -257,18 +311,18 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     ) -> dict[str, Any]:  # fmt: skip
         """The reference of the tile language's ops: signature, unit, types, cost."""
         check(given, device)
-        return await told("op", [name, device], budget)
+        return await answer_from("op", [name, device], budget)
 
     @made.tool()
     async def chip(given: Roots, device: Device = "ascend910b1", budget: Budget = BUDGET) -> dict[str, Any]:
         """What a chip has: cores, sizes of its memories, peak rates."""
         check(given, device)
-        return await told("chip", [device], budget)
+        return await answer_from("chip", [device], budget)
 
     @made.tool()
     async def rules(budget: Budget = 4 * BUDGET) -> dict[str, Any]:
         """Every rule that `findings` knows: what it finds, why it matters, before and after."""
-        return await told("rules", [], budget)
+        return await answer_from("rules", [], budget)
 
     @made.tool()
     def guide() -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,11 +46,11 @@ def explain(asked: Asked) -> Told:
     else:
         trace = choose_rank(read(asked.path), asked.rank)
         found = explained(trace if asked.step is None else trace.select(step=[asked.step]))
-    told = found.as_dict()
-    causes = [{key: value for key, value in cause.items() if key != "where"} for cause in told["causes"]]  # type: ignore[attr-defined]
+    data = found.as_dict()
+    causes = [{key: value for key, value in cause.items() if key != "where"} for cause in data["causes"]]  # type: ignore[attr-defined]
     kept = ("verdict", "bound", "wall_ns", "format", "device", "notes")
     return {
-        **{key: told.get(key) for key in kept},
+        **{key: data.get(key) for key in kept},
         "causes": causes,
         "kernels": found.main_table().rows()[:MOST_KERNELS],
         "waits": found.bubbles.by_reason,
@@ -60,20 +61,24 @@ def compare(a: Asked, b: Asked, kernels: str | None = None) -> Told:
     """How B differs from A, and where the gap comes from."""
     from npuscope.explain import explain as explained
     from npuscope.explain.comparison import compare_explained
+    from npuscope.report.comparison import simulated_change
     from npuscope.trace import read
 
-    before, after = (_prediction(one).explanation if one.is_program else explained(read(one.path)) for one in (a, b))
+    # of programs as of the traces that simulate writes: with what a simulation knows
+    before, after = (explained(_prediction(one).trace if one.is_program else read(one.path)) for one in (a, b))
     result = compare_explained(before, after, kernels)
-    told = result.as_dict()
-    (a_ns, b_ns) = told["totals"]["wall_ns"]  # type: ignore[index]
+    versus = simulated_change(result)
+    data = result.as_dict()
+    (a_ns, b_ns) = data["totals"]["wall_ns"]  # type: ignore[index]
     return {
         "verdict": f"B takes {b_ns / a_ns:.3g} times as long as A" if a_ns else "A has no time",
         "a": result.a.diagnosis.verdict.sentence,
         "b": result.b.diagnosis.verdict.sentence,
-        "totals": told["totals"],
-        "waterfall": told["waterfall"],
-        "kernels": list(told["kernels"])[:MOST_KERNELS],  # type: ignore[call-overload]
-        "not_like_for_like": told["not_like_for_like"],
+        "versus": versus and versus.as_dict(),
+        "totals": data["totals"],
+        "waterfall": data["waterfall"],
+        "kernels": list(data["kernels"])[:MOST_KERNELS],  # type: ignore[call-overload]
+        "not_like_for_like": data["not_like_for_like"],
     }
 
 
@@ -86,11 +91,11 @@ def what_if(asked: Asked) -> Told:
 
     if asked.is_program:
         one = _prediction(asked)
-        told = gains_data(one.gains, one.diagnosis)
+        data = gains_data(one.gains, one.diagnosis)
     else:
         unchanged, gains = whatif_each(choose_rank(read(asked.path), asked.rank))
-        told = {**unchanged.as_dict(), **gains.as_dict()}
-    return {"wall_ns": told.get("wall_ns", told.get("measured_ns")), "gains": list(told["gains"])[:MOST_GAINS]}  # type: ignore[call-overload]
+        data = {**unchanged.as_dict(), **gains.as_dict()}
+    return {"wall_ns": data.get("wall_ns", data.get("measured_ns")), "gains": list(data["gains"])[:MOST_GAINS]}  # type: ignore[call-overload]
 
 
 def sql(path: str, query: str, rank: int | None = None) -> Told:
@@ -113,15 +118,37 @@ def sql(path: str, query: str, rank: int | None = None) -> Told:
 def findings(asked: Asked) -> Told:
     """What `check` finds in a program, with line, fix and what it is worth."""
     from npuscope.answer.prediction import checks
-    from npuscope.check.rules import all_rules
+    from npuscope.check.run import rules_of
     from npuscope.report.check import check_data
 
     request = _request(asked)
     found: Told = check_data(
-        "program.py" if "\n" in asked.path else asked.path, request.device, checks(request, all_rules())
+        "program.py" if "\n" in asked.path else asked.path, request.device, checks(request, rules_of())
     )
     listed = {"findings": [*found["errors"], *found["findings"]]}
     return {**listed, **{name: found[name] for name in ("races", "diagnoses", "unpriced")}}
+
+
+def fixes(asked: Asked) -> Told:
+    """Patches that were tried, each alone."""
+    from npuscope.answer.fixes import mend
+    from npuscope.report.fixes import fixes_data
+
+    with _request_of(asked) as request:
+        found = fixes_data(request.file, request.device, mend(request))
+    kept = ("wall_ns", "fixes", "not_offered", "unmended")
+    brief = [{k: v for k, v in one.items() if k not in ("diff", "versus")} for one in found["not_offered"]]  # type: ignore[attr-defined]
+    return {**{name: found[name] for name in kept}, "not_offered": brief}
+
+
+def improved(asked: Asked, trials: int) -> Told:
+    """A search over fixes and tile sizes."""
+    from npuscope.answer.improve import improve
+    from npuscope.report.fixes import improved_data
+
+    with _request_of(asked) as request:
+        found = improved_data(request.file, request.device, improve(request, trials, resume=True))
+    return {name: found[name] for name in ("wall_ns", "best_ns", "versus", "ended", "steps", "trials")}
 
 
 def op(name: str | None, device: str) -> Told:
@@ -176,6 +203,21 @@ def _request(asked: Asked) -> Request:
         place.write_text(file, encoding="utf-8")
         file = str(place)
     return Request(file, asked.argv, tuple(asked.settings.items()), asked.device)
+
+
+@contextmanager
+def _request_of(asked: Asked) -> Iterator[Request]:
+    """For work that asks processes itself: a source's file lives as long as that."""
+    from npuscope.models import file_of
+
+    with tempfile.TemporaryDirectory(prefix="npuscope-mcp-") as folder:
+        file = file_of(asked.path)
+        if "\n" in file:
+            place = Path(folder) / "program.py"
+            place.write_text(file, encoding="utf-8")
+            file = str(place)
+        path = str(Path(file).resolve())
+        yield Request(path, asked.argv, tuple(asked.settings.items()), asked.device)
 
 
 def _prediction(asked: Asked) -> Prediction:

@@ -47,6 +47,21 @@ class Wrong:
 
 
 @dataclass(frozen=True)
+class Trouble:
+    """Why a program has no run: one sentence, and its place in the program where it has one."""
+
+    message: str
+    file: str = ""
+    line: int = 0
+    remedy: str = ""
+    more: tuple[tuple[str, str, int], ...] = ()  # further sentences with their places
+
+    def as_dict(self) -> dict[str, object]:
+        more = [{"message": message, "file": file, "line": line} for message, file, line in self.more]
+        return {"message": self.message, "file": self.file, "line": self.line, "remedy": self.remedy, "more": more}
+
+
+@dataclass(frozen=True)
 class KernelShare:
     """A kernel of the run: `run_ns` is the sum over its blocks, `memory` the share of each on-chip memory it fills."""
 
@@ -126,7 +141,7 @@ class Answer:
             return self.message
         first, more = self.errors[0], len(self.errors) - 1
         what = f"{first.message} (and {more} more)" if more else first.message
-        return str(BadInput(what, path=first.file, line=first.line, remedy=first.fix))
+        return str(BadInput(what, path=first.file, line=first.line, remedy=first.remedy))
 
     def with_message(self, more: str) -> Answer:
         return replace(self, message="; ".join(filter(None, [self.message, more])))
@@ -174,7 +189,7 @@ class Answer:
 
 def _place(finding: Finding) -> dict[str, object]:
     """What of a finding an answer says."""
-    return {name: getattr(finding, name) for name in ("id", "message", "file", "line", "fix", "kernel")}
+    return {name: getattr(finding, name) for name in ("id", "message", "file", "line", "remedy", "kernel")}
 
 
 def _cut(whole: dict[str, Any], budget: int) -> dict[str, object]:

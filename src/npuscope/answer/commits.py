@@ -7,12 +7,10 @@ the history already, of the same arguments, chip and npuscope, is not simulated 
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 
 from npuscope.answer.judge import WARM
 from npuscope.answer.prediction import Prediction, refusals
@@ -26,6 +24,7 @@ from npuscope.explain.many.files import append_line, git
 from npuscope.explain.many.history import ORDER, HistoryLine, read_runs_of
 from npuscope.explain.many.runs import run_of
 from npuscope.explain.work import Work
+from npuscope.tile.script.versions import unpack
 
 KEPT = "simulated.jsonl"
 
@@ -86,7 +85,7 @@ def line_of(piece: Piece) -> HistoryLine:
     """What a commit comes to; one that does not run says why."""
     with TemporaryDirectory(dir=piece.place) as place:
         try:
-            _unpack(piece, Path(place))
+            unpack(Path(piece.repo), piece.revision, Path(place))
             program = Path(place) / piece.file
             if not program.is_file():
                 raise NpuscopeError(f"{piece.file} is not in this commit")
@@ -134,14 +133,3 @@ def _inside(repo: str, file: str) -> str:
         if top and path.is_file() and path.resolve().is_relative_to(Path(top).resolve()):
             return str(path.resolve().relative_to(Path(top).resolve()))
     return file  # gone by now, or the repository is bare
-
-
-def _unpack(piece: Piece, place: Path) -> None:
-    with TemporaryFile() as packed:
-        command = ["git", "-C", piece.repo, "archive", "--format=tar", piece.revision]
-        run = subprocess.run(command, stdout=packed, stderr=subprocess.PIPE, text=True)
-        if run.returncode:
-            raise NpuscopeError(f"git cannot unpack {piece.revision}: {run.stderr.strip() or 'it does not say why'}")
-        packed.seek(0)
-        with tarfile.open(fileobj=packed) as archive:
-            archive.extractall(place, filter="data")

@@ -172,13 +172,13 @@ def _answer(request: Request, examined: Answer | Failed, numbers: Numbers | Fail
     return answer.with_message(numbers.message) if answer.is_good and numbers.right is None else answer
 
 
-def versus(base: Answer, other: Answer) -> Versus | None:
-    """None where one of them has no time."""
+def versus(base: Answer, other: Answer, of: int = 1) -> Versus | None:
+    """None where one of them has no time. The other is the best `of` so many."""
     from npuscope.time.uncertainty import against
 
     if not base.wall_ns or not other.wall_ns:
         return None
-    found = against(base.wall_ns, other.wall_ns, base.regime, other.regime)
+    found = against(base.wall_ns, other.wall_ns, base.regime, other.regime, of=of)
     ratio = found.ratio
     verdict = "undecided" if base.wall_ns == other.wall_ns else found.verdict
     why = tuple(_why(base, other))[:MOST_CHANGES]

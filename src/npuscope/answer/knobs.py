@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.stand_in import source_bytes
 from npuscope.tile.fault import NeedsValues
 from npuscope.tile.script.observed import Reads, decides, is_read, reads
 from npuscope.tile.script.places import NOT_IN_TEXT, Kind, Places, SettingPlace, UnknownSetting, places_named, places_of
@@ -42,7 +43,7 @@ class Knob:
     values: tuple[object, ...]
     file: str
     line: int
-    told: str
+    description: str
     cuts: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
@@ -54,7 +55,7 @@ class Knob:
             "values": list(self.values),
             "file": self.file,
             "line": self.line,
-            "text": self.told,
+            "text": self.description,
             "cuts": list(self.cuts),
         }
 
@@ -102,23 +103,24 @@ def _knob(place: SettingPlace, places: Places, cuts: Cuts, objects: _Object, fil
     if place.choices or isinstance(value, bool):
         values = place.choices or (False, True)
         return Knob(
-            name, place.kind, None if value is NOT_IN_TEXT else value, values, place.file, place.line, _told(place)
+            name, place.kind, None if value is NOT_IN_TEXT else value, values, place.file, place.line, _about(place)
         )
     if place.kind == "option" and (value is NOT_IN_TEXT or value is None):
-        return Knob(name, place.kind, None, (), place.file, place.line, _told(place))
+        return Knob(name, place.kind, None, (), place.file, place.line, _about(place))
     if not isinstance(value, int) or value < 1:
         return None
     cut = cuts.by(place)
     near = [one for one in _near(value, cut.values()) if all(size % one == 0 for size in cut.values() if size)]
     near = [one for one in near if _is_taken(place, one, places, objects)]
     values = tuple(sorted({*near, value})) if cut or place.kind != "option" else ()
-    told = _told(place)
+    description = _about(place)
     if cut:
-        told += "; cuts " + ", ".join(f"{what} ({size:,})" if size else what for what, size in list(cut.items())[:4])
-    return Knob(name, place.kind, value, values, place.file, place.line, told, tuple(cut))
+        named = (f"{what} ({size:,})" if size else what for what, size in list(cut.items())[:4])
+        description += "; cuts " + ", ".join(named)
+    return Knob(name, place.kind, value, values, place.file, place.line, description, tuple(cut))
 
 
-def _told(place: SettingPlace) -> str:
+def _about(place: SettingPlace) -> str:
     kinds = {
         "option": f"option {place.target}",
         "constant": f"constant of {place.owner or Path(place.file).name}",
@@ -188,7 +190,7 @@ def cuts_of(files: Iterable[Path], places: Iterable[SettingPlace]) -> Cuts:
     trees = []
     for file in files:
         try:
-            trees.append(ast.parse(file.read_bytes()))
+            trees.append(ast.parse(source_bytes(file)))
         except (OSError, SyntaxError, ValueError):
             continue
     stands_for = _aliases(trees)

@@ -10,6 +10,7 @@ from npuscope.answer.answer import Wrong
 from npuscope.answer.prediction import near, refusals
 from npuscope.answer.request import Request
 from npuscope.base.process_memory import collected_rarely
+from npuscope.base.stand_in import standing_in
 from npuscope.tile.golden import RunResult
 from npuscope.tile.script.run import ScriptRun, imported, run_script
 
@@ -27,14 +28,24 @@ class Numbers:
 
 def numbers_of(request: Request) -> Numbers:
     """Runs with values and compares."""
-    with collected_rarely(), imported() as modules, refusals(request.file, request.argv):
+    return numbers_in(request)[0]
+
+
+def numbers_in(request: Request) -> tuple[Numbers, ScriptRun]:
+    """The same with the run itself."""
+    with (
+        collected_rarely(),
+        standing_in(request.texts),
+        imported() as modules,
+        refusals(request.file, request.argv),
+    ):
         ran = run_script(request.file, request.argv, "values", settings=dict(request.settings))
     found = _judged(ran)
     if found.wrong is None:
-        return found
+        return found, ran
     files = [Path(request.file), *map(Path, sorted(modules))]
     whole = next((near(str(file.resolve())) for file in files if file.name == found.wrong.file), found.wrong.file)
-    return replace(found, wrong=replace(found.wrong, file=whole))
+    return replace(found, wrong=replace(found.wrong, file=whole)), ran
 
 
 def _judged(ran: ScriptRun) -> Numbers:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import statistics  # noqa: F401 (loaded here and not by every job)
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -18,18 +18,21 @@ from pathlib import Path
 
 import numpy as np
 
-from npuscope.answer.answer import Answer, Fullest, KernelShare, Verdict
+from npuscope.answer.answer import Answer, Fullest, KernelShare, Trouble, Verdict
 from npuscope.answer.request import CaptureBase, Request
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.base.interval import Against, Interval
+from npuscope.base.stand_in import standing, standing_in
 from npuscope.check.memory_use import usages
 from npuscope.check.races.replay import replay_races
 from npuscope.check.rule import Finding, Rule
 from npuscope.check.rules import all_rules
 from npuscope.check.rules.memory import BUFFER_OVERFLOW, OVERLAPPING_TILES
 from npuscope.check.rules.safety import RACE, race_finding
-from npuscope.check.run import Checked, Fit, check, fit, unfit
+from npuscope.check.rules.waits import FALSE_SERIALISATION, SEQUENTIAL_INDEPENDENT, SERIALISED_PARALLEL
+from npuscope.check.run import Checked, Fit, check, fit, rules_of, unfit
 from npuscope.chip.devices import Device
+from npuscope.chip.runtimes import with_runtime
 from npuscope.explain.changes import Gains
 from npuscope.explain.diagnosis import Diagnosis
 from npuscope.explain.explanation import Explanation
@@ -37,6 +40,7 @@ from npuscope.lower.build_folder import build_program, is_build, read_build, wit
 from npuscope.lower.chip import chip_to_lower_for
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program
+from npuscope.table.columns import Table
 from npuscope.tile.graph.outputs import choose_program
 from npuscope.tile.record.model import Recording, short_name
 from npuscope.tile.run.execute import Finished
@@ -49,11 +53,15 @@ from npuscope.time.diagnosis import explained, with_findings
 from npuscope.time.measured.base import MeasuredBase, anchor, anchored
 from npuscope.time.measured.observed import observed_in, observed_of, walls
 from npuscope.time.priced import Priced, priced
-from npuscope.time.run import Simulated, lacking_times, refused_without_times, simulate
+from npuscope.time.ring_sizes import SIZES, SLOWER, ring_sizes
+from npuscope.time.run import Simulated, lacking_times, refused_without_times, simulate, simulate_ranks
 from npuscope.time.uncertainty import against, known_misses, time_after, time_estimate
 from npuscope.time.warm_up import smallest_run
 from npuscope.time.whatif import whatif_each
 from npuscope.trace.core import SIMULATED, Trace
+
+ABOUT_WAITS = {FALSE_SERIALISATION.id, SERIALISED_PARALLEL.id, SEQUENTIAL_INDEPENDENT.id}
+CROSS_CORE = (1, 2, 4, 8)  # slots of the ring between cube and vector cores that are tried
 
 
 class Refused(BadInput):
@@ -85,9 +93,12 @@ class Prediction:
         chip: Device | None = None,
     ) -> None:
         self.request = request
+        if request.texts != standing():
+            raise ValueError("ask inside standing_in(request.texts): files would be read as they are")
         if chip is not None:
             self.chip = chip
         self._number = request.program if number is None else number
+        self._one = number is not None  # of several ranks this one, alone
         if ran is not None:
             self.ran = ran
 
@@ -115,14 +126,37 @@ class Prediction:
 
     @property
     def recording(self) -> Recording:
-        return self._run.recording
+        return self.program.recording if self.rank_programs else self._run.recording
+
+    @cached_property
+    def rank_programs(self) -> tuple[tuple[Program, ...], ...]:
+        """The programs of each rank in order, where a host function ran several and not one of them is asked for."""
+        if self._one:
+            return ()
+        runs = [run for run in self.ran.runs if run.recording.tasks]
+        if self._number is not None:  # all ranks of the call that it belongs to
+            asked = self._run.recording.place
+            runs = [run for run in runs if asked is not None and _call(run) == asked.call]
+        ranks: dict[int, list[Program]] = {}
+        for run in runs:
+            place = run.recording.place
+            if place is not None:
+                ranks.setdefault(place.rank, []).append(self._program_of(run))
+        whole = len(ranks) > 1 and sum(map(len, ranks.values())) == len(runs)
+        return tuple(tuple(ranks[rank]) for rank in sorted(ranks)) if whole else ()
 
     @cached_property
     def program(self) -> Program:
-        run = self._run
+        """Of several ranks that of the one which the others wait for."""
+        if not self.rank_programs:
+            return self._program_of(self._run)
+        return self.rank_programs[0][0] if self.unfit else self.plain.prepared.program
+
+    def _program_of(self, run: Finished) -> Program:
         goldens: dict[int, Callable[..., object] | None] = {id(one.run): one.golden_fn for one in self.ran.results}
         lowering = LoweringOptions(ring_slots=self.request.ring_slots)
-        program = Program(run.recording, self.chip, lowering, goldens.get(id(run)))
+        chip = with_runtime(self.chip, self.request.runtime or run.recording.runtime)
+        program = Program(run.recording, chip, lowering, goldens.get(id(run)))
         return with_build(program, read_build(self.request.build)) if self.request.build else program
 
     @cached_property
@@ -133,32 +167,56 @@ class Prediction:
     @cached_property
     def unfit(self) -> tuple[Finding, ...]:
         """What keeps it from running on the chip."""
+        if self.rank_programs:
+            return tuple(dict.fromkeys(one for rank in self.rank_programs for each in rank for one in unfit(each)))
         return unfit(self.program)
 
     @cached_property
     def checked(self) -> Checked:
         """What rules say of it, races left out: those take longest and have no price."""
-        return check(self.program, [rule for rule in all_rules() if rule.id != RACE.id])
+        return check(self.program, [rule for rule in rules_of() if rule.id != RACE.id])
 
     @cached_property
     def races(self) -> Checked:
         """What orders nothing."""
         return check(self.program, [RACE])
 
+    @cached_property
+    def trouble(self) -> Trouble | None:
+        """Why it has no simulated run; None where it has one."""
+        try:
+            with refusals(self.request.file, self.request.argv):
+                _ = self.ran
+            if self.unfit:
+                first, *rest = _alike(self.unfit)
+                more = tuple((error.message, error.file, error.line) for error in rest)
+                return Trouble(first.message, first.file, first.line, first.remedy, more)
+            _ = self.simulated
+        except NpuscopeError as error:
+            file = str(Path(error.path).resolve()) if error.path else ""
+            return Trouble(error.what, file, error.line or 0, error.remedy)
+        return None
+
     @property
     def fitting(self) -> Program:
         """The program, refused with the first reason where it does not fit."""
+        self._refuse_unfit()
+        return self.program
+
+    def _refuse_unfit(self) -> None:
         if self.unfit:
             first, more = self.unfit[0], len(self.unfit) - 1
             what = f"{first.message} (and {more} more)" if more else first.message
-            raise BadInput(what, path=first.file, line=first.line, remedy=first.fix)
-        return self.program
+            raise BadInput(what, path=first.file, line=first.line, remedy=first.remedy)
 
     @cached_property
     def plain(self) -> Simulated:
         """The run by the chip's model alone."""
         refused_without_times(self.chip)
-        return simulate(self.fitting)
+        if not self.rank_programs:
+            return simulate(self.fitting)
+        self._refuse_unfit()
+        return simulate_ranks(self.rank_programs, self.request.skew)
 
     @cached_property
     def on_base(self) -> Simulated:
@@ -222,10 +280,41 @@ class Prediction:
     @property
     def trace(self) -> Trace:
         """The run as a capture, with what its slices do not show: whoever reads it finds the same diagnosis."""
+        if self.simulated.ranks:
+            return self.simulated.trace_of_ranks
         trace = self.simulated.trace
         wall = {"value": self.estimate.value, **self.estimate.as_dict()}
-        known = {SIMULATED: {"wall": wall, "diagnosis": self.diagnosis.as_dict()}}
+        regime = self.simulated.bound.regime
+        known = {SIMULATED: {"wall": wall, "regime": regime, "diagnosis": self.diagnosis.as_dict()}}
         return replace(trace, meta=replace(trace.meta, notes={**trace.meta.notes, **known}))
+
+    @cached_property
+    def audit(self) -> Priced:
+        """Its dependencies: findings about edges, among them those that are only made on request, and chains of tasks
+        that could be one, each with what the run takes without it."""
+        own = [rule for rule in all_rules() if rule.on_request]
+        found = [one for one in self.checked.findings if one.without == "one task" or one.id in ABOUT_WAITS]
+        result = priced(self.simulated, [*check(self.program, own).findings, *found])
+        return replace(result, findings=(*result.findings, *result.costly))  # an audit shows what it does not pay, too
+
+    @cached_property
+    def ring_sizes(self) -> Table:
+        """The smallest rings of the runtime, and the smallest ring between cube and vector cores."""
+        found = ring_sizes(self.simulated)
+        rows = [tuple(row.values()) for row in found.rows()]
+        if any(task.core == "MIX" for task in self.recording.tasks):
+            walls: dict[int, float] = {}
+            for slots in CROSS_CORE:
+                request = replace(self.request, ring_slots=slots)
+                other = Prediction(request, self.ran, self._number, self.chip)
+                if not other.unfit:
+                    walls[slots] = other.plain.wall
+            if walls:
+                best = min(walls.values())
+                smooth = min(slots for slots, wall in walls.items() if wall <= best * SLOWER)
+                has = self.request.ring_slots or int(self.program.device.core["ring_slots"].value)
+                rows.append(("cross-core", "slots", min(walls), smooth, has))
+        return SIZES.table(rows)
 
     @cached_property
     def gains(self) -> Gains:
@@ -242,8 +331,12 @@ class Prediction:
         wanted = {rule.id for rule in rules}
         racing = self.races if RACE.id in wanted else None
         whole = self.checked if price else check(self.program, [rule for rule in rules if rule.id != RACE.id])
+        asked = check(self.program, [rule for rule in rules if rule.on_request]).findings if price else ()
         unpriced = self._unpriced() if price else "not priced: left out by --no-price"
-        findings = whole.findings if unpriced else self.findings
+        findings = (*whole.findings, *asked)
+        if not unpriced:
+            named = priced(self.simulated, asked) if asked else None
+            findings = (*self.findings, *((*named.findings, *named.costly) if named else ()))
         return replace(
             whole,
             findings=tuple(one for one in findings if one.id in wanted),
@@ -252,6 +345,7 @@ class Prediction:
             ignored=whole.ignored + (racing.ignored if racing else 0),
             diagnosis=None if unpriced else self.diagnosis,
             unpriced=unpriced,
+            costly=0 if unpriced else sum(one.id in wanted for one in self.priced.costly),
         )
 
     def _unpriced(self) -> str:
@@ -282,9 +376,26 @@ class Prediction:
             bound_message=self.limits.verdict.sentence,
             worth=self.limits.verdict.gain,
             regime=run.bound.regime,
-            tasks=len(job.shape),
+            tasks=len(self.recording.tasks),
             blocks=len(job.block_class),
             memory=None if fullest is None else Fullest(fullest.function, fullest.space.space, fullest.share),
+        )
+
+    def examined(self) -> Answer:
+        """What may keep it from being used, and how long it takes; without the findings that cost time only."""
+        errors = check(self.program, [rule for rule in all_rules() if rule.severity == "error" and rule is not RACE])
+        found, races = _near(errors.errors), _near(map(race_finding, self.races.races))
+        if self.unfit:
+            return replace(self.brief(), errors=found, races=races)
+        bad = (*races, *found)
+        return replace(
+            self.brief(),
+            verdict="race" if races else "unfit" if found else "good",
+            message=bad[0].message if bad else self.notices,
+            line=bad[0].line if bad else None,
+            errors=found,
+            races=races,
+            kernels=tuple(_kernels(self.simulated)),
         )
 
     def answer(self) -> Answer:
@@ -310,14 +421,19 @@ class Prediction:
         return Answer(one.name or one.file, "good", device=one.device)
 
 
-def answer_of(request: Request, whole: bool = True) -> Answer:
+def _call(run: Finished) -> int | None:
+    return None if run.recording.place is None else run.recording.place.call
+
+
+def answer_of(request: Request, how: Callable[[Prediction], Answer] = Prediction.answer) -> Answer:
     """What a process of its own is asked for. A setting that the program does not have is an error of the whole."""
-    prediction = Prediction(request)
     try:
-        with refusals(request.file, request.argv):
-            _ = prediction.ran
-        refused_without_times(prediction.chip)
-        return prediction.answer() if whole else prediction.brief()
+        with standing_in(request.texts):
+            prediction = Prediction(request)
+            with refusals(request.file, request.argv):
+                _ = prediction.ran
+            refused_without_times(prediction.chip)
+            return how(prediction)
     except UnknownSetting:
         raise
     except NpuscopeError as error:
@@ -327,7 +443,12 @@ def answer_of(request: Request, whole: bool = True) -> Answer:
 
 def brief_answer_of(request: Request) -> Answer:
     """The same without findings."""
-    return answer_of(request, whole=False)
+    return answer_of(request, Prediction.brief)
+
+
+def examined_answer_of(request: Request) -> Answer:
+    """The same with what may keep it from being used."""
+    return answer_of(request, Prediction.examined)
 
 
 def predictions(request: Request) -> tuple[Prediction, ...]:
@@ -406,6 +527,19 @@ def near(file: str) -> str:
         return str(Path(file).relative_to(Path.cwd()))
     except ValueError:
         return file
+
+
+def _alike(errors: Iterable[Finding]) -> list[Finding]:
+    """Those of one function that one remedy mends are one, in the words of the first."""
+    together: dict[tuple[str, str, str, str], list[Finding]] = {}
+    for error in errors:
+        together.setdefault((error.id, error.file, error.function, error.remedy), []).append(error)
+    found = []
+    for first, *rest in together.values():
+        others = dict.fromkeys(one.kernel for one in rest if one.kernel not in ("", first.kernel))
+        same = f" (the same in {', '.join(others)})" if others else ""
+        found.append(replace(first, message=first.message + same))
+    return found
 
 
 def _near(findings: Iterator[Finding] | Sequence[Finding]) -> tuple[Finding, ...]:

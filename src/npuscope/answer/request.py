@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npuscope.base.files import own_source
+from npuscope.base.stand_in import Texts, source_bytes
 
 if TYPE_CHECKING:
     from npuscope.tile.record.model import Mode
@@ -37,7 +38,9 @@ class Request:
     """`file` is a path; `name` is what the answer is called. `jitter` is the seed of the noise on its blocks.
 
     `program` counts the programs that a file runs. `mode`: "values" computes, where control flow depends on more than
-    lengths and tables. `build`: a folder that the compiler left of the program.
+    lengths and tables. `build`: a folder that the compiler left of the program. `texts` stand in for files of the
+    program: whoever asks does so inside `standing_in(request.texts)`, as the functions that processes run do.
+    `runtime`: tmr or hbg; without it the one that the program asks for, else tmr by the chip's own file.
     """
 
     file: str
@@ -51,6 +54,9 @@ class Request:
     base: CaptureBase | None = None
     name: str = ""
     build: str = ""
+    texts: Texts = ()
+    runtime: str = ""
+    skew: float | None = None  # nanoseconds between the launches of two ranks; None: as the chip's file says
 
     @cached_property
     def key(self) -> str:
@@ -59,10 +65,29 @@ class Request:
         What else a program reads is not in it: whoever keeps results by it tries one of them again.
         """
         base = self.base and (self.base.factors.key, self.base.measured, self.base.wall_ns, self.base.bound)
-        rest = (self.argv, self.settings, self.device, self.program, self.ring_slots, self.mode, self.jitter, base)
+        rest = (
+            self.argv,
+            self.settings,
+            self.device,
+            self.program,
+            self.ring_slots,
+            self.mode,
+            self.jitter,
+            base,
+            self.texts,
+            self.runtime,
+        )
         own = Path(self.file)
         rings = sorted((name, text) for name, text in os.environ.items() if name.startswith("PTO2_"))
-        facts = (own_source(), rings, own.name, own.read_bytes(), [*_files_of_chip(self.device).values()], rest)
+        facts = (
+            own_source(),
+            rings,
+            own.name,
+            source_bytes(own),
+            [*_files_of_chip(self.device).values()],
+            rest,
+            self.skew,
+        )
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:24]
 
 

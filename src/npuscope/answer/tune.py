@@ -127,7 +127,7 @@ def tune(
     """Up to so many simulated points of the space; those that cannot run do not count. `goal`: held against time."""
     if space.size <= NEARLY * trials:
         trials = space.size  # what is nearly done is finished
-    search = Search(space, 1 if goal is None else 2, seed)
+    search = Search(space, seed)
     found: dict[Point, Answer] = {}
     variants: dict[Point, Request] = {}
     at_a_time = jobs or (2 if engine == "processes" else 8)
@@ -147,7 +147,7 @@ def tune(
                 answer = kept.add(request, next(answers) if one is None else one)
                 found[point] = replace(answer, candidate=request.name)
                 variants[point] = request
-                search.tell(point, _goals(found[point], goal))
+                search.answer(point, _goals(found[point], goal))
             ran += sum(found[point].error is None for point in points)
         progress.report("simulating variants", trials, trials)
         # of equal times the one that changes least of the program as it is

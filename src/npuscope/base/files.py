@@ -50,21 +50,35 @@ def cached(kind: str, key: str, make: Callable[[], T], valid: Callable[[T], bool
     The key is a hash of everything that decides the value, npuscope's version included: what is out of date is never
     found again, and as the oldest it goes first. A full disk keeps nothing, and stops nobody.
     """
+    if _folder(kind) is None:
+        return make()
+    value: T | None = kept(kind, key)
+    if value is not None and valid(value):
+        return value
+    value = make()
+    keep(kind, key, value)
+    return value
+
+
+def kept(kind: str, key: str) -> Any:
+    """What an earlier run kept under a key; None where it is not there, or a disk has spoilt it."""
+    folder = _folder(kind)
+    with contextlib.suppress(Exception):
+        return None if folder is None else pickle.loads(Path(folder, key).read_bytes())
+    return None
+
+
+def keep(kind: str, key: str, value: object) -> None:
+    """Keeps a value for later runs; a full disk keeps nothing, and stops nobody."""
     folder = _folder(kind)
     if folder is None:
-        return make()
-    with contextlib.suppress(Exception):  # it is not there, or a disk has spoilt it
-        value: T = pickle.loads(Path(folder, key).read_bytes())
-        if valid(value):
-            return value
-    value = make()
+        return
     with contextlib.suppress(OSError):
         part = f"{folder}/{key}.{os.getpid()}-{get_ident()}"
         Path(part).write_bytes(pickle.dumps(value, 5))
         os.replace(part, f"{folder}/{key}")
         if key.startswith(SELDOM):
             _prune(folder)
-    return value
 
 
 def _folder(kind: str) -> Path | None:

@@ -272,8 +272,8 @@ def _spawn(order: Order, answer: int) -> int:
 def spawned(order: int, answer: int) -> None:
     """What a spawned interpreter does."""
     with open(order, "rb") as source:
-        told = pickle.load(source)
-    run_job(told, answer)
+        job = pickle.load(source)
+    run_job(job, answer)
 
 
 def _children(process: int) -> list[int]:

@@ -65,6 +65,9 @@ class Against:
             return "undecided"
         return "faster" if self.faster > 0.5 else "slower"
 
+    def __str__(self) -> str:
+        return chance_told(self.faster, self.verdict)
+
     def as_dict(self) -> dict[str, object]:
         return {
             "ratio": self.ratio.value,
@@ -72,6 +75,19 @@ class Against:
             "probability_faster": self.faster,
             "verdict": self.verdict,
         }
+
+
+def chance_told(faster: float, verdict: str) -> str:
+    """The verdict of a predicted change with its probability: `93% likely faster`, `95% likely slower`, `undecided, 88%
+    likely faster`. The same words wherever such a change is told."""
+    if verdict == "slower":
+        return f"{never_certain(1 - faster)} likely slower"
+    return f"{'undecided, ' if verdict == 'undecided' else ''}{never_certain(faster)} likely faster"
+
+
+def never_certain(probability: float) -> str:
+    """In whole per cent, from 1 to 99."""
+    return f"{min(max(probability, 0.01), 0.99):.0%}"
 
 
 @dataclass(frozen=True)
@@ -89,3 +105,9 @@ class Gain:
         likely = max(round(ns), 0)
         least = 0 if low >= high else max(round(min(low, likely * (1 - ROUGH))), 0)
         return cls(likely, least, round(max(high, likely * (1 + ROUGH))))
+
+    def within(self, wall: int) -> Gain:
+        """No run saves more than all it takes."""
+        return Gain(
+            min(self.ns, int(wall * (1 - ROUGH))), min(self.low_ns, int(wall * (1 - ROUGH))), min(self.high_ns, wall)
+        )

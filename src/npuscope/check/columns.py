@@ -71,7 +71,7 @@ ERRORS = Columns(
             "`bytes`, `flops`, `tasks`, `waits` over the run",
         ),
         Column("kernel", TEXT, 'the kernel, "" where it is about the source', only=PARAGRAPH),
-        Column("fix", TEXT, "what to do", only=PARAGRAPH),
+        Column("remedy", TEXT, "what to do", only=PARAGRAPH),
         Column("change", TEXT, 'the line as it should be, or ""', only=PARAGRAPH),
         Column("count", COUNT, "times met", only=PARAGRAPH),
         Column("also", replace(LIST, json="list of objects"), "other places: `file`, `line`", only=PARAGRAPH),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Severity = Literal["error", "warning", "hint"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "hint")  # the worst first
-Without = Literal["less", "hidden", "gone", "blocks", "one task"]
+Without = Literal["less", "hidden", "gone", "blocks", "one task", "room", "early", "implied", "joined"]
 """What becomes of a program without a finding, beside less of what it wastes:
 
 less      nothing else: bytes and FLOPs that are not there, tasks that are submitted in no time
@@ -25,7 +25,12 @@ hidden    its bytes are moved as before, while others are multiplied
 gone      its tasks do nothing that is needed
 blocks    its tasks are blocks of fewer launches
 one task  its tasks of a turn are one, whose blocks do the work of all
+room      the runtime's rings are never full
+early     the consumers of its tasks may be staged before those are done
+implied   its tasks wait only for whom no other of their producers waits for
+joined    its tasks wait for the last of each launch that they wait for
 """
+ONLY_IF_IT_SAVES: tuple[Without, ...] = ("room", "early")  # findings that a simulation must confirm
 
 
 @dataclass(frozen=True)
@@ -68,12 +73,15 @@ class Waste:
 class Price:
     """The wall of the program simulated without a finding, and what that saves, below 0 where it takes longer.
 
-    Both are None where it cannot be tried. `how` says what was changed, or why nothing could be.
+    Both are None where it cannot be simulated. `how` says what was changed, or why nothing could be. `tried`: "tried"
+    where the program was rewritten by a fix and simulated, "not tried: …" where that could not be, "" where nobody
+    asked: then what is wasted was taken out of the simulation.
     """
 
     how: str
     wall_ns: int | None = None
     saves_ns: int | None = None
+    tried: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +97,7 @@ class Finding:
     file: str
     line: int
     message: str
-    fix: str
+    remedy: str
     kernel: str = ""
     function: str = ""
     change: str = ""
@@ -137,12 +145,13 @@ class Rule:
     example: Example
     about: Literal["chip", "compiler", "performance", "quality"] = "performance"
     without: Without = "less"
+    on_request: bool = False  # runs only where it is named
 
     def at(
         self,
         site: Site,
         message: str,
-        fix: str,
+        remedy: str,
         kernel: str = "",
         severity: Severity | None = None,
         change: str = "",
@@ -157,7 +166,7 @@ class Rule:
             file=site.file,
             line=site.line,
             message=message,
-            fix=fix,
+            remedy=remedy,
             kernel=kernel,
             function=site.function,
             change=change,

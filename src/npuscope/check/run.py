@@ -50,11 +50,12 @@ class Checked:
     diagnosis: Diagnosis | None = None  # of the program simulated as it is, where findings are priced
     unpriced: str = ""  # why they are not
     notes: tuple[str, ...] = ()  # on what was read of the compiler's assembly
+    costly: int = 0  # found, and left out: mended, the program would take longer
 
 
 def check(program: Program, rules: Sequence[Rule] | None = None) -> Checked:
     """Checks one recorded program, by all rules unless some are given."""
-    rules = all_rules() if rules is None else rules
+    rules = rules_of() if rules is None else rules
     found, ignored = findings_of(program, [rule for rule in rules if rule.id != RACE.id])
     racing = races(program) if RACE in rules else ()
     unsilenced = tuple(one for one in racing if not any(silenced(RACE.id, s.file, s.line) for s in one.sides))
@@ -132,9 +133,12 @@ def ranked(findings: Iterable[Finding], device: Device) -> tuple[Finding, ...]:
 
 
 def rules_of(select: Sequence[str] = (), ignore: Sequence[str] = (), races: bool = True) -> tuple[Rule, ...]:
-    """The rules to run, in order: `--select` and `--ignore` name them by id or by `prefix*`."""
+    """The rules to run, in order: `--select` and `--ignore` name them by id or by `prefix*`.
+
+    Rules that run on request only are among them where they are selected.
+    """
     rules = all_rules()
-    wanted = _matching(rules, select, "--select") if select else {rule.id for rule in rules}
+    wanted = _matching(rules, select, "--select") if select else {rule.id for rule in rules if not rule.on_request}
     dropped = _matching(rules, ignore, "--ignore") | (set() if races else {RACE.id})
     return tuple(rule for rule in rules if rule.id in wanted - dropped)
 

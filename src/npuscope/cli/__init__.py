@@ -27,10 +27,12 @@ GROUPS = {
         "report", "lab", "view", "compare", "gate", "history", "forward", "step", "roofline", "align", "sql",
     ),
     "Try a change without the chip": (
-        "judge", "whatif", "run", "check", "memory", "graph", "simulate", "rank", "sweep", "tune", "tpot", "predict",
-        "calibrate",
+        "judge", "whatif", "run", "check", "memory", "graph", "simulate", "rank", "sweep", "tune", "improve", "tpot",
+        "predict", "collective", "calibrate",
     ),
-    "Captures and tools": ("demo", "info", "doctor", "convert", "formats", "models", "device", "ops", "guide", "mcp"),
+    "Captures and tools": (
+        "demo", "info", "doctor", "convert", "formats", "models", "device", "ops", "guide", "mcp", "lsp",
+    ),
 }  # fmt: skip
 EXAMPLES = (
     ("npuscope demo --keep demo_out", "captures to try"),

@@ -12,19 +12,24 @@ Examples:
 
   npuscope check decode_layer.py --sarif check.sarif --md review.md
 
+  npuscope check decode_layer.py --fix   (patches, each tried: runs, right, fits, safe, faster)
+
+  npuscope check decode_layer.py --fix --apply --commit   (those that help together, a commit each)
+
   npuscope check build_output/decode_layer   (the compiler's assembly: does it fit, do tiles overlap)
 
   npuscope check --list-rules, npuscope check --explain gm-round-trip
 
 Exit code 1 where there is a finding at --level or worse: what does not fit, is not legal or is not safe is an error;
 wrong numbers and large waste are warnings; the rest are hints. A comment `# npuscope: ignore[ID]` silences a rule on
-its statement.
+its statement. `--fix` needs the extra `fix`: LibCST. Exit code 1 where no patch is offered.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,6 +38,7 @@ from npuscope.answer.prediction import checks as checks_of
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.process_memory import collected_rarely
+from npuscope.check.rules import all_rules
 from npuscope.check.run import reaches, rules_of
 from npuscope.cli.output import (
     DeviceName,
@@ -41,11 +47,13 @@ from npuscope.cli.output import (
     ProgramArguments,
     ProgramNumber,
     RingSlots,
+    RuntimeName,
     check_outputs,
     progress_bar,
     show,
 )
 from npuscope.lower.chip import chip_to_lower_for
+from npuscope.models import program_file
 from npuscope.report.check import check as report
 from npuscope.report.check import check_data, check_sarif, rules_text
 from npuscope.report.reference import rule_text
@@ -75,6 +83,7 @@ def command(
     ] = False,
     seed: Annotated[int, typer.Option(help="Which other order --replay takes.")] = 0,
     program: ProgramNumber = None,
+    runtime: RuntimeName = "",
     values: Annotated[
         bool, typer.Option("--values/--shapes", help="Compute, where values decide what runs, or only record shapes.")
     ] = False,
@@ -84,6 +93,11 @@ def command(
         typer.Option("--price/--no-price", help="Simulate the program without each finding, or name no times."),
     ] = True,
     everything: Annotated[bool, typer.Option("--all", help="Every finding, not the costliest of each scope.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Try what would mend findings, and show it as patches.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Write the patches that help together; needs --fix.")] = False,
+    commit: Annotated[
+        bool, typer.Option("--commit", help="Each of them as a commit of its own; needs --apply.")
+    ] = False,
     md: MdFile = None,
     sarif: Annotated[str | None, typer.Option("--sarif", help="Also write SARIF for code review here.")] = None,
     list_rules: Annotated[bool, typer.Option("--list-rules", help="Print the rules and leave.")] = False,
@@ -94,18 +108,24 @@ def command(
 ) -> None:
     rules = rules_of(select or (), ignore or (), races)
     if list_rules:
-        print(rules_text(rules))
+        print(rules_text(rules if select or ignore or not races else all_rules()))
         return
     if explain is not None:
         print("\n\n".join(rule_text(rule) for rule in rules_of((explain,))))
         return
     if file is None:
         raise NpuscopeError("no program to check", remedy="Name a Python file, or ask for --list-rules.")
+    if (apply and not fix) or (commit and not apply):
+        raise NpuscopeError("--commit needs --apply, and --apply needs --fix")
     check_outputs([file], md, sarif)
     chip = chip_to_lower_for(device)
+    if fix:
+        request = Request(str(program_file(file).resolve()), tuple(arguments or ()), (), device, program, ring_slots)
+        _fix(file, request, apply, commit, md, json)
+        return
     with progress_bar(), collected_rarely():
         mode: Mode = "values" if values else "shapes"
-        request = Request(file, tuple(arguments or ()), (), device, program, ring_slots, mode)
+        request = Request(file, tuple(arguments or ()), (), device, program, ring_slots, mode, runtime=runtime)
         checks = checks_of(request, rules, price, seed if replay else None)
     show(
         partial(report, file, chip.name, checks, everything),
@@ -115,4 +135,28 @@ def command(
         pages={sarif: lambda: check_sarif(checks, rules)},
     )
     if reaches(checks, level.value):
+        raise typer.Exit(1)
+
+
+def _fix(file: str, request: Request, apply: bool, commit: bool, md: str | None, json: bool) -> None:
+    from npuscope.answer.fixes import mend
+    from npuscope.report.fixes import fixes, fixes_data
+
+    here = Path.cwd()
+    with progress_bar():
+        mending = mend(request)
+    written: list[str] = []
+    if apply:
+        from npuscope.answer.improve import applied, best_together
+
+        with progress_bar():
+            steps = best_together(request, mending)
+        written = applied(steps, commit)
+    show(
+        partial(fixes, file, request.device, mending, here, written),
+        lambda: {**fixes_data(file, request.device, mending), "written": written},
+        json=json,
+        md=md,
+    )
+    if not mending.offered:
         raise typer.Exit(1)

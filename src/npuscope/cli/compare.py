@@ -20,6 +20,8 @@ Examples:
   npuscope compare monday tuesday wednesday   (a trend)
 
   npuscope compare root_before root_after --rank 3   (without it, the slowest rank of each)
+
+  npuscope compare --runtimes decode_layer.py -- --max-seq 4096   (one program under tmr and under hbg)
 """
 
 from __future__ import annotations
@@ -30,20 +32,26 @@ from typing import Annotated
 import typer
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.cli.output import Command as Command
 from npuscope.cli.output import (
+    DeviceName,
     HtmlFile,
     JsonFlag,
     KernelsRegex,
     MdFile,
+    ProgramNumber,
     RankOption,
+    SetOption,
     StepOption,
     StepsFlag,
     WideFlag,
+    after_dashes,
     check_outputs,
     names_of,
     pairs_of,
     progress_bar,
     read_steps,
+    settings_of,
     show,
 )
 from npuscope.explain import explain_ranks
@@ -58,6 +66,7 @@ VERSUS = "vs"
 
 
 def command(
+    context: typer.Context,
     paths: Annotated[
         list[str],
         typer.Argument(help="Captures: A and B; A… vs B…; or three and more.", metavar="A B | A… vs B… | A B C…"),
@@ -67,11 +76,23 @@ def command(
     steps: StepsFlag = False,
     rank: RankOption = None,
     match: Annotated[list[str] | None, typer.Option(help="A kernel of A and its name in B, as A=B.")] = None,
+    runtimes: Annotated[
+        bool,
+        typer.Option("--runtimes", help="A tile program under tmr and hbg, simulated: which is faster, and why."),
+    ] = False,
+    device: DeviceName = "ascend910b1",
+    setting: SetOption = None,
+    program: ProgramNumber = None,
     html: HtmlFile = None,
     md: MdFile = None,
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
+    if runtimes:
+        _compare_runtimes(paths, after_dashes(context), device, setting, program, md, wide, json)
+        return
+    if after_dashes(context) or setting or program is not None:
+        raise NpuscopeError("arguments, --set and --program are a program's", remedy="Add --runtimes.")
     pairs = pairs_of(match or [], "--match")
     if VERSUS in paths or steps:
         if step:
@@ -102,7 +123,39 @@ def command(
         result = compare_explained(explained[0], explained[1], kernels, pairs)
         both = (names[0], names[1])
     pages = {html: lambda: page(compare_document(both, result))}
-    show(partial(reports.compare, both, result), result.as_dict, json=json, wide=wide, md=md, pages=pages)
+    show(
+        partial(reports.compare, both, result),
+        partial(reports.compare_data, result),
+        json=json,
+        wide=wide,
+        md=md,
+        pages=pages,
+    )
+
+
+def _compare_runtimes(
+    paths: list[str],
+    argv: tuple[str, ...],
+    device: str,
+    setting: list[str] | None,
+    program: int | None,
+    md: str | None,
+    wide: bool,
+    json: bool,
+) -> None:
+    from npuscope.answer.request import Request
+    from npuscope.answer.runtimes import both_runtimes
+    from npuscope.models import program_file
+    from npuscope.time.run import chip_to_time
+
+    if len(paths) != 1:
+        raise NpuscopeError("--runtimes compares one tile program with itself", remedy="Name one Python file.")
+    check_outputs(paths, md)
+    chip_to_time(device)
+    settings = tuple(settings_of(setting or []).items())
+    with progress_bar():
+        both = both_runtimes(Request(str(program_file(paths[0])), argv, settings, device, program, name=paths[0]))
+        show(partial(reports.runtimes, both), both.as_dict, json=json, wide=wide, md=md)
 
 
 def _sides(paths: list[str]) -> tuple[list[str], list[str]]:

@@ -10,6 +10,8 @@ Examples:
 
   npuscope graph decode_layer.py --deps deps.json --dot layer.dot --by kernel
 
+  npuscope graph decode_layer.py --audit   (edges that could go, tasks that could be one, each simulated without it)
+
   npuscope graph decode_layer.py --values --json -- --max-seq 512   (arguments after -- are the program's)
 """
 
@@ -24,13 +26,16 @@ from typing import Annotated
 
 import typer
 
+from npuscope.base.errors import NpuscopeError
 from npuscope.cli.output import (
     AreasFile,
+    DeviceName,
     HtmlFile,
     JsonFlag,
     ProgramArguments,
     ProgramFile,
     ProgramNumber,
+    RuntimeName,
     WideFlag,
     check_outputs,
     progress_bar,
@@ -50,6 +55,7 @@ from npuscope.tile.graph.outputs import (
 )
 from npuscope.tile.graph.outputs import dot as dot_text
 from npuscope.tile.graph.task_graph import task_graph
+from npuscope.tile.record.model import Mode
 from npuscope.tile.script.run import run_script
 
 
@@ -71,11 +77,23 @@ def command(
     dot: Annotated[str | None, typer.Option("--dot", help="Write the graph for Graphviz here.")] = None,
     by: Annotated[By, typer.Option("--by", help="What a node of the --dot file is.")] = By.task,
     trace: Annotated[str | None, typer.Option("--trace", help="Write a trace without times here (.npu).")] = None,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Judge its dependencies: what each that could go costs, simulated.")
+    ] = False,
+    device: DeviceName = "ascend910b1",
+    runtime: RuntimeName = "",
     html: HtmlFile = None,
     areas: AreasFile = None,
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
+    if audit:
+        if deps or dot or trace or html:
+            raise NpuscopeError(
+                "--audit prints, and writes no graph", remedy="Leave --deps, --dot, --trace and --html."
+            )
+        _audit(file, tuple(arguments or ()), values, program, device, runtime, json)
+        return
     names = None if deps is None else str(Path(deps).with_name("name_map.json"))
     check_outputs([file], deps, names, dot, trace, html)
     check_timeless(trace)
@@ -118,3 +136,20 @@ def command(
         print(f"npuscope: {run.failure}", file=sys.stderr)
     if run.passed is False:
         raise typer.Exit(run.exit_code or 1)
+
+
+def _audit(
+    file: str, argv: tuple[str, ...], values: bool, program: int | None, device: str, runtime: str, json: bool
+) -> None:
+    """Only this needs the simulator."""
+    from npuscope.answer.prediction import Prediction
+    from npuscope.answer.request import Request
+    from npuscope.report.check import audit as audit_report
+    from npuscope.report.check import audit_data
+    from npuscope.time.run import chip_to_time
+
+    chip_to_time(device)
+    mode: Mode = "values" if values else "shapes"
+    one = Prediction(Request(file, argv, (), device, program, mode=mode, runtime=runtime))
+    with progress_bar():
+        show(partial(audit_report, one), partial(audit_data, one), json=json)

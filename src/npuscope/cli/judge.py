@@ -36,17 +36,17 @@ from npuscope.cli.output import (
     MdFile,
     ProgramNumber,
     RingSlots,
+    RuntimeName,
     SetOption,
     after_dashes,
     check_outputs,
-    print_json,
-    print_text,
     progress_bar,
     settings_of,
-    write_reports,
+    show,
 )
 from npuscope.models import program_file
-from npuscope.report.judge import judge_markdown, judge_sarif, judge_text
+from npuscope.report.judge import judge as report
+from npuscope.report.judge import judge_data, judge_sarif
 
 __all__ = ["Command", "command"]
 
@@ -58,6 +58,7 @@ def command(
     setting: SetOption = None,
     device: DeviceName = "ascend910b1",
     program: ProgramNumber = None,
+    runtime: RuntimeName = "",
     ring_slots: RingSlots = None,
     golden: Annotated[
         bool, typer.Option("--golden/--no-golden", help="Also compute, and compare with the program's golden.")
@@ -87,20 +88,21 @@ def command(
     check_outputs(every, results, md, sarif)
     settings = tuple(settings_of(setting or []).items())
     alike = (after_dashes(context), settings, device, program, ring_slots)
-    requests = [Request(str(Path(file).resolve()), *alike, name=file) for file in every]
+    requests = [Request(str(Path(file).resolve()), *alike, name=file, runtime=runtime) for file in every]
     base = None if baseline is None else requests.pop()
     limits = Limits(seconds, round(memory * GIB))
     how = How(golden, limits, None if results is None else Path(results), engine, jobs)
     with progress_bar():
         answers = judge_all(requests, base, how)
     paths = [request.file for request in requests]
-    written = write_reports({md: lambda: judge_markdown(answers), sarif: lambda: judge_sarif(answers, paths)})
-    good = sum(answer.is_good for answer in answers)
-    if json:
-        data = {"good": good, "of": len(answers), "answers": [answer.to_dict(budget) for answer in answers]}
-        print_json(data, indent=2 if budget is None else None)  # with a budget every byte counts
-    else:
-        print_text(judge_text(answers), written)
+    show(
+        lambda: report(answers),
+        lambda: judge_data(answers, budget),
+        json=json,
+        indent=2 if budget is None else None,  # with a budget every byte counts
+        md=md,
+        pages={sarif: lambda: judge_sarif(answers, paths)},
+    )
     slower = fail_slower and any(one.versus is not None and one.versus.verdict == "slower" for one in answers)
-    if good < len(answers) or slower:
+    if slower or not all(answer.is_good for answer in answers):
         raise typer.Exit(1)

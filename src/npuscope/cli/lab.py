@@ -1,4 +1,4 @@
-"""See a run and change its program: a page that follows every save.
+"""See a run and change its program: a page follows every save.
 
 Opens captures, a tile program, or both beside each other, on this machine only. A program is watched: at each save of
 it or of a module that it imports, it is checked and simulated, and the page shows what has changed.
@@ -31,7 +31,16 @@ from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.plugins import not_installed
 from npuscope.cli.output import Command as Command
-from npuscope.cli.output import DeviceName, ProgramNumber, SetOption, after_dashes, names_of, progress_bar, settings_of
+from npuscope.cli.output import (
+    DeviceName,
+    ProgramNumber,
+    RuntimeName,
+    SetOption,
+    after_dashes,
+    names_of,
+    progress_bar,
+    settings_of,
+)
 from npuscope.explain import explain_ranks
 from npuscope.explain.choosing import choose_rank
 from npuscope.models import program_file
@@ -52,9 +61,11 @@ def command(
     device: DeviceName = "ascend910b1",
     setting: SetOption = None,
     program: ProgramNumber = None,
+    runtime: RuntimeName = "",
     seconds: Annotated[float, typer.Option(min=1, help="A run of the program that takes longer is ended.")] = 60.0,
     port: PortOption = 0,
     browser: BrowserOption = True,
+    in_editor: Annotated[bool, typer.Option("--in-editor", help="Let a panel of VS Code show the page.")] = False,
 ) -> None:
     argv = after_dashes(context)
     programs = [file for file in files if file.endswith(".py")]
@@ -71,8 +82,8 @@ def command(
         settings = settings_of(setting or [])
         for name in settings:
             places_named(name, places_of(file), file)
-        subject = Request(str(file.resolve()), argv, tuple(settings.items()), device, program)
-    serve_lab(captures, subject, port, browser, seconds=seconds)
+        subject = Request(str(file.resolve()), argv, tuple(settings.items()), device, program, runtime=runtime)
+    serve_lab(captures, subject, port, browser, seconds=seconds, in_editor=in_editor)
 
 
 def check_extra() -> None:
@@ -93,10 +104,11 @@ def serve_lab(
     areas: str | None = None,
     rank: int | None = None,
     seconds: float = 60.0,
+    in_editor: bool = False,
 ) -> None:
     """Serves captures and a program until Ctrl-C."""
     from npuscope.lab.program_runs import Captures
-    from npuscope.lab.server import LOOPBACK, bound, serve
+    from npuscope.lab.server import EDITOR_FRAMES, LOOPBACK, NO_FRAMES, bound, serve
     from npuscope.lab.session import LIMITS, Session
 
     with progress_bar():
@@ -113,7 +125,8 @@ def serve_lab(
 
     async def session() -> None:
         limits = LIMITS._replace(seconds=seconds)
-        await serve(Session(title, captures.versions, subject, limits, captures.shared), place, token, ready)
+        frames = EDITOR_FRAMES if in_editor else NO_FRAMES
+        await serve(Session(title, captures.versions, subject, limits, captures.shared), place, token, ready, frames)
 
     try:
         asyncio.run(session())
@@ -123,10 +136,11 @@ def serve_lab(
 
 def _read(paths: Sequence[str], kernels: str | None, areas: str | None, rank: int | None) -> Captures:
     from npuscope.lab.program_runs import captures_of
+    from npuscope.report.captures import step_parts
 
-    return captures_of(
-        names_of(list(paths)), [explain_ranks(choose_rank(read(path), rank), kernels, areas) for path in paths]
-    )
+    names = names_of(list(paths))
+    found = [explain_ranks(choose_rank(read(path), rank), kernels, areas) for path in paths]
+    return captures_of(names, found, step=step_parts(paths[0], names[0]) if len(paths) == 1 else None)
 
 
 def _open(url: str) -> None:

@@ -44,11 +44,24 @@ RingSlots = Annotated[
         "both ways each has half, at least 2. 8 is the compiler of July 2026.",
     ),
 ]
+RuntimeName = Annotated[
+    str,
+    typer.Option(
+        "--runtime",
+        metavar="tmr|hbg",
+        help="The runtime that schedules, as built in August 2026: tmr (the device submits while it runs) or hbg (the "
+        "host builds the graph). Else what the program asks for, or tmr by the chip's file.",
+    ),
+]
 DeviceName = Annotated[str, typer.Option("--device", help="The chip: a name, or a TOML file of your own.")]
 ProgramNumber = Annotated[
     int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
 ]
 Jitter = Annotated[int | None, typer.Option("--jitter", min=0, help="Noise on the blocks' times, with this seed.")]
+Skew = Annotated[
+    float | None,
+    typer.Option("--skew", min=0, metavar="µs", help="From the launch of one rank to that of the next, in µs."),
+]
 Measured = Annotated[
     str | None,
     typer.Option(
@@ -101,6 +114,7 @@ def show(
     data: object | Callable[[], object],
     *,
     json: bool,
+    indent: int | None = 2,
     wide: bool | None = None,
     md: str | None = None,
     pages: Mapping[str | None, Callable[[], str]] | None = None,
@@ -115,7 +129,7 @@ def show(
     with progress_bar():
         posted = write_reports({**(pages or {}), md: lambda: as_markdown(parts(), reproduce())})
     if json:
-        print_json(data() if callable(data) else data)
+        print_json(data() if callable(data) else data, indent)
     else:
         print_report(parts() if wide is None else parts(wide=wide), [*filter(None, written), *posted])
 

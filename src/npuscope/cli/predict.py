@@ -10,6 +10,8 @@ Examples:
 
   npuscope predict --config deepseek.json --batch 5 --context 4096 --tp 8 --dp 2 --quant w8a8 --out pass.csv
 
+  npuscope predict --config deepseek.json --batch 64 --context 4096 --dp 16 --routing 1.5 --layouts 8,16,32
+
 The file written with --out is a trace like any other: npuscope report, compare and align take .npu, .csv and .json;
 .pftrace is for viewers.
 """
@@ -21,11 +23,14 @@ from typing import Annotated
 
 import typer
 
+from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices import load
 from npuscope.cli.output import JsonFlag, MdFile, WideFlag, check_outputs, show
 from npuscope.forward.llm.config import pass_settings, read_config
+from npuscope.forward.llm.layouts import Routing, layouts, read_routing, spread
 from npuscope.forward.llm.prediction import predict, predicted_trace
 from npuscope.report.predicted import predict as report
+from npuscope.table.columns import all_rows
 from npuscope.trace.formats import check_target
 
 
@@ -39,6 +44,13 @@ def command(
     dp: Annotated[int, typer.Option(help="Data-parallel groups.")] = 1,
     ep: Annotated[int | None, typer.Option(help="Expert-parallel ranks: 1, or all (the default).")] = None,
     quant: Annotated[str, typer.Option(help="w8a8 or none.")] = "none",
+    routing: Annotated[
+        str,
+        typer.Option(help="uniform, how many times the mean the busiest rank's experts get, or a file of counts."),
+    ] = "uniform",
+    spread_over: Annotated[
+        str | None, typer.Option("--layouts", help="Also with experts over so many ranks each: 8,16,32.")
+    ] = None,
     device: Annotated[str, typer.Option(help="A device's name, or a TOML file.")] = "a3",
     out: Annotated[
         str | None, typer.Option("-o", "--out", help="Also write the pass as a trace: .npu, .csv, .json, .pftrace.")
@@ -52,7 +64,28 @@ def command(
         check_target(out)
     model = read_config(config)
     run = pass_settings(model, phase, batch=batch, tokens=tokens, context=context, tp=tp, dp=dp, ep=ep, quant=quant)
-    prediction = predict(model, run, load(device))
+    chip = load(device)
+    even = predict(model, run, chip)
+    asked = read_routing(routing, None if model.experts is None else model.experts.count)
+    prediction = even if asked == Routing() else spread(even, asked)
+    others = None if spread_over is None else layouts(model, even, asked, whole_numbers(spread_over), chip)
     if out is not None:
         predicted_trace(prediction).write(out)
-    show(partial(report, prediction), prediction.as_dict, json=json, wide=wide, md=md, written=[out])
+    data = {
+        **prediction.as_dict(),
+        "routing": {"busiest": prediction.run.busiest, "costs_ns": prediction.total_ns - even.total_ns},
+        **({} if others is None else all_rows(others.tables())),
+    }
+    parts = partial(report, prediction, even=even, others=others)
+    show(parts, data, json=json, wide=wide, md=md, written=[out])
+
+
+def whole_numbers(text: str) -> list[int]:
+    """Of `8,16,32`."""
+    try:
+        found = [int(word) for word in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or min(found) < 2:
+        raise NpuscopeError(f"--layouts {text} is no list of numbers of ranks", remedy="As --layouts 8,16,32.")
+    return found

@@ -42,6 +42,7 @@ from npuscope.cli.output import (
     ProgramNumber,
     ResultsFile,
     RingSlots,
+    RuntimeName,
     after_dashes,
     check_outputs,
     names_of,
@@ -70,6 +71,7 @@ def command(
     ] = None,
     device: DeviceName = "ascend910b1",
     program: ProgramNumber = None,
+    runtime: RuntimeName = "",
     ring_slots: RingSlots = None,
     measured: Measured = None,
     jitter: Jitter = None,
@@ -83,7 +85,9 @@ def command(
 ) -> None:
     chip = chip_to_time(device)
     argv = after_dashes(context)
-    variants = _variants(files, setting or [], Request("", argv, (), device, program, ring_slots, jitter=jitter))
+    variants = _variants(
+        files, setting or [], Request("", argv, (), device, program, ring_slots, jitter=jitter, runtime=runtime)
+    )
     check_outputs([*files, *(files_of(measured) if measured else ())], results, html)
     with progress_bar():
         before = None

@@ -14,7 +14,11 @@ Examples:
 
   npuscope simulate decode_layer.py --build build_output/decode_layer   (kernels as the compiler made them)
 
+  npuscope simulate decode_layer.py --rings   (task windows, heaps and pools: how small they may be)
+
   npuscope simulate decode_layer.py --explain gate_proj   (how its time came about, constant by constant)
+
+  npuscope simulate allreduce.py --skew 600   (every rank's chip together; launched 600 µs apart)
 
   npuscope simulate new.py --measured old.py=run/chip_swimlane_records.json -- --max-seq 4096   (on top of a capture)
 
@@ -44,7 +48,9 @@ from npuscope.cli.output import (
     ProgramFile,
     ProgramNumber,
     RingSlots,
+    RuntimeName,
     SetOption,
+    Skew,
     WideFlag,
     check_outputs,
     progress_bar,
@@ -78,6 +84,7 @@ def command(
         str | None, typer.Option("-o", "--out", help="Write the trace here; `npuscope formats` lists the endings.")
     ] = None,
     program: ProgramNumber = None,
+    runtime: RuntimeName = "",
     ring_slots: RingSlots = None,
     values: Annotated[
         bool, typer.Option("--values/--shapes", help="Compute, where values decide what runs, or only record shapes.")
@@ -93,6 +100,10 @@ def command(
         str | None, typer.Option(help="The compiler's build folder: kernels as their .pto files say.", metavar="FOLDER")
     ] = None,
     jitter: Jitter = None,
+    skew: Skew = None,
+    rings: Annotated[
+        bool, typer.Option("--rings", help="The smallest rings of the runtime that do not fail, and do not slow down.")
+    ] = False,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Explain the run, or only its times.")] = True,
     html: HtmlFile = None,
     wide: WideFlag = False,
@@ -109,7 +120,17 @@ def command(
     mode: Mode = "values" if values else "shapes"
     chip = chip_to_time(device)
     request = Request(
-        file, tuple(arguments or ()), settings, device, program, ring_slots, mode, jitter, build=build or ""
+        file,
+        tuple(arguments or ()),
+        settings,
+        device,
+        program,
+        ring_slots,
+        mode,
+        jitter,
+        build=build or "",
+        runtime=runtime,
+        skew=None if skew is None else skew * 1e3,
     )
     with progress_bar():
         prediction = Prediction(request)
@@ -129,8 +150,8 @@ def command(
         if out is not None:
             prediction.trace.write(out, target)
         show(
-            partial(simulate_report, prediction, beside, report),
-            partial(simulate_data, prediction, beside, report),
+            partial(simulate_report, prediction, beside, report, rings=rings),
+            partial(simulate_data, prediction, beside, report, rings),
             json=json,
             wide=wide,
             pages={html: lambda: page(prediction_document(file, prediction, capture_sections(beside)))},
@@ -139,7 +160,7 @@ def command(
 
 
 def _refuse(file: str, device: str, errors: Sequence[Finding], json: bool) -> NoReturn:
-    each = [{"id": e.id, "file": e.file, "line": e.line, "message": e.message, "fix": e.fix} for e in errors]
+    each = [{"id": e.id, "file": e.file, "line": e.line, "message": e.message, "remedy": e.remedy} for e in errors]
     data = {"file": file, "device": device, "error": errors[0].message, "errors": each}
     show(partial(refused, file, device, errors), data, json=json)
     raise typer.Exit(1)

@@ -13,7 +13,7 @@ Examples:
   npuscope tune layer.py --engine ray --jobs 32 -- --max-seq 4096
 
 The first point is the program as it is. A setting is an option, a constant, a field of a configuration or an
-environment variable of the program. Needs the extra `tune`: Optuna. Exit code 1 where nothing runs.
+environment variable of the program. Exit code 1 where nothing runs.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from npuscope.cli.output import (
     ProgramNumber,
     ResultsFile,
     RingSlots,
+    RuntimeName,
     check_outputs,
     progress_bar,
     show,
@@ -66,6 +67,7 @@ def command(
     seed: Annotated[int, typer.Option(help="Of the search.")] = 0,
     device: DeviceName = "ascend910b1",
     program: ProgramNumber = None,
+    runtime: RuntimeName = "",
     ring_slots: RingSlots = None,
     golden: Annotated[bool, typer.Option("--golden/--no-golden", help="Check the numbers of the best.")] = True,
     results: ResultsFile = None,
@@ -88,7 +90,7 @@ def command(
             space = space_of([(name, values, next(iter(now[name]), None)) for name, values in given.items()])
         else:
             space = found_space(file, argv)
-        alike = Request(str(Path(file).resolve()), argv, (), device, program, ring_slots)
+        alike = Request(str(Path(file).resolve()), argv, (), device, program, ring_slots, runtime=runtime)
         kept = None if results is None else Path(results)
         tuned = tune(alike, space, trials, front, kept, engine, jobs, seed, golden)
         comparison, first, best = None, tuned.answers[0], tuned.best

@@ -34,6 +34,7 @@ from npuscope.cli.output import (
     JsonFlag,
     ProgramNumber,
     RankOption,
+    RuntimeName,
     SetOption,
     check_outputs,
     counts_of,
@@ -64,6 +65,7 @@ def command(
     setting: SetOption = None,
     device: DeviceName = "ascend910b1",
     program: ProgramNumber = None,
+    runtime: RuntimeName = "",
     rank: RankOption = None,
     html: HtmlFile = None,
     json: JsonFlag = False,
@@ -90,7 +92,7 @@ def command(
             from npuscope.time.whatif import replay_against
 
             settings = tuple(settings_of(setting or []).items())
-            one = Prediction(Request(path, tuple(arguments or ()), settings, device, program))
+            one = Prediction(Request(path, tuple(arguments or ()), settings, device, program, runtime=runtime))
         trace = one.simulated.trace if one else choose_rank(read(path), rank)
         if asked:
             result = whatif(trace, change)

@@ -9,6 +9,7 @@ and cores start sooner; and, without edges, whether lanes depended on one anothe
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -22,7 +23,7 @@ from npuscope.explain.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges,
 from npuscope.explain.waits import Readiness, no_dependencies, readiness
 from npuscope.explain.work import LONGEST, NEVER, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular
-from npuscope.table.formats import SHARE, TEXT, TIME, duration, percent, sentence_start, worded
+from npuscope.table.formats import SHARE, TEXT, TIME, duration, many, percent, sentence_start, worded
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
 
@@ -199,13 +200,89 @@ def once_ns(work: Work) -> int:
     return work.wall - (int(np.max(work.end)) - int(np.min(work.start)))
 
 
-def without_scheduler(work: Work, ready: Readiness, cost: float = 0.0) -> list[int]:
-    """What a scheduler at a share of its cost saves of what not every run pays, by each reading of the run: the
-    likeliest first."""
+def without_scheduler(work: Work, ready: Readiness, cost: float = 0.0, submitting: float | None = None) -> list[int]:
+    """What a scheduler at a share of its cost, and an orchestrator at another, save of what not every run pays, by each
+    reading of the run: the likeliest first."""
     change = Change(dispatch_cost=cost)
     models, _ = models_of(work, ready, change)
     once = round(once_ns(work) * (1 - cost))
-    return [max(wall_of(model) - wall_of(changed_jobs(work, model, change)) - once, 0) for model in models]
+    changed = [changed_jobs(work, model, change) for model in models]
+    if submitting is not None:
+        floors = [np.rint(model.not_before * submitting).astype(np.int64) for model in models]
+        changed = [replace(jobs, not_before=floor) for jobs, floor in zip(changed, floors, strict=True)]
+    return [max(wall_of(model) - wall_of(jobs) - once, 0) for model, jobs in zip(models, changed, strict=True)]
+
+
+@dataclass(frozen=True)
+class Fewest:
+    """As few tasks as the work of a run could be handed out in, which no scheduler that is given less to do can go
+    below: tasks of one block each that follow one another alone as one task; those of a kernel that do not wait for one
+    another as one launch, with no more blocks than there are cores for it."""
+
+    tasks: int
+    launches: int
+    blocks: int
+    left: int  # of the blocks
+
+    @classmethod
+    def of(cls, kernel: Ints, blocks: Ints, cores: Ints, src: Ints, dst: Ints) -> Fewest:
+        """Of tasks with their blocks, the cores that they could run on, and who waits for whom."""
+        depth, head = _chains(blocks, src, dst)
+        bodies: dict[int, list[int]] = {}
+        for task, first in sorted(enumerate(head), key=lambda one: depth[one[0]]):
+            bodies.setdefault(first, []).append(int(kernel[task]))
+        launches: dict[tuple[object, ...], tuple[int, int]] = {}
+        for first, body in bodies.items():
+            before, room = launches.get(key := (*body, depth[first]), (0, 0))
+            launches[key] = before + int(blocks[first]), max(room, int(cores[first]))
+        return cls(len(kernel), len(launches), int(blocks.sum()), sum(map(min, launches.values())))
+
+    @property
+    def submitting(self) -> float:
+        """The share of the orchestrator's work that is left."""
+        return self.launches / max(self.tasks, 1)
+
+    @property
+    def handing_out(self) -> float:
+        """The share of the scheduler's."""
+        return self.left / max(self.blocks, 1)
+
+    def __str__(self) -> str:
+        launches = f"{many(self.launches, 'launch', 'launches')} instead of {many(self.tasks, 'task')}"
+        return f"{launches}, {many(self.left, 'block')} instead of {self.blocks:,}"
+
+
+def fewest_tasks(work: Work, ready: Readiness) -> Fewest:
+    """Of a capture that says who waits for whom."""
+    jobs = jobs_with_edges(work, ready, keep_core=False)
+    task, first = np.unique(jobs.task, return_index=True)
+    number = np.zeros(jobs.numbers, np.int64)
+    number[task] = np.arange(len(task))
+    known = np.isin(jobs.src, task) & np.isin(jobs.dst, task)
+    cores = np.array([jobs.cores[pool] for pool in jobs.pool[first].tolist()], np.int64)
+    blocks = np.bincount(number[jobs.task], minlength=len(task))
+    return Fewest.of(jobs.kernel[first], blocks, cores, number[jobs.src[known]], number[jobs.dst[known]])
+
+
+def _chains(blocks: Ints, src: Ints, dst: Ints) -> tuple[list[int], list[int]]:
+    """Of each task the longest chain of tasks before it, and the first of those that could be one task with it."""
+    count = len(blocks)
+    after: list[set[int]] = [set() for _ in range(count)]
+    for a, b in zip(src.tolist(), dst.tolist(), strict=True):
+        after[a].add(b)
+    waits = Counter(consumer for consumers in after for consumer in consumers)
+    one_producer = {task for task, producers in waits.items() if producers == 1}
+    depth, head = [0] * count, list(range(count))
+    free = [task for task in range(count) if not waits[task]]
+    for task in free:  # grows while it is gone through
+        for consumer in after[task]:
+            depth[consumer] = max(depth[consumer], depth[task] + 1)
+            if len(after[task]) == 1 and consumer in one_producer and blocks[task] == blocks[consumer] == 1:
+                head[consumer] = head[task]
+            waits[consumer] -= 1
+            if waits[consumer] == 0:
+                free.append(consumer)
+    return depth, head
 
 
 def _ways(model: Jobs, change: Change) -> list[tuple[Change, dict[str, bool]]]:

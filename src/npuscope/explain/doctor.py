@@ -13,9 +13,11 @@ import numpy as np
 import polars as pl
 
 from npuscope.explain.repetition import OUTLIER
+from npuscope.explain.rings import rings_of
 from npuscope.explain.summary import graph_capture
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import COUNT, TEXT, duration, many, moment, printable
+from npuscope.trace.clocks import not_aligned
 from npuscope.trace.core import (
     BELOW_NANOSECOND,
     CUT_OFF,
@@ -537,6 +539,25 @@ def ranks_of_other_times(trace: Trace) -> int:
         .sort("begin")
     )
     return int((spans["begin"] > spans["end"].cum_max().shift(1)).sum())
+
+
+@check
+def rings(trace: Trace) -> Iterator[Symptom]:
+    """Rings of the runtime that were nearly full, by the run's own count."""
+    found = rings_of(trace.meta)
+    if found is not None and found.tight.height:
+        effect = " ".join(found.sentences)
+        yield Symptom("ring-full", "warning", "ring, heap or pool that was nearly full", found.tight.height, effect)
+
+
+@check
+def unaligned(trace: Trace) -> Iterator[Symptom]:
+    """Ranks whose clocks could not be brought together."""
+    apart = not_aligned(trace.meta)
+    if apart:
+        effect = "Moments of these ranks are not compared with others'; what ranks wait in collectives still is."
+        example = next(f"rank {rank}: {why}" for rank, why in apart.items())
+        yield Symptom("clock-apart", "warning", "rank whose clock is not aligned", len(apart), effect, example)
 
 
 @check

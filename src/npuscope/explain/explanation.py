@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import polars as pl
 
 from npuscope.base import progress
@@ -42,8 +43,11 @@ ANALYSES = 11
 KERNELS = busy_idle.KERNELS.plus(
     Column("area", TEXT, "its part of the model (docs/understand/numbers.md)", wide=True),
     Column("path_ns", TIME, "on the chain that decides when the run ends", title="critical path", explained=True),
+    Column("usual_ns", TIME, "core time in a usual step, the median of those that are no outliers", title="usual step",
+           optional=True, explained=True),
     place="report.kernels",
-)
+)  # fmt: skip
+FEWEST_USUAL = 2  # steps, beside odd ones
 
 
 class analysis(cached_property[T]):
@@ -161,6 +165,11 @@ class Explanation(Tabular):
         return None if self._simulation is None else Interval.from_dict(self._simulation["wall"])
 
     @property
+    def regime(self) -> str:
+        """Of a simulated run: by which its intervals are learnt (time/bound.py)."""
+        return "" if self._simulation is None else str(self._simulation.get("regime", ""))
+
+    @property
     def critical_path(self) -> CriticalPath:
         return self.path
 
@@ -184,7 +193,25 @@ class Explanation(Tabular):
         kernels = busy["kernels"].frame.join(area, on="kernel", how="left", maintain_order="left")
         kernels = kernels.join(on_path, on="kernel", how="left", maintain_order="left")
         kernels = kernels.with_columns(pl.col("path_ns").fill_null(0))
+        kernels = self._steady_first(kernels)
         return {**busy, "kernels": Table(KERNELS, kernels), **self.bubbles.tables()}
+
+    def _steady_first(self, kernels: pl.DataFrame) -> pl.DataFrame:
+        """The kernels with what each takes in a usual step, by which they are ordered where other steps are odd: one
+        step that waits must not decide what the run is said to be made of."""
+        steps = self.steps.table.sort("start")
+        odd = int(steps["outlier"].sum()) if steps.height else 0
+        if not odd or steps.height - odd < FEWEST_USUAL:
+            return kernels.with_columns(usual_ns=pl.lit(None, dtype=pl.Float64))
+        work = self.work
+        place = np.searchsorted(steps["start"].to_numpy(), work.start, side="right") - 1
+        usual = (~steps["outlier"]).to_numpy()
+        here = (place >= 0) & usual[place]
+        spent = np.zeros((len(work.kernels), steps.height))
+        np.add.at(spent, (work.kernel[here], place[here]), (work.end - work.start)[here])
+        of_kernel = pl.DataFrame({"kernel": list(work.kernels), "usual_ns": np.median(spent[:, usual], axis=1)})
+        found = kernels.join(of_kernel, on="kernel", how="left", maintain_order="left")
+        return found.sort("usual_ns", descending=True, nulls_last=True, maintain_order=True)
 
     def title(self) -> str:
         return f"{self.diagnosis.verdict}\n{self.busy.title()}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,18 +11,30 @@ from pathlib import Path
 import polars as pl
 
 from npuscope.base import progress
+from npuscope.base.interval import Gain
 from npuscope.explain.choosing import RankTrace, split_ranks
-from npuscope.explain.diagnosis.cause import WORTH_A_WORD, Cause, CauseKind, Diagnosis, gain_between, ranked
+from npuscope.explain.collectives import REASONS, CollectiveWaits, collective_waits
+from npuscope.explain.diagnosis.cause import (
+    WORTH_A_WORD,
+    Cause,
+    CauseKind,
+    Diagnosis,
+    Span,
+    gain_between,
+    quoted,
+    ranked,
+    spans,
+)
+from npuscope.explain.diagnosis.on_host import LAUNCH_ORDER, causes_beside
 from npuscope.explain.diagnosis.on_streams import LATE_RANK as ASK_FOR_RANKS
 from npuscope.explain.explanation import Explanation, explain
 from npuscope.explain.work import Work
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, SHARE, TEXT, TIME, duration, percent
+from npuscope.trace.clocks import ClockOffset, by_collectives, clock_notes, not_aligned
 from npuscope.trace.core import Trace
-from npuscope.trace.source import json_field
 
 LATE_RANK = CauseKind("rank", "ranks wait for one that comes late")
-LAUNCH_ORDER = CauseKind("launch-order", "the host launches ranks one after the other")
 RANKS = Columns(
     "report.ranks.table",
     "A rank, or a device where one capture holds several. Every number is of this rank alone.",
@@ -37,6 +48,7 @@ RANKS = Columns(
         Column("exposed", SHARE, "the same, of its window", title="of window"),
         Column("copies_ns", TIME, "copies that nothing of this rank covered", title="exposed copies", wide=True),
         Column("wait_ns", TIME, "in collectives, for ranks that came later", title="wait"),
+        Column("cost_ns", TIME, "what the same collectives took without that", title="collectives"),
         Column("last", COUNT, "collectives in which it came last"),
         Column("bound", TEXT, "the kind of its first cause (docs/reference/json.md)", title="limited by"),
     ),
@@ -84,7 +96,30 @@ class Ranks(Tabular):
         names = [part.name for part in self.parts]
         launched = {f"rank {rank}": ns for rank, ns in self.trace.meta.notes.get("launched_ns", {}).items()}
         each = [e.diagnosis for e in self.explained]
-        return diagnose_ranks(names, each, self.waits, bool(self.absent), launched)
+        works = dict(zip(names, (e.work for e in self.explained), strict=True))
+        wall = max(one.wall_ns for one in each)
+        beside = causes_beside(self.trace, wall)
+        return diagnose_ranks(names, each, self.waits, bool(self.absent), launched, works, beside)
+
+    @cached_property
+    def clocks(self) -> tuple[dict[int, ClockOffset], dict[int, str]]:
+        """How far each rank's times are to be moved onto the first one's clock, and of those that cannot be why. A
+        reader that aligned them already leaves nothing to move."""
+        meta = self.trace.meta
+        ranks = [part.rank for part in self.parts if part.rank is not None]
+        if clock_notes(meta) or not_aligned(meta) or len(ranks) < 2:
+            return {}, not_aligned(meta)
+        met = self.waits.meetings
+        if met is None or met.is_empty():
+            return {}, dict.fromkeys(ranks[1:], "it shares no collective with the others")
+        by_name = {part.name: part.rank for part in self.parts}
+        ends = met.select(
+            pl.col("rank").replace_strict(by_name, return_dtype=pl.Int64), pl.lit("").alias("run"),
+            pl.lit(0, dtype=pl.Int64).alias("older"), pl.col("name").alias("kernel"),
+            pl.col("meeting").cast(pl.Int64).alias("task"), pl.col("meeting").cast(pl.Int64).alias("nth"), "start",
+            (pl.col("start") + pl.col("dur")).alias("end"),
+        )  # fmt: skip
+        return by_collectives(ends, ranks)
 
     @property
     def absent(self) -> list[str]:
@@ -172,6 +207,7 @@ def _row(part: RankTrace, e: Explanation, waits: CollectiveWaits) -> dict[str, o
         "exposed": 0.0 if comm is None or not wall else comm.exposed_ns / wall,
         "copies_ns": 0 if copies is None else copies.exposed_ns,
         "wait_ns": waits.wait_ns[part.name],
+        "cost_ns": waits.cost_ns[part.name],
         "last": waits.last[part.name],
         "bound": e.diagnosis.bound,
     }
@@ -190,125 +226,19 @@ def explain_ranks(
     return Ranks(trace, tuple(parts), tuple(explained), waits)
 
 
-WAITS = Columns(
-    "report.waits.table",
-    "A rank that waits in collectives for another, which came last; the longest wait first.",
-    (
-        Column("rank", TEXT, "that waits"),
-        Column("waits_for", TEXT, "that came last", title="waits for"),
-        Column("wait_ns", TIME, "in all these collectives", title="wait"),
-        Column("collectives", COUNT, "in which it waits for that rank"),
-    ),
-)
-_ONE = ("step", "name", "group")  # what collectives of ranks must share to be the same
-# Ascend numbers a collective within its group: hcom_allReduce__868_0_1
-_HCOM = r"(?i)^(hcom_?[a-z_]*?[a-z])_+(\d+)_\d+_\d+$"
-_POINT_TO_POINT = "(?i)^(i?send|i?recv|coalesced)"
-
-
-@dataclass(frozen=True, repr=False)
-class CollectiveWaits(Tabular):
-    """Waits between ranks; `wait_ns` and `last` by rank, over the collectives that several ranks have."""
-
-    table: pl.DataFrame
-    wait_ns: dict[str, int]
-    last: dict[str, int]  # in how many collectives a rank came last
-    matched: int
-    left_out: int  # collectives that only one rank has, or ranks have unequally often; sends and receives
-    grouped: bool  # whether the captures say which ranks take part
-    ranks_named: int = 0  # ranks that the groups list
-
-    in_json = ("matched", "left_out", "grouped", "wait_ns", "last")
-
-    def tables(self) -> dict[str, Table]:
-        return {"table": Table(WAITS, self.table)}
-
-    def title(self) -> str:
-        if not self.matched:
-            return "no collective that several ranks have: who waits for whom is not recorded"
-        if self.table.is_empty() or not int(self.table["wait_ns"].sum()):
-            return f"no rank waits for another in {self.matched:,} collectives"
-        slow = max(self.last, key=lambda rank: sum(self.table.filter(pl.col("waits_for") == rank)["wait_ns"]))
-        caused = int(self.table.filter(pl.col("waits_for") == slow)["wait_ns"].sum())
-        waits = f"{slow} makes the others wait {duration(caused)} in all"
-        left_out = f"; {self.left_out:,} that ranks have unequally often are left out" if self.left_out else ""
-        unsure = "" if self.grouped else "; who takes part in which is not recorded, so they are matched by their order"
-        return f"{waits}: it comes last in {self.last[slow]:,} of {self.matched:,} collectives{left_out}{unsure}"
-
-
-def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:
-    """The waits between ranks, each with its name and its work."""
-    everything = pl.concat([_collectives(name, work) for name, work in ranks])
-    rows = everything.filter(~pl.col("paired"))
-    counts = rows.group_by(*_ONE, "rank").agg(pl.len(), counted=pl.col("counted").all())
-    often = (pl.col("len").n_unique() == 1) | pl.col("counted").all()
-    alike = counts.group_by(_ONE).agg(alike=often & (pl.len() > 1)).filter("alike")
-    met = rows.join(alike.drop("alike"), on=_ONE, how="semi", nulls_equal=True)
-    meeting = (*_ONE, "nth")
-    met = met.filter(pl.len().over(meeting) > 1)
-    met = met.sort("dur", "order").with_columns(
-        least=pl.col("dur").first().over(meeting), waits_for=pl.col("rank").first().over(meeting)
-    )
-    met = met.with_columns(wait_ns=pl.col("dur") - pl.col("least"))
-    others = met.filter(pl.col("rank") != pl.col("waits_for"))
-    table = others.group_by("rank", "waits_for").agg(pl.col("wait_ns").sum(), collectives=pl.len())
-    waited = dict(met.group_by("rank").agg(pl.col("wait_ns").sum()).iter_rows())
-    last = dict(met.filter(pl.col("rank") == pl.col("waits_for"))["rank"].value_counts().iter_rows())
-    names = [name for name, _ in ranks]
-    return CollectiveWaits(
-        table.sort("wait_ns", "rank", "waits_for", descending=[True, False, False]),
-        {name: int(waited.get(name, 0)) for name in names},
-        {name: int(last.get(name, 0)) for name in names},
-        met.select(meeting).n_unique() if met.height else 0,
-        everything.height - met.height,
-        bool(met["group"].is_not_null().all()),
-        max(
-            (len(set(re.findall(r"\d+", group))) for group in rows["group"].drop_nulls().unique() if "[" in group),
-            default=0,
-        ),
-    )
-
-
-def _collectives(rank: str, work: Work) -> pl.DataFrame:
-    """The collectives of a rank: step, name, the group of ranks where it is recorded, which of its kind, how long;
-    `counted` where the capture numbers them itself, `paired` for sends and receives, which ranks see differently."""
-    columns = [name for name in ("args", "groupName") if name in work.trace.slices.columns]
-    slices = work.with_columns(*columns).with_columns(raw=work.trace.slices["kernel"].gather(work.rows))
-    comm = slices.filter(pl.col("kind") == "comm").sort("start", maintain_order=True)
-
-    def told(name: str) -> pl.Expr:
-        known = "args" in columns
-        return pl.lit(json_field(comm["args"], name) if known else pl.Series([None] * comm.height, dtype=pl.String))
-
-    named = [pl.col("groupName").cast(pl.String)] if "groupName" in columns else []
-    group = pl.coalesce(
-        told("Process Group Ranks"), told("Process Group Name"), *named, pl.col("raw").str.extract(_HCOM, 2)
-    )
-    sequence = told("Seq").cast(pl.Int64, strict=False)
-    found = comm.select(
-        pl.lit(rank).alias("rank"),
-        pl.when(sequence.is_null()).then("step").alias("step"),
-        pl.coalesce(pl.col("raw").str.extract(_HCOM, 1), "raw").alias("name"),
-        group.alias("group"),
-        "dur",
-        pl.int_range(pl.len()).alias("order"),
-        sequence.is_not_null().alias("counted"),
-        told("Collective name").str.contains(_POINT_TO_POINT).fill_null(False).alias("paired"),
-        sequence.alias("sequence"),
-    )
-    return found.with_columns(nth=pl.coalesce("sequence", pl.int_range(pl.len()).over(_ONE))).drop("sequence")
-
-
 def diagnose_ranks(
     names: Sequence[str],
     each: Sequence[Diagnosis],
     waits: CollectiveWaits,
     some_absent: bool = False,
     launched: Mapping[str, int] | None = None,
+    works: Mapping[str, Work] | None = None,
+    beside: Sequence[Cause] = (),
 ) -> Diagnosis:
     """The causes of the rank with the longest window, and above them, where it is worth more, the rank that is late.
 
-    `launched`: when the host launched each rank, where its log says.
+    `launched`: when the host launched each rank, where its log says; `works`: what each rank did;
+    `beside`: what the host takes around the run.
     """
     slowest = max(range(len(each)), key=lambda number: each[number].wall_ns)
     one = each[slowest]
@@ -327,16 +257,27 @@ def diagnose_ranks(
     ]
     late = _late(one, waits, some_absent)
     if late is None:
-        return replace(one, causes=tuple(causes))
-    straggler, wait = late
-    straggler = _launched_late(straggler, wait, waits, launched or {}) or straggler
-    causes = [cause.without(wait, one.wall_ns, "for the late rank") if cause.kind == "communication" else cause
-              for cause in causes] if (waits.wait_ns[names[slowest]] >= wait) else causes  # fmt: skip
-    return replace(one, causes=tuple(ranked([straggler, *causes], one.wall_ns)))
+        return replace(one, causes=tuple(ranked([*causes, *beside], one.wall_ns) if beside else causes))
+    straggler, wait, name = late
+    by_host = _launched_late(straggler, wait, waits, launched or {})
+    straggler = by_host or _followed_back(straggler, name, waits, works or {})
+    waited = min(waits.wait_ns[names[slowest]], one.wall_ns)
+    causes = [_beside_waits(cause, waited, wait, one.wall_ns) for cause in causes]
+    return replace(one, causes=tuple(ranked([straggler, *causes, *beside], one.wall_ns)))
 
 
-def _late(slowest: Diagnosis, waits: CollectiveWaits, some_absent: bool) -> tuple[Cause, int] | None:
-    """The rank that makes others wait longest, and how long the one waits that waits most for it."""
+def _beside_waits(cause: Cause, waited: int, wait: int, wall: int) -> Cause:
+    """A cause of a rank that waits for others: what waiting takes counts there, and nothing else can mend it."""
+    if cause.kind == "communication" and waited >= wait:
+        return cause.without(wait, wall, "for the late rank")
+    if cause.gain is None or cause.gain.high_ns <= wall - waited:
+        return cause
+    gain = cause.gain
+    return replace(cause, gain=Gain.around(*(min(ns, wall - waited) for ns in (gain.ns, gain.low_ns, gain.high_ns))))
+
+
+def _late(slowest: Diagnosis, waits: CollectiveWaits, some_absent: bool) -> tuple[Cause, int, str] | None:
+    """The rank that makes others wait longest, how long the one waits that waits most for it, and its name."""
     if waits.table.is_empty():
         return None
     caused = waits.table.group_by("waits_for").agg(
@@ -354,10 +295,57 @@ def _late(slowest: Diagnosis, waits: CollectiveWaits, some_absent: bool) -> tupl
         min(share, 1.0),
         (f"all others together wait {duration(total)} for it",),
         gain_between(least, most),
+        _waits_of(waits, str(name)),
         remedy=f"Look at what {name} does longer than the others before its collectives: `npuscope report --rank`.",
         confidence="likely" if some_absent or not waits.grouped else "sure",
     )
-    return cause, int(most)
+    return cause, int(most), str(name)
+
+
+def _waits_of(waits: CollectiveWaits, late: str) -> tuple[Span, ...]:
+    """The longest waits for a rank."""
+    if waits.meetings is None:
+        return ()
+    rows = waits.meetings.filter((pl.col("waits_for") == late) & (pl.col("rank") != late))
+    return spans(rows.select("start", (pl.col("start") + pl.col("wait_ns")).alias("end"), "lane"))
+
+
+def _followed_back(late: Cause, name: str, waits: CollectiveWaits, works: Mapping[str, Work]) -> Cause:
+    """The late rank's cause with what made it late: its own compute, idle time before its tasks, or a later begin."""
+    pair = waits.table.filter(pl.col("waits_for") == name).row(0, named=True)
+    rank, wait = pair["rank"], pair["wait_ns"]
+    parts = {reason: int(pair[reason]) for reason in REASONS}
+    most = max(parts, key=lambda one: parts[one])
+    recorded = name in works and "meeting" in works[name].trace.slices.columns
+    if 2 * parts[most] < wait or (most == "began_ns" and not recorded):  # a profiler may begin anywhere
+        return late
+    words = {
+        "began_ns": f"it began {duration(parts['began_ns'])} later",
+        "compute_ns": f"it computes {duration(parts['compute_ns'])} longer before them",
+        "idle_ns": f"it stands idle {duration(parts['idle_ns'])} longer before them",
+    }
+    remedies = {
+        "began_ns": f"Find what delays the launch of {name}: keep the host's logs beside the ranks.",
+        "compute_ns": f"Give {name} less work, or make it even over the ranks.",
+        "idle_ns": f"Look at what {name}'s cores wait for: its scheduler, its host, or data: `npuscope report --rank`.",
+    }
+    told = words[most]
+    if most == "compute_ns" and (kernel := _longer_kernel(works.get(name), works.get(rank))):
+        told += f", most of it in {kernel}"
+    return replace(late, sentence=f"{late.sentence.removesuffix('.')}: {told}.", remedy=remedies[most])
+
+
+def _longer_kernel(late: Work | None, other: Work | None) -> str:
+    """The kernel that takes the late rank most more than the other one."""
+    if late is None or other is None:
+        return ""
+    spent = []
+    for work in (late, other):
+        rows = work.slices.filter(pl.col("kind") != "comm").group_by("kernel").agg(pl.col("dur").sum())
+        spent.append(rows)
+    both = spent[0].join(spent[1], on="kernel", how="left", suffix="_other")
+    more = both.with_columns(more=pl.col("dur") - pl.col("dur_other").fill_null(0)).sort("more", descending=True)
+    return quoted(more["kernel"][0]) if more.height and int(more["more"][0]) > 0 else ""
 
 
 def _launched_late(late: Cause, wait: int, waits: CollectiveWaits, launched: Mapping[str, int]) -> Cause | None:

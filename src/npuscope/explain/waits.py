@@ -195,8 +195,8 @@ def readiness(work: Work) -> Readiness:
     src, dst = src[order], dst[order]
     has_slice = np.zeros(len(known) + 1, dtype=bool)
     has_slice[task] = True
-    data, data_row = _pass_on(src, dst, task, work.end, has_slice)
-    seen, seen_row = _pass_on(src, dst, task, work.finish, has_slice)
+    data, data_row = _pass_on(src, dst, task, work.end, work.end, has_slice)
+    seen, seen_row = _pass_on(src, dst, task, work.finish, work.end, has_slice)
     submitted = _submissions(work.trace, known)
     dispatch = work.dispatch
     if not work.on_cores:
@@ -261,21 +261,22 @@ def _places(values: Ints, known: Ints) -> Ints:
     return places
 
 
-def _latest(task: Ints, stamp: Ints, tasks: int) -> tuple[Ints, Ints]:
-    """The latest stamp of each task and the row that has it. No task at all, the last place, has none."""
-    order = np.argsort(stamp, kind="stable")
+def _latest(task: Ints, stamp: Ints, end: Ints, tasks: int) -> tuple[Ints, Ints]:
+    """The latest stamp of each task and the row that has it: of several, such as the cores of a mixed block, which are
+    seen done at once, the one that ended last. No task at all, the last place, has none."""
+    order = np.lexsort((end, stamp))
     latest, row = np.full(tasks, NEVER), np.full(tasks, NONE)
     latest[task[order]], row[task[order]] = stamp[order], order  # of equal places the last assignment stays
     latest[-1], row[-1] = NEVER, NONE
     return latest, row
 
 
-def _pass_on(src: Ints, dst: Ints, task: Ints, stamps: Ints, ran: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+def _pass_on(src: Ints, dst: Ints, task: Ints, stamps: Ints, end: Ints, ran: NDArray[np.bool_]) -> tuple[Ints, Ints]:
     """Per task, the latest stamp among its producers' slices; what never ran stands for its own producers."""
     waits, waits_row = np.full(len(ran), NEVER), np.full(len(ran), NONE)
     if len(src) == 0:
         return waits, waits_row
-    stamp, row = _latest(task, stamps, len(ran))
+    stamp, row = _latest(task, stamps, end, len(ran))
     silent = np.flatnonzero(~ran)
     while True:
         order = np.lexsort((stamp[src], dst))

@@ -80,8 +80,8 @@ def is_nz(tensor: CallTensor) -> bool:
         return False
     if tensor.format is not None and "NZ" in tensor.format:
         return True
-    told = tensor.format is not None and tensor.format not in ("ND", "")
-    return not told and tensor.shape[-2] == 16 and tensor.shape[-1] in (8, 16, 32, 64)
+    is_other = tensor.format is not None and tensor.format not in ("ND", "")
+    return not is_other and tensor.shape[-2] == 16 and tensor.shape[-1] in (8, 16, 32, 64)
 
 
 def logical(tensor: CallTensor) -> tuple[int, ...]:

@@ -32,6 +32,7 @@ from npuscope.table.formats import (
     TIME,
     duration,
     percent,
+    short,
 )
 from npuscope.trace.core import Trace
 
@@ -105,6 +106,9 @@ def _at_most_measured() -> pl.Expr:
     return pl.min_horizontal(pl.col("limit_ns") * pl.col("count"), "measured_ns")
 
 
+IMPOSSIBLE = 1.1  # times as fast as the limit: what clocks and rounding do not explain
+LARGEST_CACHE = 2**28  # bytes, where the device's is not known
+WORTH_SAYING = 0.01  # of the time
 TOO_LITTLE = 0.05  # of the time, to say how well kernels run
 
 
@@ -150,6 +154,14 @@ class Roofline(Tabular):
     def priced_share(self) -> float:
         """Of all measured time, that of the calls whose work is known."""
         return int(self.priced["measured_ns"].sum()) / max(self.measured_ns, 1)
+
+    @property
+    def impossible(self) -> pl.DataFrame:
+        """Calls that took so much less than their limit that the limit, or the device, is wrong: bytes that a cache
+        may hold are another matter."""
+        held = self.device.memory.l2.value if self.device.memory.l2 else LARGEST_CACHE
+        in_cache = (pl.col("bound") == "memory") & (pl.col("bytes") <= held)
+        return self.above.filter((pl.col("efficiency") > IMPOSSIBLE) & ~in_cache)
 
     @property
     def above(self) -> pl.DataFrame:
@@ -209,12 +221,26 @@ class Roofline(Tabular):
             return (
                 f"{part} of the kernels' time has a known limit on {self.device.title}: too little to judge the rest by"
             )
+        if wrong := self._wrong():
+            return wrong
         per = "per step" if self.steps else "in the capture"
         together = f", {self.captured_ranks} ranks together" if self.captured_ranks > 1 else ""
         lost = duration(self.lost_ns)
         return (
             f"kernels run at {percent(self.efficiency)} of the chip's limits and lose {lost} {per}{together} "
             f"({percent(self.priced_share)} of their time has a known limit on {self.device.title})"
+        )
+
+    def _wrong(self) -> str:
+        """The sentence where limits are beaten that cannot be; else ""."""
+        beaten = self.impossible
+        share = int(beaten["measured_ns"].sum()) / max(self.measured_ns, 1)
+        if share < WORTH_SAYING:
+            return ""
+        kernel, most = beaten.sort("efficiency", descending=True).select("kernel", "efficiency").row(0)
+        return (
+            f"{percent(share)} of the kernels' time beats what {self.device.title} can do (`{short(kernel, 40)}` runs "
+            f"at {percent(most)} of its limit): the capture is of another device, or these limits are wrong"
         )
 
     def title(self) -> str:
@@ -248,8 +274,8 @@ def roofline(
     `tokens_per_expert`: rows each expert got on average, for grouped matmuls.
     """
     chip, chosen_by = _device(trace, device)
-    told = {"context": context, "ranks": ranks, "tokens_per_expert": tokens_per_expert}
-    given = {name: float(value) for name, value in told.items() if value is not None}
+    options = {"context": context, "ranks": ranks, "tokens_per_expert": tokens_per_expert}
+    given = {name: float(value) for name, value in options.items() if value is not None}
     for name, value in given.items():
         if not 0 <= value < 2**40 or (name == "ranks" and value < 1):
             raise NpuscopeError(f"{name} is {value:g}, which is no count")
@@ -264,18 +290,18 @@ def _device(trace: Trace, device: str | Device | None) -> tuple[Device, str]:
         return device, "given"
     if device is not None:
         return devices.load(device), "given"
-    told = trace.meta.device
-    if told is None:
+    device = trace.meta.device
+    if device is None:
         raise NpuscopeError(
             "the capture does not tell its device",
             remedy=f"Name it with --device: {', '.join(devices.names())}, or a TOML file of your own.",
         )
-    if not devices.is_known(told):
+    if not devices.is_known(device):
         raise NpuscopeError(
-            f"the capture says its device is '{told}', of which npuscope has no data",
+            f"the capture says its device is '{device}', of which npuscope has no data",
             remedy=f"Name the nearest with --device: {', '.join(devices.names())}, or a TOML file of your own.",
         )
-    return devices.load(told), f"the capture, which says '{told}'"
+    return devices.load(device), f"the capture, which says '{device}'"
 
 
 def _table(rows: CallRows, chip: Device, steps: int) -> pl.DataFrame:

@@ -56,16 +56,16 @@ def rows_of(trace: Trace, given: Mapping[str, float]) -> CallRows:
     key = [name for name in frame.columns if name not in ("dur", "step")]
     distinct = frame.select(key).unique(maintain_order=True).with_row_index("call")
     table = frame.join(distinct, on=key, how="left", nulls_equal=True, maintain_order="left")
-    told = with_tensors(replace(trace, slices=distinct))
+    tensors = with_tensors(replace(trace, slices=distinct))
     return CallRows(
         table.select("call", "dur", "step"),
-        tuple(_call(row, given) for row in told.iter_rows(named=True)),
+        tuple(_call(row, given) for row in tensors.iter_rows(named=True)),
         tuple(_text(distinct, source_column(counted, "input_shapes"))),
         tuple(distinct["name"].to_list()),
         tuple(distinct.select(_reason(distinct))["reason"].to_list()),
         left_out,
         tuple(
-            _leaf_work(trace.meta.notes.get("leaves", {}).get(row.get("leaf"))) for row in told.iter_rows(named=True)
+            _leaf_work(trace.meta.notes.get("leaves", {}).get(row.get("leaf"))) for row in tensors.iter_rows(named=True)
         ),
     )
 
@@ -113,9 +113,9 @@ def _reason(distinct: pl.DataFrame) -> pl.Expr:
 
 def _call(row: dict[str, object], given: Mapping[str, float]) -> Call:
     own = {"bytes": row.get("message_bytes"), "ranks": row.get("message_ranks"), "causal": row.get("causal")}
-    told = {name: float(value) for name, value in own.items() if isinstance(value, int | float)}
+    stated = {name: float(value) for name, value in own.items() if isinstance(value, int | float)}
     sides = [_tensors(*(row[f"{side}_{what}"] for what in ("shapes", "dtypes", "formats"))) for side in _SIDES]
-    return Call(str(row["type"]), sides[0], sides[1], {**given, **told})
+    return Call(str(row["type"]), sides[0], sides[1], {**given, **stated})
 
 
 _SIDES = ("input", "output")
@@ -219,8 +219,8 @@ def _described(args: pl.Series) -> pl.Series:
     """{shapes, types, causal} as a kernel table writes them, from an operator's arguments; null without shapes."""
     distinct = args.unique()
     fields = {"shapes": pl.String, "types": pl.String, "causal": pl.Int64}
-    told = pl.Series("described", [_describe(text) for text in distinct], dtype=pl.Struct(fields))
-    table = pl.DataFrame({"args": distinct, "described": told})
+    parsed = pl.Series("described", [_describe(text) for text in distinct], dtype=pl.Struct(fields))
+    table = pl.DataFrame({"args": distinct, "described": parsed})
     return args.to_frame("args").join(table, on="args", how="left", maintain_order="left", nulls_equal=True)[
         "described"
     ]
@@ -252,11 +252,11 @@ def _describe(text: str | None) -> dict[str, object] | None:
 def _copied(work: pl.DataFrame) -> pl.Series:
     """What a copy within the device or a memset moves, as the shape of its bytes."""
     moved = json_whole_number(work["args"], "bytes")
-    told = pl.DataFrame({"kernel": work["kernel"], "bytes": moved}).with_columns(
+    copies = pl.DataFrame({"kernel": work["kernel"], "bytes": moved}).with_columns(
         pl.when(pl.col("kernel").str.contains(IN_DEVICE)).then(pl.col("bytes").cast(pl.String)).alias("shapes")
     )
     types = pl.when(pl.col("shapes").is_not_null()).then(pl.lit("UINT8")).alias("types")
-    return told.with_columns(types).select(pl.struct("shapes", "types").alias("copied"))["copied"]
+    return copies.with_columns(types).select(pl.struct("shapes", "types").alias("copied"))["copied"]
 
 
 def _widths(dtype: pl.Series) -> pl.Series:

@@ -217,8 +217,8 @@ def _factors(call: Call, operands: tuple[int, int]) -> tuple[CallTensor, CallTen
 
 def _rate(a: CallTensor, b: CallTensor) -> str | None:
     """The arithmetic's type: the wider of the two, so that W8A16 runs at the rate of 16 bits."""
-    told = [dtype for dtype in (a.dtype, b.dtype) if dtype in BITS]
-    return rates_as(max(told, key=lambda dtype: BITS[dtype])) if told else None
+    known = [dtype for dtype in (a.dtype, b.dtype) if dtype in BITS]
+    return rates_as(max(known, key=lambda dtype: BITS[dtype])) if known else None
 
 
 NO_CONTEXT = "context not given"
@@ -363,9 +363,9 @@ def _dense_layout(call: Call, q: CallTensor, k: CallTensor) -> tuple[_Query, flo
     """[batch, heads, tokens, width] without pages; an output [batch, heads, tokens, 8] tells which is which."""
     if len(q.shape) != 4 or len(k.shape) != 4 or min(*q.shape, *k.shape) <= 0:
         return None
-    told = [t.shape for t in present(call.outputs) if len(t.shape) == 4 and t.shape[-1] == 8]
-    if told:
-        heads = 1 if told[0][1:3] == q.shape[1:3] else 2
+    statistics = [t.shape for t in present(call.outputs) if len(t.shape) == 4 and t.shape[-1] == 8]
+    if statistics:
+        heads = 1 if statistics[0][1:3] == q.shape[1:3] else 2
     elif call.type.startswith("aten::"):  # torch's own: heads first in the public operator, second beneath it
         heads = 1 if "scaled_dot_product" in call.type else 2
     else:  # only heads can be fewer in the keys, by a whole factor
@@ -387,10 +387,10 @@ def by_bytes(call: Call, rule: WorkRule) -> CallWork:
     inputs = [tensor if slot not in how.pools else None for slot, tensor in enumerate(call.inputs)]
     moved = present(inputs)
     outputs = present(call.outputs)
-    told = [*present(call.inputs), *outputs]
-    if not told:
+    tensors = [*present(call.inputs), *outputs]
+    if not tensors:
         raise NotPriced("its tensors are scalars or absent" if call.inputs else "shapes are not recorded")
-    dtype = next((tensor.dtype for tensor in told if tensor.dtype), None)
+    dtype = next((tensor.dtype for tensor in tensors if tensor.dtype), None)
     notes: list[str] = []
     if any(tensor.dtype is None for tensor in (*moved, *outputs)) and dtype is not None:
         notes.append(f"a data type is not recorded: taken as {dtype}, as another tensor's")
@@ -398,12 +398,12 @@ def by_bytes(call: Call, rule: WorkRule) -> CallWork:
     if how.reads == "output":
         if not outputs:
             raise NotPriced("how much is read is not recorded: it is as much as the output, which is absent")
-        read = min(written, size(told[0], dtype)) + sum(size(tensor, dtype) for tensor in present(inputs[1:]))
+        read = min(written, size(tensors[0], dtype)) + sum(size(tensor, dtype) for tensor in present(inputs[1:]))
     else:
         read = sum(_touched(tensor, moved[0], how, dtype) for tensor in moved)
     if read + written == 0:
         raise NotPriced("its tensors are empty")
-    biggest = moved[0] if how.table and moved else max((*moved, *outputs), key=elements, default=told[0])
+    biggest = moved[0] if how.table and moved else max((*moved, *outputs), key=elements, default=tensors[0])
     ops = round(how.ops * elements(biggest))
     rate = rates_as(biggest.dtype or dtype)
     if rate not in FLOATS and how.in_floats:
@@ -432,8 +432,8 @@ def _touched(tensor: CallTensor, first: CallTensor, how: Formula, dtype: str | N
 def _written(call: Call, how: Formula, dtype: str | None, notes: list[str]) -> int:
     """Bytes written: rows into a pool, else the outputs, else what the family usually writes."""
     if how.writes:
-        told = [call.inputs[slot] for slot in how.writes if slot < len(call.inputs)]
-        return sum(size(tensor, dtype) for tensor in present(told))
+        written = [call.inputs[slot] for slot in how.writes if slot < len(call.inputs)]
+        return sum(size(tensor, dtype) for tensor in present(written))
     if outputs := present(call.outputs):
         return sum(size(tensor, dtype) for tensor in outputs)
     data = [t for t in present(call.inputs) if t.dtype is None or t.dtype in DTYPES]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import pickle
 import re
-import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -18,40 +17,45 @@ from pathlib import Path
 
 import orjson
 
+from npuscope.answer.answer import Trouble
 from npuscope.answer.knobs import knobs_in
-from npuscope.answer.prediction import Prediction, refusals
+from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
+from npuscope.base.awaited import send_early
 from npuscope.base.errors import NpuscopeError
-from npuscope.check.rule import Finding
+from npuscope.base.stand_in import standing_in
 from npuscope.explain import explain
 from npuscope.explain.changes import Change, WhatIf, whatif, whatif_each
 from npuscope.explain.comparison import compare_explained
 from npuscope.explain.explanation import Explanation
 from npuscope.lab.document import Payload, as_json
-from npuscope.lab.edits import edits, with_settings
+from npuscope.lab.edits import edits
 from npuscope.lab.messages import (
     Pair,
     PerfettoFile,
     Question,
     Replay,
     SaveBefore,
-    Trouble,
     VersionJob,
     VersionResult,
     WrittenIn,
 )
 from npuscope.lab.payload.files import source_changes
-from npuscope.lab.payload.inside import inside
+from npuscope.lab.payload.inside import inside, planned_body
 from npuscope.lab.payload.overview import comparison, parts
 from npuscope.lab.program_runs import panels_of, wall_of
 from npuscope.lab.runs import run_of
 from npuscope.lab.versions import text_of
+from npuscope.report.simulate import reasons as reasons_report
 from npuscope.report.whatif import asked, gains
 from npuscope.table.parts import Part, Say
 from npuscope.tile.record.sites import is_users
 from npuscope.tile.script.observed import Reads, reads
 from npuscope.tile.script.places import own_files, places_of
 from npuscope.tile.script.run import imported
+from npuscope.tile.script.write_in import with_settings
+from npuscope.time.per_line import kinds_of
+from npuscope.time.reasons import reasons
 from npuscope.time.uncertainty import against
 from npuscope.time.whatif import replay_against
 from npuscope.trace.core import Trace
@@ -61,11 +65,16 @@ NO_EFFECT = 0.0005  # of the wall: three digits show no change
 
 def perform(job: VersionJob) -> VersionResult:
     """Runs the program. The answer has what was not sent before."""
+    with standing_in(job.request.texts):
+        return _performed(job)
+
+
+def _performed(job: VersionJob) -> VersionResult:
     began = time.process_time()
     one = Prediction(job.request)
     sources = _sources(Path(job.request.file))
     with imported() as modules, reads() as seen:
-        trouble = _trouble_of(one)
+        trouble = one.trouble
     sources |= _texts(Path(file) for file in sorted(modules))
     if trouble is not None:
         sources = _with_its_file(trouble, sources)
@@ -87,7 +96,7 @@ def perform(job: VersionJob) -> VersionResult:
         versus=_versus(job.before, sources, one),
     )
     if job.early:
-        _send(job.early, made)
+        send_early(job.early, made)
     panels = {**dict(panels_of(one, sources)), "knobs": knobs_payload(job.request, seen)}
     later = as_json({"panels": panels, "diagnosis": one.diagnosis.as_dict()})
     whole = pickle.dumps(one.diagnosis)
@@ -103,35 +112,6 @@ def _versus(before: SaveBefore | None, sources: Mapping[str, str], one: Predicti
     found: dict[str, object] = {"id": before.id, "name": before.name, "edits": edits(before.sources, sources)}
     if one is not None:
         found |= against(before.wall_ns, one.estimate.value, before.bound, one.simulated.bound.regime).as_dict()
-    return found
-
-
-def _trouble_of(one: Prediction) -> Trouble | None:
-    """Runs and simulates a program; why it has no run where it has none."""
-    try:
-        with refusals(one.request.file, one.request.argv):
-            _ = one.ran
-        if one.unfit:
-            first, *rest = _alike(one.unfit)
-            more = tuple((error.message, error.file, error.line) for error in rest)
-            return Trouble(first.message, first.file, first.line, first.fix, more)
-        _ = one.simulated
-    except NpuscopeError as error:
-        file = str(Path(error.path).resolve()) if error.path else ""
-        return Trouble(error.what, file, error.line or 0, error.remedy)
-    return None
-
-
-def _alike(errors: Iterable[Finding]) -> list[Finding]:
-    """Those of one function that one remedy mends are one, in the words of the first."""
-    together: dict[tuple[str, str, str, str], list[Finding]] = {}
-    for error in errors:
-        together.setdefault((error.id, error.file, error.function, error.fix), []).append(error)
-    found = []
-    for first, *rest in together.values():
-        others = dict.fromkeys(one.kernel for one in rest if one.kernel not in ("", first.kernel))
-        same = f" (the same in {', '.join(others)})" if others else ""
-        found.append(replace(first, message=first.message + same))
     return found
 
 
@@ -159,13 +139,6 @@ def knobs_payload(request: Request, seen: Reads) -> dict[str, object]:
     file = Path(request.file)
     knobs = knobs_in(places_of(file), seen, file)
     return {"knobs": [knob.as_dict() for knob in knobs], "settings": dict(request.settings)}
-
-
-def _send(place: str, made: VersionResult) -> None:
-    """What is known so far; a server that has lost interest is no reason to fail."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as there:
-        there.connect(place)
-        there.sendall(pickle.dumps(made))
 
 
 def compared(pair: Pair) -> bytes:
@@ -199,13 +172,25 @@ def written_in(order: WrittenIn) -> dict[str, tuple[str, str]]:
 
 def looked_into(question: Question) -> bytes:
     """One kind of block of a simulated run, whatever its size, as the panel of that name has them."""
-    return as_json(inside(_once_more(question).simulated, question.body))
+    with standing_in(question.request.texts):
+        return as_json(inside(_once_more(question).simulated, question.body))
+
+
+def reasoned(question: Question) -> bytes:
+    """How the time of a kind of block came about, as `npuscope simulate --explain` has it of its kernel."""
+    simulated = _once_more(question).simulated
+    kind = next((kind for kind in kinds_of(simulated) if kind.body == question.body), None)
+    if kind is None:
+        raise NpuscopeError("the run has no such kind of block")
+    kernel = planned_body(simulated, kind).kernel
+    return as_json(parts(reasons_report(Path(question.request.file).name, reasons(simulated, kernel))))
 
 
 def every_change(question: Question) -> bytes:
     """What every change of a program would buy, as `npuscope whatif PROGRAM` has it."""
-    one = _once_more(question)
-    return as_json(parts(gains(one.gains, one.diagnosis)))
+    with standing_in(question.request.texts):
+        one = _once_more(question)
+        return as_json(parts(gains(one.gains, one.diagnosis)))
 
 
 def replayed(order: Replay) -> bytes:
@@ -270,7 +255,7 @@ def _once_more(question: Question) -> Prediction:
             remedy="Ask this of the newest version, or write the version's source back.",
         )
     one = Prediction(question.request)
-    trouble = _trouble_of(one)
+    trouble = one.trouble
     if trouble is not None:
         raise NpuscopeError(trouble.message)
     return one

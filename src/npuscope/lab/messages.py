@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from npuscope.answer.answer import Trouble
 from npuscope.answer.request import Request
 from npuscope.base.pool import Named
 
@@ -30,21 +31,6 @@ class VersionJob:
     request: Request
     early: str = ""
     before: SaveBefore | None = None
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """Why a version has no run: one sentence, and its place in the program where it has one."""
-
-    message: str
-    file: str = ""
-    line: int = 0
-    remedy: str = ""
-    more: tuple[tuple[str, str, int], ...] = ()  # further sentences with their places
-
-    def as_dict(self) -> dict[str, object]:
-        more = [{"message": message, "file": file, "line": line} for message, file, line in self.more]
-        return {"message": self.message, "file": self.file, "line": self.line, "remedy": self.remedy, "more": more}
 
 
 @dataclass(frozen=True)
@@ -152,6 +138,7 @@ perform: Named[VersionJob, VersionResult] = Named(WORK, "perform")
 compared: Named[Pair, bytes] = Named(WORK, "compared")
 written: Named[PerfettoFile, str] = Named(WORK, "written")
 looked_into: Named[Question, bytes] = Named(WORK, "looked_into")
+reasoned: Named[Question, bytes] = Named(WORK, "reasoned")
 every_change: Named[Question, bytes] = Named(WORK, "every_change")
 replayed: Named[Replay, bytes] = Named(WORK, "replayed")
 written_in: Named[WrittenIn, dict[str, tuple[str, str]]] = Named(WORK, "written_in")

@@ -13,7 +13,7 @@ from npuscope.explain import explain_ranks
 from npuscope.explain.passes.ranks import forward_of
 from npuscope.explain.sql import answer
 from npuscope.explain.work import area_rules
-from npuscope.forward.llm.tpot import Decoding, areas_beside, tpot
+from npuscope.forward.llm.tpot import Decoding, tpot
 from npuscope.forward.roofline import roofline
 from npuscope.lab.document import as_json
 from npuscope.lab.messages import CaptureFile, PanelQuestion
@@ -66,6 +66,6 @@ def _tpot(request: Request, asked: Mapping[str, object]) -> Iterator[Part]:
         raise NpuscopeError("batch, context and tokens are whole numbers")
     decoding = replace(Decoding(), **numbers)  # type: ignore[arg-type]
     file = request.file
-    rules = area_rules(areas_beside(file))
+    rules = area_rules()
     found = tpot(file, request.argv, decoding, chip_to_time(request.device), rules)
     return predicted.tpot(replace(found, model=Path(file).name))

@@ -11,10 +11,11 @@ from pathlib import Path
 from npuscope.answer.prediction import Prediction
 from npuscope.check.run import Fit
 from npuscope.chip.devices import Device
-from npuscope.explain import explain
+from npuscope.explain import explain, explain_ranks
 from npuscope.explain.ranks import Ranks
 from npuscope.lab.document import Payload, Run, as_json, document, page
 from npuscope.lab.messages import VersionResult
+from npuscope.lab.payload.all_ranks import all_ranks
 from npuscope.lab.payload.graph import graph, graph_of
 from npuscope.lab.payload.inside import inside
 from npuscope.lab.payload.memory import memory
@@ -31,10 +32,22 @@ from npuscope.tile.record.model import Recording
 from npuscope.tile.script.places import own_files
 from npuscope.trace.core import Trace
 
+MOST_RANKS = 8  # beside the one that is told of
+
 
 def prediction_document(name: str, one: Prediction, first: Sequence[Section] = ()) -> Document:
-    """A simulated program: timeline, diagnosis and everything that is known of it."""
-    return document(name, [prediction_run(name, one, first)])
+    """A simulated program: timeline, diagnosis and everything that is known of it; of several ranks those of each."""
+    told = prediction_run(name, one, first)
+    peers = one.simulated.prepared.peers
+    if peers is None:
+        return document(name, [told])
+    found = explain_ranks(one.trace)
+    others = [
+        run_of(f"{name}: {part.name}", explained, f"rank{part.rank}")
+        for part, explained in zip(found.parts, found.explained, strict=True)
+        if part.rank != peers.own[0]
+    ]
+    return document(name, [told, *others[:MOST_RANKS]], {"ranks": ranks(found)})
 
 
 def prediction_run(name: str, one: Prediction, first: Sequence[Section] = (), **panels: Payload) -> Run:
@@ -98,10 +111,18 @@ class Captures:
     shared: Mapping[str, Payload]
 
 
-def captures_of(names: Sequence[str], found: Sequence[Ranks], known: int = 0) -> Captures:
-    """Captures under their names, in their order; so many are `known` already."""
+def captures_of(
+    names: Sequence[str], found: Sequence[Ranks], known: int = 0, step: Iterable[Part] | None = None
+) -> Captures:
+    """Captures under their names, in their order; so many are `known` already. `step` is the waterfall of a step."""
     versions: list[Version] = []
     for name, explained in zip(names, found, strict=True):
+        id = f"c{known + len(versions) + 1}"
+        if len(explained.parts) > 1 and (together := all_ranks(explained, id)) is not None:
+            together["name"] = title = f"{name}: {together['name']}"
+            verdict, trace = explained.diagnosis.verdict.sentence, pickle.dumps(explained.trace)
+            made = VersionResult(id, as_json(together), together["wall"], verdict, trace=trace)
+            versions.append(Version(id, str(title), time.time(), measured=True, made=made))
         for part, one in zip(explained.parts, explained.explained, strict=True):
             id = f"c{known + len(versions) + 1}"
             title = name if len(explained.parts) == 1 else f"{name}: {part.name}"
@@ -111,4 +132,5 @@ def captures_of(names: Sequence[str], found: Sequence[Ranks], known: int = 0) ->
             )
             versions.append(Version(id, title, time.time(), measured=True, made=made))
     several = [one for one in found if len(one.parts) > 1]
-    return Captures(tuple(versions), {"ranks": ranks(several[0])} if len(several) == len(found) == 1 else {})
+    shared: dict[str, Payload] = {"ranks": ranks(several[0])} if len(several) == len(found) == 1 else {}
+    return Captures(tuple(versions), shared if step is None else {**shared, "step": parts(step)})

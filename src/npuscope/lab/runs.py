@@ -9,6 +9,7 @@ from npuscope.explain.comparison import Comparison
 from npuscope.explain.explanation import Explanation
 from npuscope.explain.ranks import Ranks
 from npuscope.lab.document import Payload, Run, document, page
+from npuscope.lab.payload.all_ranks import all_ranks
 from npuscope.lab.payload.files import program_texts, source_changes
 from npuscope.lab.payload.overview import comparison, overview, parts, ranks, section
 from npuscope.lab.payload.timeline import timeline
@@ -59,13 +60,16 @@ def report_document(name: str, explained: Explanation) -> Document:
     return document(name, [run_of(name, explained)])
 
 
-def ranks_document(name: str, found: Ranks) -> Document:
-    """Several ranks: each a run, and all of them in a panel."""
-    runs = [
+def ranks_document(name: str, found: Ranks, step: Iterable[Part] | None = None) -> Document:
+    """Several ranks: all of them on one clock, each a run, and all in a panel; `step` is the waterfall of a step."""
+    together = all_ranks(found, "all")
+    runs = [] if together is None else [together]
+    runs += [
         run_of(part.name, explained, str(number))
         for number, (part, explained) in enumerate(zip(found.parts, found.explained, strict=True))
     ]
-    return document(name, runs, {"ranks": ranks(found)})
+    shared = {"ranks": ranks(found), **({} if step is None else {"step": parts(step)})}
+    return document(name, runs, shared, run=None if together is None else "all")
 
 
 def compare_document(

@@ -35,8 +35,9 @@ from npuscope.lab.versions import Version
 LOOPBACK = "127.0.0.1"
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
-    "connect-src 'self'; worker-src blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    "connect-src 'self'; worker-src blob:; frame-ancestors {frames}; base-uri 'none'; form-action 'none'"
 )
+NO_FRAMES, EDITOR_FRAMES = "'none'", "vscode-webview: vscode-file:"  # who may show the page inside another
 HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -58,8 +59,8 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Guard:
     """Lets through only requests that are meant for this server and come from its own pages."""
 
-    def __init__(self, app: ASGIApp, port: int, token: str) -> None:
-        self.app, self.token = app, token.encode()
+    def __init__(self, app: ASGIApp, port: int, token: str, frames: str) -> None:
+        self.app, self.token, self.framed = app, token.encode(), frames != NO_FRAMES
         self.hosts = {f"{LOOPBACK}:{port}".encode(), f"localhost:{port}".encode()}
         self.origins = {b"http://" + host for host in self.hosts}
 
@@ -80,7 +81,8 @@ class Guard:
         if any(value not in self.origins for name, value in headers if name == b"origin"):
             return 403, "this server answers only to its own pages"
         sites = [value for name, value in headers if name == b"sec-fetch-site"]
-        if any(value not in (b"same-origin", b"none") for value in sites):
+        framing = self.framed and (b"sec-fetch-dest", b"iframe") in headers  # its own pages are same-origin then, too
+        if not framing and any(value not in (b"same-origin", b"none") for value in sites):
             return 403, "this server answers only to its own pages"
         first = scope["path"].encode("utf-8", "surrogateescape").split(b"/")[1:2]
         if not first or not secrets.compare_digest(first[0], self.token):
@@ -88,16 +90,19 @@ class Guard:
         return 0, ""
 
 
-def app_of(session: Session, port: int, token: str) -> ASGIApp:
-    """All that is served, below the token."""
-    interface = PerfettoUi()
+def app_of(session: Session, port: int, token: str, frames: str = NO_FRAMES) -> ASGIApp:
+    """All that is served, below the token; `frames` are the pages that may show it inside themselves."""
+    interface, policy = PerfettoUi(), POLICY.format(frames=frames)
 
     async def start(_: Request) -> Response:
         newest = session.versions.newest_save()
         captures = [one for one in session.versions.all() if one.measured]
         held = [run_json(one) for one in (*captures, *([newest] if newest else []))]  # a page asks for others
+        from npuscope.explain.sql import EXAMPLES
+
         live = {
             "token": token,
+            "examples": [list(one) for one in EXAMPLES],
             "program": session.subject.file if session.subject else None,
             "perfetto": interface.is_there,
             **session.hello(),
@@ -108,7 +113,7 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
         text = text.replace('"runs":[]', '"runs":[/*RUNS*/]', 1)
         runs = ",".join(one.decode().replace("<", "\\u003c") for one in held)
         return Response(
-            text.replace("/*RUNS*/", runs, 1), 200, {**HEADERS, "Content-Security-Policy": POLICY}, "text/html"
+            text.replace("/*RUNS*/", runs, 1), 200, {**HEADERS, "Content-Security-Policy": policy}, "text/html"
         )
 
     async def run(request: Request) -> Response:
@@ -176,9 +181,25 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
         answer = await session.look_into(request.path_params["id"], request.path_params["body"])
         return refused(answer.message, 409) if isinstance(answer, Failed) else json_answer(answer)
 
+    async def why(request: Request) -> Response:
+        answer = await session.reasons(request.path_params["id"], request.path_params["body"])
+        return refused(answer.message, 409) if isinstance(answer, Failed) else json_answer(answer)
+
     async def what_if(request: Request) -> Response:
         answer = await session.what_if(request.path_params["id"], await body_of(request))
         return refused(answer.message, 409) if isinstance(answer, Failed) else json_answer(answer)
+
+    async def fixes(request: Request) -> Response:
+        body, id = await body_of(request), request.path_params["id"]
+        key = body.get("key")
+        if key is None:
+            answer = await session.fixes(id)
+            return refused(answer.message, 409) if isinstance(answer, Failed) else json_answer(answer)
+        if not isinstance(key, str):
+            return refused("a fix is known by its key")
+        if body.get("write") is True:
+            return done(session.apply_fix(id, key))
+        return json_answer(as_json({"id": session.try_fix(id, key)}))
 
     async def capture(request: Request) -> Response:
         if request.headers.get("content-type") != "application/octet-stream":
@@ -231,7 +252,9 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
         Route(f"/{token}/version/{{id}}", version, methods=["POST"]),
         Route(f"/{token}/compare/{{a}}/{{b}}.json", compare),
         Route(f"/{token}/inside/{{id}}/{{body:int}}.json", inside),
+        Route(f"/{token}/why/{{id}}/{{body:int}}.json", why),
         Route(f"/{token}/whatif/{{id}}", what_if, methods=["POST"]),
+        Route(f"/{token}/fixes/{{id}}", fixes, methods=["POST"]),
         Route(f"/{token}/capture", capture, methods=["POST"]),
         Route(f"/{token}/panel/{{id}}/{{what}}", panel, methods=["POST"]),
         Route(f"/{token}/perfetto/{{id}}", perfetto_start),
@@ -242,7 +265,7 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
         NpuscopeError: lambda _, error: refused(str(error), 409),  # a file that cannot be written back
         ClientDisconnect: lambda *_: missing(),
     }
-    return Guard(Starlette(routes=routes, exception_handlers=errors), port, token)
+    return Guard(Starlette(routes=routes, exception_handlers=errors), port, token, frames)
 
 
 def run_json(version: Version) -> bytes:
@@ -346,9 +369,11 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-async def serve(session: Session, place: socket.socket, token: str, ready: Callable[[], None]) -> None:
+async def serve(
+    session: Session, place: socket.socket, token: str, ready: Callable[[], None], frames: str = NO_FRAMES
+) -> None:
     """Serves until it is interrupted; `ready` is called when pages can be asked for."""
-    app = app_of(session, place.getsockname()[1], token)
+    app = app_of(session, place.getsockname()[1], token, frames)
     config = uvicorn.Config(
         app, log_level="critical", access_log=False, lifespan="off", server_header=False, date_header=False,
         timeout_graceful_shutdown=int(LEAVING_S), timeout_keep_alive=30, ws="none",

@@ -6,22 +6,26 @@ One event loop, no threads of its own. Programs run in processes of a pool; a ne
 from __future__ import annotations
 
 import asyncio
-import pickle
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
+from npuscope.answer.answer import Trouble
+from npuscope.answer.fixes import Tried, mend
+from npuscope.answer.judge import How
 from npuscope.answer.request import Request
+from npuscope.base.awaited import awaited, early_answers, then
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import GIB, Failed, Limits
 from npuscope.base.pool import Handle, Named, Pool
-from npuscope.lab.document import Payload
+from npuscope.base.stand_in import Texts
+from npuscope.lab.document import Payload, as_json
 from npuscope.lab.messages import (
     CaptureFile,
     Pair,
@@ -30,7 +34,6 @@ from npuscope.lab.messages import (
     Question,
     Replay,
     SaveBefore,
-    Trouble,
     VersionJob,
     VersionResult,
     WrittenIn,
@@ -39,10 +42,12 @@ from npuscope.lab.messages import (
     looked_into,
     panel,
     perform,
+    reasoned,
     replayed,
     written,
     written_in,
 )
+from npuscope.lab.payload.files import fixes_payload
 from npuscope.lab.versions import Version, Versions, replaced, text_of, unreadable
 
 A = TypeVar("A")
@@ -86,6 +91,7 @@ class Session:
         self._known: Mapping[str, str] = {}  # texts of all files that are watched, as they were read last
         self.gone: Mapping[str, str] = {}  # files that cannot be read, and why
         self._folder = ""
+        self._fixes: dict[str, dict[str, Tried]] = {}  # by version and key
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Session]:
@@ -93,14 +99,13 @@ class Session:
         with tempfile.TemporaryDirectory(prefix="npuscope-lab-") as folder:
             self._folder = folder
             self._pool = Pool(WORKERS, WARM)  # first: Windows has neither, and this one says so
-            server = await asyncio.start_unix_server(self._early, f"{folder}/early", limit=1 << 20)
             try:
-                if self.subject is not None:
-                    self.save()
-                yield self
+                async with early_answers(f"{folder}/early", self._early):
+                    if self.subject is not None:
+                        self.save()
+                    yield self
             finally:
                 self.stop()
-                server.close()
                 pool, self._pool = self._pool, None
                 await asyncio.to_thread(pool.close)
 
@@ -122,17 +127,17 @@ class Session:
         name = ", ".join(f"{key}={value}" for key, value in settings.items())
         return self._begin(merged, name, "knob")
 
-    def _begin(self, settings: Mapping[str, str], name: str, what: str) -> str:
+    def _begin(self, settings: Mapping[str, str], name: str, what: str, texts: Texts = ()) -> str:
         assert self._pool is not None
         id = self.versions.next_id()
-        version = Version(id, name, time.time(), dict(settings), saved=what == "save")
+        version = Version(id, name, time.time(), dict(settings), saved=what == "save", texts=texts)
         self.versions.put(version)
         job = VersionJob(id, name, self._request(version), f"{self._folder}/early", self._before())
         self.publish({"type": "working", "what": what, "version": version.as_dict()})
         limits = self.limits if self.versions.last_made() else self.limits._replace(seconds=FIRST_S)
         handle = self._pool.ask(perform, job, limits)
         self._running[id] = handle
-        _then(handle, partial(self._done, id))
+        then(handle, partial(self._done, id))
         return id
 
     def _before(self) -> SaveBefore | None:
@@ -144,7 +149,7 @@ class Session:
 
     def _request(self, version: Version) -> Request:
         assert self.subject is not None
-        return replace(self.subject, settings=tuple(version.settings.items()))
+        return replace(self.subject, settings=tuple(version.settings.items()), texts=version.texts)
 
     def _end(self, id: str) -> bool:
         """Ends the work on a version that nobody waits for any more; whether it is forgotten: it had not run yet."""
@@ -157,14 +162,8 @@ class Session:
         self.publish({"type": "dropped", "id": id})
         return True
 
-    async def _early(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _early(self, made: object) -> None:
         """A process has drawn its timeline."""
-        try:
-            made = pickle.loads(await reader.read(-1))
-        except Exception:  # the process was ended in the middle
-            return
-        finally:
-            writer.close()
         if isinstance(made, VersionResult):
             self._made(made)
 
@@ -192,7 +191,8 @@ class Session:
             return  # dropped
         version = replace(version, made=made)
         self.versions.put(version)
-        self._watch(made)
+        if not version.texts:  # a fix that is tried is not what the files hold
+            self._watch(made)
         kind = "version" if made.trouble is None else "error"
         self.publish({"type": kind, "version": version.as_dict()})
         self._add_panels(made.id)
@@ -265,6 +265,40 @@ class Session:
             raise NpuscopeError("this is no file of the program")
         return replaced({Path(file): new for file, (_, new) in texts.items()}, lambda file, now: texts[file][0] == now)
 
+    # ---- fixes
+
+    async def fixes(self, id: str) -> bytes | Failed:
+        """Tries the fixes of a version whose files are still as they were; what came of each."""
+        version = self.versions.get(id)
+        if version is None or version.made is None or version.measured or not version.has_run:
+            return Failed("refused", "only a program that runs has fixes")
+        if any(text_of(file) != text for file, text in version.made.sources.items()) or version.texts:
+            return Failed("refused", "the files have changed since this version: ask for the fixes of the newest")
+        how = How(limits=self.limits, jobs=1)
+        try:
+            found = await asyncio.to_thread(mend, self._request(version), how)
+        except NpuscopeError as error:
+            return Failed("refused", str(error))
+        self._fixes[id] = {one.patch.key: one for one in found.tried}
+        return as_json(fixes_payload(found))
+
+    def _fix(self, id: str, key: str) -> Tried:
+        found = self._fixes.get(id, {}).get(key)
+        if found is None:
+            raise NpuscopeError("this fix is not known any more", remedy="Ask for the fixes again.")
+        return found
+
+    def try_fix(self, id: str, key: str) -> str:
+        """The program with a fix in place as a version of its own; no file is written."""
+        patch, version = self._fix(id, key).patch, self.versions.get(id)
+        assert version is not None
+        return self._begin(version.settings, patch.title, "fix", ((patch.file, patch.after),))
+
+    def apply_fix(self, id: str, key: str) -> tuple[str, ...]:
+        """Writes a fix into its file, unless that has changed since it was tried."""
+        patch = self._fix(id, key).patch
+        return self.edit(patch.file, patch.after, patch.before)
+
     # ---- questions
 
     async def compare(self, a: str, b: str) -> bytes | Failed:
@@ -277,10 +311,19 @@ class Session:
 
     async def look_into(self, id: str, body: int) -> bytes | Failed:
         """A kind of block of a simulated version, for the panel that shows its inside."""
+        question = self._about_block(id, body)
+        return question if isinstance(question, Failed) else await self._answer(looked_into, question)
+
+    async def reasons(self, id: str, body: int) -> bytes | Failed:
+        """How the time of a kind of block came about."""
+        question = self._about_block(id, body)
+        return question if isinstance(question, Failed) else await self._answer(reasoned, question)
+
+    def _about_block(self, id: str, body: int) -> Question | Failed:
         version = self.versions.get(id)
         if version is None or version.made is None or version.measured or not version.has_run:
             return Failed("refused", "only a simulated run has an inside")
-        return await self._answer(looked_into, Question(self._request(version), version.made.sources, body))
+        return Question(self._request(version), version.made.sources, body)
 
     async def what_if(self, id: str, change: Mapping[str, object]) -> bytes | Failed:
         """What a change would buy, or every change: the parts of the what-if panel."""
@@ -330,19 +373,7 @@ class Session:
 
     async def _answer(self, function: Callable[[A], B], argument: A) -> B | Failed:
         assert self._pool is not None
-        done: asyncio.Future[B | Failed] = asyncio.get_running_loop().create_future()
-
-        def settle(value: B | Failed) -> None:
-            if not done.done():
-                done.set_result(value)
-
-        handle = self._pool.ask(function, argument, self.limits)
-        _then(handle, settle)
-        try:
-            return await done
-        except asyncio.CancelledError:
-            handle.cancel()
-            raise
+        return await awaited(self._pool.ask(function, argument, self.limits))
 
     # ---- who listens
 
@@ -382,18 +413,6 @@ class Session:
                 if queue.full():
                     queue.get_nowait()
                 queue.put_nowait(None)
-
-
-def _then(handle: Handle[B], act: Callable[[B | Failed], None]) -> None:
-    """Calls `act` in this event loop with a job's answer, unless the loop has ended by then."""
-    loop = asyncio.get_running_loop()
-
-    def done(one: Handle[B]) -> None:
-        answer = one.result()
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(act, answer)
-
-    handle.when_done(done)
 
 
 def _for_comparing(made: VersionResult) -> VersionResult:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from npuscope.answer.answer import Trouble
 from npuscope.base.errors import CannotWrite
-from npuscope.lab.messages import Trouble, VersionResult
+from npuscope.base.stand_in import Texts, source_bytes
+from npuscope.lab.messages import VersionResult
 from npuscope.trace.writers.atomic import whole_file
 
 MOST = 60  # kept; of the older ones those with a name
@@ -24,7 +26,8 @@ class Version:
     settings: Mapping[str, str] = field(default_factory=dict)
     measured: bool = False
     named: bool = False
-    saved: bool = True  # not a turned knob
+    saved: bool = True  # not a turned knob or a fix that is tried
+    texts: Texts = ()  # that stand in for files
     made: VersionResult | None = None
 
     @property
@@ -124,7 +127,7 @@ UNKNOWN = "\ufffd"  # stands for bytes that are no text
 
 def text_of(file: str | Path) -> str:
     """What a file holds, with the ends of lines that it has; raises OSError."""
-    return Path(file).read_bytes().decode("utf-8", "replace")
+    return source_bytes(file).decode("utf-8", "replace")
 
 
 def unreadable(file: str | Path) -> str:

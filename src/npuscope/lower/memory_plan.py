@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product, takewhile
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from npuscope.lower.chip import up
 from npuscope.lower.cores import crosses, in_flight
 from npuscope.lower.model import CoreKind, Instruction, Items, Lowered, Repeat, Value
 from npuscope.ops.dtypes import BY_NAME
+from npuscope.ops.shaping import DECLARE
 
 Moment = tuple[int, ...]
 Turns = dict[int, int]  # Repeat, by its first place -> which turn in flight
@@ -257,9 +258,53 @@ Buffers = list[list[_Copy]]  # the first copy of each is the largest
 Depths = dict[int, int]  # loop -> turns in flight that have buffers of their own
 
 
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    """A buffer of the author's (pl.MemRef): its slots, the storages in it, and the loop around each, 0 for none."""
+
+    slots: int
+    storages: tuple[tuple[int, int], ...]
+
+    def placed(self, known: dict[int, Value], lives: Lives, address: int, step: int) -> list[Slot]:
+        """Its slots side by side, each as large as its largest tile. Tiles of one turn lie in different slots."""
+        values = [(known[storage], loop) for storage, loop in self.storages if storage in known]
+        size = max((value.bytes for value, _ in values), default=0)
+        tenants: list[list[Tenant]] = [[] for _ in range(self.slots)]
+        for n, (value, loop) in enumerate(values):
+            life = lives.found[value.storage]
+            for turn in range(self.slots if loop else 1):
+                turns = ((loop, turn, self.slots),) if loop and self.slots > 1 else ()
+                tenants[(turn + n) % self.slots].append(Tenant(value, life.first, life.last, turns))
+                if not turns:
+                    break
+        return [Slot(address + k * up(size, step), size, tuple(one)) for k, one in enumerate(tenants)]
+
+
+def _declared(lowered: Lowered) -> dict[tuple[str, str], _Declared]:
+    """The buffers of the author's, by name and space."""
+    slots: dict[tuple[str, str], int] = {}
+    found: dict[tuple[str, str], dict[int, int]] = {}
+
+    def walk(items: Items, loop: int) -> None:
+        for item in items:
+            if isinstance(item, Repeat):
+                walk(item.items, item.loop)
+            elif item.spec is DECLARE and item.result is not None:
+                value = lowered.values[item.result]
+                key = (str(item.attribute("memref")), value.space)
+                slots[key] = int(str(item.attribute("slots")))
+                found.setdefault(key, {}).setdefault(value.storage, loop)
+
+    walk(lowered.items, 0)
+    return {key: _Declared(slots[key], tuple(storages.items())) for key, storages in found.items()}
+
+
 def plan_memory(lowered: Lowered, device: Device) -> MemoryPlan:
     """Addresses for everything; a space may still be too small, see `SpacePlan.fits`."""
     lives = lifetimes(lowered)
+    step = int(device.core["address"].value)
+    buffers = _declared(lowered)
+    declared = {storage for one in buffers.values() for storage, _ in one.storages}
     known: dict[int, Value] = {}
     for value in lowered.values:
         if value.storage in lives.found and not value.in_ring:
@@ -273,8 +318,14 @@ def plan_memory(lowered: Lowered, device: Device) -> MemoryPlan:
         values = [value for storage, value in known.items() if value.space == space and storage not in ringed]
         if (values or reserved) and space in device.space:
             unit: CoreKind = "AIV" if space == "Vec" else "AIC"
-            copies = [copy for value in values for copy in _copies(value, lives, unit)]
-            spaces.append(_space(space, unit, copies, reserved, device))
+            address, own = reserved, []
+            for (_, where), one in buffers.items():
+                if where == space:
+                    own += one.placed(known, lives, address, step)
+                    address = own[-1].address + up(own[-1].bytes, step)
+            copies = [copy for value in values if value.storage not in declared for copy in _copies(value, lives, unit)]
+            found = _space(space, unit, copies, address, device)
+            spaces.append(replace(found, reserved=reserved, slots=(*own, *found.slots)))
     return tuple(spaces)
 
 

@@ -49,7 +49,8 @@ def place(lowered: Lowered) -> Lowered:
 def demand(instruction: Instruction, operand: int) -> str:
     """The space in which an op needs an operand; "" where any will do."""
     if instruction.plane == "cube":
-        return ("Acc", "Mat", "Mat", "Bias")[operand]
+        scaled = operand > 2 and len(instruction.operands) > 4  # the scales of an MX product
+        return "Mat" if scaled else ("Acc", "Mat", "Mat", "Bias")[operand]
     return "Vec" if instruction.plane in ("vector", "scalar") else ""
 
 
@@ -236,7 +237,7 @@ class _Mover:
         need, space = demand(one, operand), self.values[number].space
         if one.result in self.folded or self._in_mat(one):
             return False
-        if one.plane == "cube" and operand in (1, 2) and space in ("Left", "Right"):
+        if one.plane == "cube" and operand and space in ("Left", "Right", "LeftScale", "RightScale"):
             return False
         return bool(need) and space != need
 

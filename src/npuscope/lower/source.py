@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import io
 import linecache
-import os
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from npuscope.base.stand_in import source_age, source_bytes, stands_in
 from npuscope.ops.spec import OpSpec
 from npuscope.tile.language.grammar import called
 from npuscope.tile.record.model import Site
@@ -127,7 +127,7 @@ class SourceFile:
 def read(file: str) -> SourceFile | None:
     """A file's source, or a notebook cell's; None where it cannot be read as Python any more."""
     try:
-        return _read(file, os.stat(file).st_mtime_ns)
+        return _read(file, source_age(file))
     except OSError:
         return _read(file, 0)
 
@@ -136,7 +136,7 @@ def read(file: str) -> SourceFile | None:
 def _read(file: str, _age: int) -> SourceFile | None:
     try:
         linecache.checkcache(file)
-        text = "".join(linecache.getlines(file))
+        text = source_bytes(file).decode() if stands_in(file) else "".join(linecache.getlines(file))
         source = SourceFile(file, text, ast.parse(text))
         source._tokens  # noqa: B018 (what cannot be tokenized cannot be read)
     except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):

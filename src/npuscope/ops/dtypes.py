@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 Element = np.bool_ | np.number
+Array = npt.NDArray[Element]
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class DataType:
 
     @property
     def is_float(self) -> bool:
-        return self.name.startswith(("FP", "BF"))
+        return self.name.startswith(("FP", "BF", "HF"))
 
     @property
     def is_int(self) -> bool:
@@ -52,7 +53,7 @@ class DataType:
         assert self.storage is not None
         if self.storage.kind == "b":
             return 0, 1
-        found = np.iinfo(self.storage.name)
+        found = ml_dtypes.iinfo(self.storage)  # type: ignore[no-untyped-call]
         return int(found.min), int(found.max)
 
     @property
@@ -83,14 +84,38 @@ BOOL = _type("BOOL", "bool", "bool")
 FP8E4M3FN = _type("FP8E4M3FN", ml_dtypes.float8_e4m3fn.__name__, "float32")
 FP8E5M2 = _type("FP8E5M2", ml_dtypes.float8_e5m2.__name__, "float32")
 FP8E8M0 = _type("FP8E8M0", ml_dtypes.float8_e8m0fnu.__name__, "float32")  # a scale: powers of two
+# Two to a byte in the memory of a5. Here each has a byte of its own: bytes and time of such tensors count double.
+FP4 = _type("FP4", ml_dtypes.float4_e2m1fn.__name__, "float32")
+INT4 = _type("INT4", ml_dtypes.int4.__name__, "float32")
+UINT4 = _type("UINT4", ml_dtypes.uint4.__name__, "float32")
+HF4 = DataType("HF4", 1, None, None)  # declared by the language; which values they have is not public
+HF8 = DataType("HF8", 1, None, None)
 TASK_ID = DataType("TASK_ID", 8, None, None)
 
-SMALL_FLOATS = (FP8E4M3FN, FP8E5M2, FP8E8M0)
-ALL = (FP32, FP16, BF16, INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64, INDEX, BOOL, *SMALL_FLOATS, TASK_ID)
+SMALL_FLOATS = (FP8E4M3FN, FP8E5M2, FP8E8M0, FP4)
+SMALL_WHOLES = (INT4, UINT4)
+HALF_BYTES = (FP4, INT4, UINT4)
+WHOLES = (INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64, INDEX, BOOL, *SMALL_WHOLES)
+ALL = (FP32, FP16, BF16, *WHOLES, *SMALL_FLOATS, HF4, HF8, TASK_ID)
 BY_NAME = {dtype.name: dtype for dtype in ALL}
 _BY_STORAGE: dict[object, DataType] = {
     dtype.storage: dtype for dtype in ALL if dtype.storage is not None and dtype is not INDEX
 }
+
+
+def unpacked(carrier: Array, dtype: DataType) -> Array:
+    """Elements of half a byte, one to a byte, of bytes that hold two, the first in the low bits."""
+    assert dtype.storage is not None
+    halves = carrier.view(np.uint8)
+    both = np.stack((halves & 15, halves >> 4), axis=-1).reshape(*carrier.shape[:-1], 2 * carrier.shape[-1])
+    signed = ((both ^ 8) - 8).view(np.int8) if dtype is INT4 else both  # whole numbers go by value, not by bits
+    return both.view(dtype.storage) if dtype is FP4 else signed.astype(dtype.storage)
+
+
+def packed(array: Array, carrier: Array) -> None:
+    """Writes elements of half a byte back into the bytes that hold two."""
+    codes = array.view(np.uint8) if array.dtype == FP4.storage else array.astype(np.int8).view(np.uint8) & 15
+    carrier.view(np.uint8)[...] = codes[..., 0::2] | (codes[..., 1::2] << 4)
 
 
 def of_storage(storage: npt.DTypeLike) -> DataType | None:
@@ -98,6 +123,5 @@ def of_storage(storage: npt.DTypeLike) -> DataType | None:
     return _BY_STORAGE.get(np.dtype(storage))
 
 
-Array = npt.NDArray[Element]
 Number = int | float | Element
 Value = Array | Number

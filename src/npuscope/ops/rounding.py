@@ -31,10 +31,12 @@ from npuscope.ops.dtypes import (
     BY_NAME,
     FP16,
     FP32,
+    HALF_BYTES,
     INT8,
     INT16,
     INT32,
     SMALL_FLOATS,
+    SMALL_WHOLES,
     UINT8,
     UINT16,
     Array,
@@ -158,9 +160,9 @@ TO_FP16_RESULT = _to_fp16("rint", np.inf)
 
 
 def _to_small(dtype: DataType, mode: str) -> Rounding:
-    """To a float of 8 bits, by its values: there are 256. What is past the last one becomes the last one."""
+    """To a float of 8 or 4 bits, by its values: 256 or 16. What is past the last one becomes the last one."""
     assert dtype.storage is not None
-    codes = np.arange(256, dtype=np.uint8)
+    codes = np.arange(16 if dtype in HALF_BYTES else 256, dtype=np.uint8)
     values = codes.view(dtype.storage).astype(_F32)
     finite = np.isfinite(values)
     order = np.argsort(values[finite], kind="stable")
@@ -306,7 +308,7 @@ def _one_cast(source: DataType, target: DataType, mode: str) -> list[Step]:
 def _to_float(source: DataType, target: DataType, mode: str) -> list[Step]:
     if target is FP32:
         return [_int_to_fp32(mode)] if source.compute != _F32 else []
-    if source in (INT8, UINT8) and target is FP16:
+    if source in (INT8, UINT8, *SMALL_WHOLES) and target is FP16:
         return []
     if target in TO_SMALL:
         narrow = TO_SMALL[target][mode]
@@ -346,7 +348,7 @@ def _wrapper(dtype: DataType) -> Step:
     return run
 
 
-_NARROW = {dtype: _wrapper(dtype) for dtype in (INT8, UINT8, INT16, UINT16)}
+_NARROW = {dtype: _wrapper(dtype) for dtype in (INT8, UINT8, INT16, UINT16, *SMALL_WHOLES)}
 
 
 def _float_to_int(source: DataType, target: DataType, mode: str) -> Step:

@@ -53,6 +53,10 @@ CREATE = OpSpec(
     spellings=("pl.create_tensor", "create_tile", "create_l1", "tile.create", "tensor.create"),
 )
 RESHAPE = OpSpec("reshape", _VIEW, "custom", "The same elements in another shape.", storage="operand", roles=_SEEN)
+DECLARE = OpSpec(
+    "declare", _VIEW, "lowered", "Says which buffer of the author's a tile lies in (pl.MemRef).", storage="operand",
+    roles=(*_SEEN, OpRole.SAME_PLACES),
+)
 TRANSPOSE_VIEW = OpSpec(
     "transpose_view", _VIEW, "custom", "The transpose by another reading of the layout.", storage="operand",
     roles=_SAME,
@@ -65,6 +69,7 @@ REINTERPRET_VIEW = OpSpec(
     "reinterpret_view", _VIEW, "custom", "The same bits read as another type of the same width.", storage="operand",
     roles=(OpRole.NO_NEW_VALUE,),
 )
+EXTRACT = OpSpec("extract", (), "custom", "A box of a tile in another memory of the core: a slice and a move.")
 SLICE = OpSpec(
     "slice", ("load", "view"), "custom", "A box: of a tensor it loads, of a tile it is a view.",
     cost="timing.load_vector_l2", storage="operand",
@@ -109,6 +114,6 @@ RANDOM = OpSpec(
 )
 
 ALL = (
-    CREATE, RESHAPE, TRANSPOSE_VIEW, SET_VALIDSHAPE, REINTERPRET_VIEW, SLICE, TRANSPOSE, CONCAT, FILLPAD,
-    FILLPAD_EXPAND, FULL, ARANGE, TRI, EXPAND_CLONE, RANDOM,
+    CREATE, DECLARE, RESHAPE, TRANSPOSE_VIEW, SET_VALIDSHAPE, REINTERPRET_VIEW, SLICE, TRANSPOSE, CONCAT, FILLPAD,
+    FILLPAD_EXPAND, FULL, ARANGE, TRI, EXPAND_CLONE, RANDOM, EXTRACT,
 )

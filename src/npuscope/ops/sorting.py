@@ -110,11 +110,11 @@ MRGSORT = OpSpec(
 GATHER = OpSpec(
     "gather", VECTOR, "custom", "The columns that a mask or an index names, side by side.", cost="op.vgather",
     storage="separate", scratch_rows=2,  # row by row, each from its own row of scratch
-    alone="op.vreducev2", spellings=("gather", "gather_mask", "tile.gather"),
+    alone="op.vreducev2", spellings=("gather", "gather_mask", "tile.gather", "gather_compare"),
 )
 SCATTER = OpSpec(
     "scatter", ("vector", "store"), "custom", "Columns of x into those of dst that a mask or an index names.",
-    cost="op.scatter", roles=(OpRole.NO_NEW_VALUE,),
+    cost="op.scatter", roles=(OpRole.NO_NEW_VALUE,), spellings=("scatter", "tile.scatter", "scatter_mask"),
 )
 
 GATHERB = OpSpec(

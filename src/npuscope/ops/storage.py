@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuscope.ops.dtypes import BF16, FP16, Array, DataType, Number
+from npuscope.ops.dtypes import BF16, FP4, FP16, Array, DataType, Number
 
 _F32, _U32, _U16, _I16, _I32 = np.float32, np.uint32, np.uint16, np.int16, np.int32
 _HALF = np.uint32(16)
@@ -44,6 +44,8 @@ def new(shape: tuple[int, ...], dtype: DataType, fill: Number) -> Array:
 
 def poison(dtype: DataType) -> float | int:
     """What memory never written holds: NaN, or the lowest value of an integer type, which has no NaN."""
+    if dtype is FP4:  # it has no NaN either
+        return -6.0
     if dtype.is_float:
         return float("nan")
     return dtype.limits[0]

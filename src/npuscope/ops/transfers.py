@@ -57,6 +57,36 @@ POP = OpSpec(
     roles=(OpRole.RECEIVE,),
 )
 
+# --- by hand, between the cube function and the vector functions of a Group: a pop is the move of the tile that was
+# pushed, which lowering makes a push and a pop of
+
+_SENT = (OpRole.SAME_ELEMENTS, OpRole.KEEPS_VALUES, OpRole.KEEPS_ZEROS)
+
+
+def _both(*names: str) -> tuple[str, ...]:
+    return (*names, *(f"system.{name}" for name in names))
+
+
+TPUSH = OpSpec(
+    "tpush", (), "custom", "A tile into the ring to the other kind of core; waits while it is full.",
+    spellings=_both("tpush_to_aiv", "tpush_to_aic"),
+)
+TPOP_FROM_AIC = OpSpec(
+    "tpop_from_aic", _MOVE, "custom", "The next tile of the cube core, or this vector core's half.", cost="op.vcopy",
+    storage="separate", spellings=_both("tpop_from_aic"), roles=_SENT,
+)
+TPOP_FROM_AIV = OpSpec(
+    "tpop_from_aiv", _MOVE, "custom", "The next tile of the vector cores, their halves joined.", cost="op.vcopy",
+    storage="separate", spellings=_both("tpop_from_aiv"), roles=_SENT,
+)
+TFREE = OpSpec(
+    "tfree", (), "custom", "Gives the slot of a popped tile back.", spellings=_both("tfree_to_aic", "tfree_to_aiv"),
+)
+PIPE_SETUP = OpSpec(
+    "pipe_setup", (), "custom", "Memory and slots of a ring between the cores.",
+    spellings=_both("aic_initialize_pipe", "aiv_initialize_pipe", "reserve_buffer", "import_peer_buffer"),
+)
+
 # --- other ranks
 
 REMOTE_LOAD = OpSpec(
@@ -74,8 +104,8 @@ PUT = OpSpec(
 GET = OpSpec("get", _STORE, "custom", "A peer's window into GM of this rank.", cost=_OUT, spellings=("pld.tensor.get",))
 
 ALL = (
-    LOAD, GATHER_ROW, STORE, ASSEMBLE, ASYNC_PREFETCH, MOVE, COPY, AIV_SHARD, AIC_GATHER, PUSH, POP, REMOTE_LOAD,
-    REMOTE_STORE, PUT, GET,
+    LOAD, GATHER_ROW, STORE, ASSEMBLE, ASYNC_PREFETCH, MOVE, COPY, AIV_SHARD, AIC_GATHER, PUSH, POP, TPUSH,
+    TPOP_FROM_AIC, TPOP_FROM_AIV, TFREE, PIPE_SETUP, REMOTE_LOAD, REMOTE_STORE, PUT, GET,
 )
 
 # --- order: barriers between blocks, signals between ranks
@@ -93,10 +123,14 @@ NOTIFY = OpSpec(
 )
 WAIT = OpSpec(
     "wait", _SYNC, "custom", "Goes on when a counter of this rank's window has come so far.", cost="timing.scalar_read",
-    spellings=("pld.system.wait", "pld.system.defer_wait"),
+    spellings=("pld.system.wait",),
+)
+DEFER_WAIT = OpSpec(
+    "defer_wait", _SYNC, "custom", "The task is done when a counter of this rank's window has come so far.",
+    cost="timing.scalar_access", spellings=("pld.system.defer_wait",),
 )
 
-ORDER = (SYNCALL, HOLD, NOTIFY, WAIT)
+ORDER = (SYNCALL, HOLD, NOTIFY, WAIT, DEFER_WAIT)
 
 # --- single elements, and numbers that are computed on the way without an instruction of their own
 

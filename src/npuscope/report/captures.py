@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
+from npuscope.base.errors import NpuscopeError
 from npuscope.explain.diagnosis import Cause, Diagnosis, Gain, Together
 from npuscope.explain.doctor import Symptoms
 from npuscope.explain.explanation import Explanation
 from npuscope.explain.hidden_exposed import Overlap
 from npuscope.explain.ranks import Ranks
-from npuscope.explain.step import StepWaterfall
+from npuscope.explain.rings import rings_of
+from npuscope.explain.step import CAPTURING, StepWaterfall, steps_at
 from npuscope.explain.summary import Summary
-from npuscope.table.formats import TIMES, duration, estimate_told, fitting, many, percent, sentence_start, significant
-from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
+from npuscope.table.formats import TIMES, duration, estimate_text, fitting, many, percent, sentence_start, significant
+from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say
+from npuscope.trace.clocks import COLLECTIVES, ClockOffset, clock_notes, not_aligned
+from npuscope.trace.core import Meta
+from npuscope.trace.readers.dispatches import is_run_over_ranks, logs_of
 
 OTHERS = 3  # causes after the first, in text
 WORTH_A_LINE = 0.02  # of the wall
+WORTH_A_BAR = 0.005  # of a step
 KERNELS, POSTED_KERNELS, BLOCKERS = 6, 15, 3
 RANKS, RANK_BLOCKERS = 64, 2
 COUNTERS = 10
@@ -82,6 +90,10 @@ def _cause_lines(cause: Cause) -> list[str]:
 
 def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator[Part]:
     """The capture at `path`, called `name` where it is posted."""
+    if e.trace.slices.is_empty() and (found := rings_of(e.trace.meta)) is not None:
+        yield from causes(e.diagnosis)
+        yield Rows(found.main_table())
+        return
     lanes = ", ".join(f"{n} {unit}" for unit, n in e.busy.units.select("unit", "lanes").iter_rows())
     tables, scheduling = e.tables(), e.scheduling.tables()
     yield Heading(f"Profiling report: {name}", 1, In.POSTED)
@@ -124,9 +136,18 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
     if e.overlap is not None:
         yield from overlap("Hidden and exposed", e.overlap)
     yield Notes(e.bubbles.sentences(BLOCKERS), where=In.TEXT)
+    yield from rings(e.trace.meta)
     if e.notes:
         yield Heading("Notes", where=In.POSTED)
     yield Notes(e.notes, "note: ")
+
+
+def rings(meta: Meta) -> Iterator[Part]:
+    """How full the runtime's rings were, where a run kept count of it."""
+    if (found := rings_of(meta)) is not None:
+        yield Heading("Rings of the runtime")
+        yield Notes(found.sentences)
+        yield Rows(found.main_table())
 
 
 def _captured(e: Explanation, lanes: str) -> list[str]:
@@ -143,7 +164,7 @@ def _captured(e: Explanation, lanes: str) -> list[str]:
 def simulated(e: Explanation) -> list[str]:
     """Whether the run was simulated: with its interval, or that the capture does not say how sure it is."""
     if e.predicted_wall is not None:
-        return [f"simulated: {estimate_told(e.predicted_wall)}; its causes are those that the simulation found"]
+        return [f"simulated: {estimate_text(e.predicted_wall)}; its causes are those that the simulation found"]
     less = "this file does not say how sure it is, and what causes are worth is replayed from the trace"
     return [f"simulated; {less}"] if e.is_simulated else []
 
@@ -198,7 +219,45 @@ def ranks(path: str, name: str, found: Ranks, wide: bool = False) -> Iterator[Pa
     for part, e in zip(found.parts[:RANKS], found.explained, strict=False):
         yield Heading(part.name)
         yield Notes([str(e.diagnosis.verdict), *headline(e), *e.bubbles.sentences(RANK_BLOCKERS)])
+    yield from rings(trace.meta)
+    yield Notes(clocks(trace.meta) or _clocks(*found.clocks), "note: ")
     yield Say("`--rank N` explains one of them in full.", where=In.TEXT)
+
+
+def clocks(meta: Meta) -> list[str]:
+    """How clocks of ranks were brought together by their reader, and which were not."""
+    return _told_clocks(clock_notes(meta), not_aligned(meta))
+
+
+def _clocks(offsets: Mapping[int, ClockOffset], apart: Mapping[int, str]) -> list[str]:
+    """The same for captures whose times were left as they are."""
+    return _told_clocks({rank: offset.as_note() for rank, offset in offsets.items()}, apart)
+
+
+def _told_clocks(notes: Mapping[int, Mapping[str, Any]], apart: Mapping[int, str]) -> list[str]:
+    told = []
+    by: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
+    for rank, clock in notes.items():
+        by.setdefault(str(clock["by"]), []).append((rank, clock))
+    for how, ranks in by.items():
+        errors = [int(clock["error_ns"]) for _, clock in ranks]
+        if len(ranks) == 1:
+            rank, clock = ranks[0]
+            offset, least, spread = (int(clock.get(name, 0)) / 1000 for name in ("offset_ns", "least_ns", "spread_ns"))
+            several = f" ({least:,.2f} to {least + spread:,.2f})" if how == COLLECTIVES and clock["pairs"] > 1 else ""
+            told.append(
+                f"The clock of rank {rank} is {offset:,.2f} µs behind the first one's{several}, by {clock['pairs']} × "
+                f"{how}, within {duration(errors[0])}."
+            )
+        else:
+            told.append(f"The clocks of {len(ranks)} ranks are aligned by {how}, within {duration(max(errors))}.")
+    why = {
+        reason: [rank for rank, other in apart.items() if other == reason] for reason in dict.fromkeys(apart.values())
+    }
+    for reason, those in why.items():
+        who = f"clock of rank {those[0]} is" if len(those) == 1 else f"clocks of {len(those)} ranks are"
+        told.append(f"The {who} not aligned: {reason}.")
+    return told
 
 
 def info(path: str, summary: Summary, symptoms: Symptoms) -> Iterator[Part]:
@@ -231,6 +290,8 @@ def info(path: str, summary: Summary, symptoms: Symptoms) -> Iterator[Part]:
         for reason, count in getattr(summary.meta, name).items()
     ]
     yield Notes(account)
+    yield from rings(summary.meta)
+    yield Notes(clocks(summary.meta))
     yield Say(f"doctor: {symptoms.verdict}")
     for symptom in symptoms.symptoms:
         if symptom.id == "instrumented":
@@ -250,14 +311,52 @@ def _range(steps: tuple[int, ...]) -> str:
     return str(steps[0]) if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
 
 
+def _bars(found: StepWaterfall) -> dict[str, object]:
+    """The parts of a step from its begin to its end, small ones together."""
+    rows = list(found.parts.select("part", "level", "slowest_ns").iter_rows())
+    after = [level for _, level, _ in rows[1:]] + [0]
+    leaves = [(part.strip(), ns) for (part, level, ns), below in zip(rows, after, strict=True) if below <= level]
+    whole = rows[0][2] - found.capturing_ns
+    shown = [(name, ns) for name, ns in leaves if ns >= WORTH_A_BAR * whole and name != CAPTURING]
+    small = whole - sum(ns for _, ns in shown)
+    steps = [*shown, *([("smaller parts", small)] if small else [])]
+    last = "step without capturing" if found.capturing_ns else "whole step"
+    return {
+        "chart": "waterfall", "title": "From begin to end, on the slowest rank", "names": ["begin", last],
+        "from": 0, "to": whole, "steps": [{"name": name, "ns": ns} for name, ns in steps],
+    }  # fmt: skip
+
+
+def step_parts(path: str, name: str) -> list[Part] | None:
+    """The waterfall of a step of a run over ranks; None where no log of the host lies there."""
+    if not is_run_over_ranks(Path(path)) or not logs_of(Path(path)):
+        return None
+    try:
+        return list(step(name, steps_at(Path(path))))
+    except NpuscopeError:  # no call of the log is whole, which says nothing against the ranks
+        return None
+
+
 def step(name: str, found: StepWaterfall) -> Iterator[Part]:
     """What `npuscope step` prints."""
+    tables = found.tables()
     yield Heading(f"{name}: {found.title()}")
-    yield Rows(found.tables()["parts"], len(found.ranks[0].parts))
+    yield Chart(_bars(found))
+    yield Rows(tables["parts"], found.parts.height)
     notes = ["parts of one level add up to the part above; the device has its own clock, so only lengths are compared"]
     if found.cut_off:
         notes.append(f"{many(found.cut_off, 'call')} without an end in the log, left out")
     if found.drops:
         notes.append(f"the log says {many(found.drops, 'time')} that it lost records")
+    if found.cut_parts:
+        notes.append(f"{many(found.cut_parts, 'span')} that stick out of the span around them, cut")
     yield Notes(notes)
-    yield Rows(found.tables()["runs"])
+    if found.causes:
+        yield Heading("What the host takes:")
+        yield Notes([line for cause in found.causes for line in _cause_lines(cause)])
+    if found.per_token_ns is not None:
+        mean, tail = (duration(found.per_token_ns[one]) for one in ("mean", "tail"))
+        yield Say(f"A token takes {mean} in the mean, nine of ten at most {tail}.")
+        yield Rows(tables["steps"])
+    if found.calls:
+        yield Rows(tables["runs"])

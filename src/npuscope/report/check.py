@@ -8,13 +8,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from json import dumps
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from npuscope import __version__
 from npuscope.check.columns import ERRORS, FINDINGS, cost_text, error_row, found_row, saving_text, table_of
+from npuscope.check.races.conflicts import false_edges
 from npuscope.check.races.detect import ChangedOutput, Race
 from npuscope.check.rule import SEVERITIES, Finding, Rule, Section, Severity
 from npuscope.check.rules import all_rules
+from npuscope.check.rules.edges import implied_edges, needless_deps
 from npuscope.check.rules.safety import race_finding
 from npuscope.check.run import Checked
 from npuscope.check.source_text import MODULE_LEVEL
@@ -25,6 +28,9 @@ from npuscope.table.formats import duration, figures, many, sentence_start
 from npuscope.table.parts import Heading, In, Marked, Notes, Part, Rows, Say, marked_down
 from npuscope.table.text import aligned
 from npuscope.tile.record.model import short_name
+
+if TYPE_CHECKING:
+    from npuscope.answer.prediction import Prediction
 
 TOP = 5  # findings shown of a scope
 ROWS = 20  # of the review's closing table
@@ -45,6 +51,9 @@ def check(file: str, device: str, checks: Sequence[Checked], everything: bool = 
         yield Say(f"Will not work as it is: {counted}", kind="error", where=In.TEXT)
     elif any(checked.races for checked in checks):
         yield Say(f"Fits on chip, and is not safe: tasks race ({counted})", kind="error", where=In.TEXT)
+    elif any(checked.replayed is not None and checked.replayed.seeded for checked in checks):
+        changed = "in another legal order an output changes"
+        yield Say(f"Fits on chip, and is not safe: {changed} ({counted})", kind="error", where=In.TEXT)
     else:
         safe = "no two live tiles share bytes" if is_build(file) else "is safe to schedule"
         yield Say(f"Fits on chip and {safe}: {counted}", strong=True, where=In.TEXT)
@@ -66,6 +75,8 @@ def counts(checks: Sequence[Checked]) -> str:
     parts = [many(found.count(severity), severity) for severity in SEVERITIES if severity in found]
     if silenced := sum(checked.ignored for checked in checks):
         parts.append(f"{silenced} ignored by comments")
+    if costly := sum(checked.costly for checked in checks):
+        parts.append(f"{costly} left out that would cost time if mended")
     return ", ".join(parts) or "nothing found"
 
 
@@ -116,6 +127,49 @@ def _by_scope(checked: Checked, everything: bool) -> Iterator[Part]:
         yield Notes([*(line for one in shown for line in finding_lines(one)), *left_out], where=In.TEXT)
 
 
+def audit(prediction: Prediction) -> Iterator[Part]:
+    """What `npuscope graph --audit` prints."""
+    found, counted = prediction.audit, _audited(prediction)
+    where = f"{prediction.request.file}: {short_name(prediction.recording.program)}"
+    yield Heading(f"{where}: {many(counted['tasks'], 'task')}, {many(counted['edges'], 'edge')}")
+    yield Notes(
+        [
+            f"{counted['implied']:,} implied by others",
+            f"{counted['needless']:,} declared by deps= that no data need",
+            f"{counted['false']:,} inferred between tasks that touch different elements",
+        ]
+    )
+    if not found.findings:
+        yield Say("No edge that could go, no chain that could be one task, no consumer that could be staged early.")
+        return
+    yield Say(f"Simulated: {duration(found.wall_ns)}. {EACH_ONE}")
+    yield Notes([line for one in found.findings for line in finding_lines(one)])
+
+
+def audit_data(prediction: Prediction) -> dict[str, object]:
+    """The contract of `npuscope graph --audit --json` (docs/reference/json.md)."""
+    found = prediction.audit
+    return {
+        "file": prediction.request.file,
+        "program": prediction.recording.program,
+        "device": prediction.chip.name,
+        "wall_ns": found.wall_ns,
+        **_audited(prediction),
+        "findings": table_of(FINDINGS, [found_row(one) for one in found.findings]).rows(),
+    }
+
+
+def _audited(prediction: Prediction) -> dict[str, int]:
+    program = prediction.program
+    return {
+        "tasks": len(program.recording.tasks),
+        "edges": sum(src >= 0 for src, _ in program.graph.pairs),
+        "implied": len(implied_edges(program)),
+        "needless": len(needless_deps(program)),
+        "false": len(false_edges(program)),
+    }
+
+
 def _must_be_seen(one: Finding) -> bool:
     """Wrong numbers cost nothing that ranks them."""
     return one.severity == "error" or (one.severity == "warning" and not one.seconds)
@@ -128,7 +182,7 @@ def finding_lines(finding: Finding) -> list[str]:
         lines.append(f"    costs {cost}" + (f"; met {finding.count:,} times" if finding.count > 1 else ""))
     if saving := saving_text(finding.saves_ns):
         lines.append(f"    {saving}")
-    return [*lines, f"    fix: {finding.fix}", *([f"    + {finding.change}"] if finding.change else [])]
+    return [*lines, f"    remedy: {finding.remedy}", *([f"    + {finding.change}"] if finding.change else [])]
 
 
 def _race_lines(race: Race) -> list[str]:
@@ -138,7 +192,7 @@ def _race_lines(race: Race) -> list[str]:
         for side, done in zip(race.sides, ACCESSES[race.hazard], strict=True)
     )
     often = f", {race.count:,} times" if race.count > 1 else ""
-    lines = [f"error: {second} may come before {first}{often} [race]", f"    {race.why}", f"    fix: {race.fix}"]
+    lines = [f"error: {second} may come before {first}{often} [race]", f"    {race.why}", f"    remedy: {race.remedy}"]
     if race.changes is not None:
         lines += _changes("    replayed the other way", race.changes)
     return [*lines, f"    not replayed: {race.unplayed}"] if race.unplayed else lines
@@ -164,7 +218,8 @@ def shown_path(file: str) -> str:
 
 def rules_text(rules: Iterable[Rule]) -> str:
     """What `--list-rules` prints."""
-    return "\n".join(aligned([[rule.id, rule.severity, rule.title] for rule in rules], (False, False, False)))
+    titles = ((rule, f"{rule.title} (on request)" if rule.on_request else rule.title) for rule in rules)
+    return "\n".join(aligned([[rule.id, rule.severity, title] for rule, title in titles], (False, False, False)))
 
 
 def _review(checked: Checked) -> Iterator[Part]:
@@ -205,7 +260,7 @@ def _bullet(finding: Finding) -> str:
     text = f"**{finding.id}** ({place}): {marked_down(finding.message)}."
     text += f" Costs {cost}." if cost else ""
     text += f" {sentence_start(saving)}." if saving else ""
-    lines = [f"{text} {marked_down(finding.fix)}"]
+    lines = [f"{text} {marked_down(finding.remedy)}"]
     if finding.also:
         here = sorted({line for file, line in finding.also if file == finding.file})
         elsewhere = sorted({f"{Path(f).name} {line}" for f, line in finding.also if f != finding.file})
@@ -269,7 +324,7 @@ def sarif_rule(rule: Rule) -> dict[str, object]:
 def _result(finding: Finding, index: int) -> dict[str, object]:
     cost, saving = cost_text(finding.waste), saving_text(finding.saves_ns)
     parts = [_sentence(finding.message), f"Costs {cost}." if cost else "", _sentence(saving) if saving else ""]
-    parts += [finding.fix, f"Changed: {finding.change}" if finding.change else ""]
+    parts += [finding.remedy, f"Changed: {finding.change}" if finding.change else ""]
     result: dict[str, object] = {
         "ruleId": finding.id,
         "ruleIndex": index,

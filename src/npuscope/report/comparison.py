@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import polars as pl
 
+from npuscope.base.interval import Against, chance_told
 from npuscope.explain.comparison import TREND, Comparison
 from npuscope.explain.many.gate import Gate
 from npuscope.explain.many.history import COMMITS, WALL, History, Series
@@ -17,8 +19,53 @@ from npuscope.table.columns import Table
 from npuscope.table.formats import duration, many, percent, sentence_start, significant
 from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say, Spec, axis
 
+if TYPE_CHECKING:
+    from npuscope.answer.runtimes import BothRuntimes
+
 CHANGED_KERNELS = 12
 CHANGES, SERIES, DRAWN = 15, 10, 8  # of a history
+
+
+SCHEDULED = {  # who schedules under hbg, where it is not the AICPU as ever
+    "vector cores": "Under hbg vector cores schedule: every task is one block on one kind of core.",
+    "LEGACY_GRAPH": "Under hbg the AICPU schedules (LEGACY_GRAPH): recorded graphs are not for vector cores.",
+    "LEGACY_UNSUPPORTED_SHAPE": "Under hbg the AICPU schedules (LEGACY_UNSUPPORTED_SHAPE): mixed tasks, several blocks "
+    "and blocks that start together are not for vector cores.",
+}
+
+
+def runtimes(both: BothRuntimes, wide: bool = False) -> Iterator[Part]:
+    """One program under both runtimes."""
+    tasks = many(len(both.tmr.recording.tasks), "task")
+    yield Heading(f"{both.tmr.request.file}: {both.tmr.recording.program} on {both.tmr.chip.name}, {tasks}, simulated")
+    tmr = duration(both.device_wall_ns("tmr"))
+    if both.refused:
+        yield Say(f"Only tmr runs it, in {tmr} of device wall: {both.refused}", strong=True)
+        return
+    cost, wall = both.host, both.device_wall_ns("hbg")
+    hbg, less = duration(wall), percent(abs(1 - both.ratio))
+    than = f"{less} {'less' if both.ratio < 1 else 'more'}"
+    yield Say(
+        f"{both.faster} is faster on the device: a call takes {hbg} under hbg and {tmr} under tmr ({than}).", True
+    )
+    yield Rows(both.steps, wide=wide)
+    if both.mode in SCHEDULED:
+        yield Say(SCHEDULED[both.mode])
+    graphs = f", {many(cost.recorded, 'task')} recorded, {many(cost.replays, 'replay')}" if cost.recorded else ""
+    yield Heading("What the host pays under hbg, before the device begins:")
+    hidden = (
+        "less than the device takes: hidden where calls follow one another"
+        if cost.total_ns < wall
+        else ("more than the device takes: calls that follow one another wait for the host")
+    )
+    yield Notes(
+        [
+            f"{duration(cost.total_ns)} per call, {hidden}",
+            f"{duration(cost.build_ns)} to build the graph: {many(cost.submits, 'submission')}{graphs}",
+            f"{duration(cost.upload_ns)} to upload it: {cost.upload_bytes / 1e6:.3g} MB",
+            "in five pairs measured in August 2026 a call's whole host time was 9.4 to 19 ms longer under hbg",
+        ]
+    )
 
 
 def compare(names: tuple[str, str], c: Comparison, wide: bool = False) -> Iterator[Part]:
@@ -29,6 +76,10 @@ def compare(names: tuple[str, str], c: Comparison, wide: bool = False) -> Iterat
     yield Heading(f"{a} against {b}", 1, In.POSTED)
     yield Say(f"A = {a}, B = {b}; totals are of {what}.", where=In.POSTED)
     yield Say(c.headline(names), strong=True)
+    if (versus := simulated_change(c)) is not None:
+        from npuscope.time.uncertainty import versus_told
+
+        yield Say(versus_told(versus))
     yield Notes([f"A, {a}: {c.a.diagnosis.verdict}", f"B, {b}: {c.b.diagnosis.verdict}"], where=In.TEXT)
     yield Heading("Summary", where=In.POSTED)
     yield Rows(tables["gaps"])
@@ -50,6 +101,22 @@ def compare(names: tuple[str, str], c: Comparison, wide: bool = False) -> Iterat
     yield Notes(unlike)
     if not unlike:
         yield Say("Nothing found that differs.", where=In.POSTED)
+
+
+def simulated_change(c: Comparison) -> Against | None:
+    """B against A as every command tells it, where both were simulated and say so; of what was measured once nobody
+    knows how sure it is."""
+    if not (c.a.regime and c.b.regime and c.a.work.wall and c.b.work.wall):
+        return None
+    from npuscope.time.uncertainty import against
+
+    return against(c.a.work.wall, c.b.work.wall, c.a.regime, c.b.regime)
+
+
+def compare_data(c: Comparison) -> dict[str, object]:
+    """The contract of `npuscope compare --json` (docs/reference/json.md)."""
+    versus = simulated_change(c)
+    return {**c.as_dict(), "versus": versus and versus.as_dict()}
 
 
 def _kernels(c: Comparison, wide: bool) -> Iterator[Part]:
@@ -209,8 +276,7 @@ def _history_headline(found: History) -> str:
         ratio = last.typical_ns / first.typical_ns
         last_change = changes.filter(pl.col("series") == WALL).to_dicts()[-1]
         chance = last_change.get("probability_faster")
-        sure = "" if chance is None else f"; the last change: faster with a probability of {percent(chance)}"
-        sure += ", undecided" if last_change["verdict"] == "undecided" else ""
+        sure = "" if chance is None else f"; the last change: {chance_told(chance, last_change['verdict'])}"
         return f"The wall time is {faster_or_slower(ratio)} than at first ({moved}), changed by {commits}{sure}."
     row = changes.to_dicts()[0]
     more = f", and {changes.height - 1} more" if changes.height > 1 else ""

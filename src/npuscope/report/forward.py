@@ -49,6 +49,12 @@ def _rank(rank: RankPasses, several: bool, wide: bool) -> Iterator[Part]:
     count = many(passes.frame.height, *one)
     yield Say(f"{name}: {count}{_typical(passes.frame)}", strong=True)
     yield Say(f"passes by {about['rule']}, layers by {short(str(about['anchor']), 80)}")
+    if rank.statistics is not None and not rank.statistics.positions.is_empty():
+        found = rank.statistics
+        what = "a typical pass" if found.phase == "unknown" else f"a typical {found.phase} pass"
+        yield Heading(f"What {what} is made of (pass {found.middle}):", 3)
+        yield Rows(found.tables()["typical"])
+        yield Heading("All passes:", 3)
     yield Chart(passes_chart(passes.frame))
     yield Rows(passes, MOST_PASSES, POSTED_PASSES, wide=wide)
     flags = _flags(rank)
@@ -72,8 +78,8 @@ def _typical(passes: pl.DataFrame) -> str:
 
 def _flags(rank: RankPasses) -> list[str]:
     """What is wrong with passes, and what belongs to none."""
-    told = rank.passes.frame.select("index", "reasons").iter_rows()
-    lines = [f"pass {index}: {reason}" for index, reasons in told for reason in reasons]
+    disturbed = rank.passes.frame.select("index", "reasons").iter_rows()
+    lines = [f"pass {index}: {reason}" for index, reasons in disturbed for reason in reasons]
     rows, ns = rank.about["outside"], rank.about["outside_ns"]
     if isinstance(rows, int) and isinstance(ns, int) and rows:
         lines.append(f"in no pass: {many(rows, 'row')}, {duration(ns)} of device time")
@@ -146,8 +152,8 @@ def layers_chart(layers: pl.DataFrame) -> Spec | None:
         return None
     points = []
     for number, (layer, p50, p95, cv) in enumerate(layers.select("layer", "p50_ns", "p95_ns", "cv").iter_rows()):
-        told = [f"median {duration(p50)}, 95% of passes below {duration(p95)}", f"spread {cv or 0:.2f} of the mean"]
-        points.append({"x": number, "y": p50, "low": p50, "high": p95, "name": f"layer {layer}", "text": told})
+        lines = [f"median {duration(p50)}, 95% of passes below {duration(p95)}", f"spread {cv or 0:.2f} of the mean"]
+        points.append({"x": number, "y": p50, "low": p50, "high": p95, "name": f"layer {layer}", "text": lines})
     return {
         "chart": "lines",
         "title": "Layers",
@@ -192,8 +198,8 @@ def _remarks(r: Roofline) -> list[str]:
     if not r.above.is_empty():
         names = ", ".join(r.above["kernel"].unique(maintain_order=True).head(4))
         found.append(
-            f"{many(r.above.height, 'kind')} of calls ran faster than memory allows ({names}): their bytes came from "
-            "L2, or the work is less than the shapes say"
+            f"{many(r.above.height, 'kind')} of calls ran faster than the limit ({names}): their bytes came from "
+            "L2, the work is less than the shapes say, or the device is another one"
         )
     if r.left_out:
         found.append(f"{r.left_out:,} rows that list another row's work a second time are left out")

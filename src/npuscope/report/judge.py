@@ -1,4 +1,4 @@
-"""What the judge says: a line per candidate for people, Markdown for a pull request, SARIF for code review."""
+"""What the judge says of candidates: a line each for people, Markdown for a pull request, SARIF for code review."""
 
 from __future__ import annotations
 
@@ -7,19 +7,30 @@ from dataclasses import replace
 from pathlib import Path
 
 from npuscope.answer.answer import MEANING, MOST_FINDINGS, Answer
+from npuscope.base.interval import chance_told
 from npuscope.check.rule import Finding
 from npuscope.report.check import sarif, sarif_rule
 from npuscope.table.formats import TIMES, duration, fitting, many, printable, significant
+from npuscope.table.parts import Heading, In, Marked, Part, Say, marked_down
 
 SHOWN = 3  # reasons of a candidate in Markdown
 NUMBERS, DOES_NOT_RUN = "wrong-numbers", "does-not-run"  # beside the ids of rules
 
 
-def judge_text(answers: Sequence[Answer]) -> str:
-    """One line per candidate, and how many are good."""
+def judge(answers: Sequence[Answer]) -> Iterator[Part]:
+    """A line per candidate and how many are good; in Markdown with the reasons of those that are not."""
+    yield Say(f"npuscope: {_sum(answers)}", strong=True, where=In.MARKDOWN)
+    yield Marked("\n".join(line for answer in answers for line in _bullets(answer)))
     width = max((len(answer.candidate) for answer in answers), default=0)
-    lines = [f"{printable(one.candidate):<{width}}  {one.verdict:<7}  {printable(_line(one))}" for one in answers]
-    return "\n".join([*lines, "", _sum(answers)])
+    for one in answers:
+        yield Say(f"{one.candidate:<{width}}  {one.verdict:<7}  {_line(one)}", where=In.TEXT)
+    yield Heading(_sum(answers), where=In.TEXT)
+
+
+def judge_data(answers: Sequence[Answer], budget: int | None) -> dict[str, object]:
+    """The JSON contract: docs/howto/judge.md."""
+    good = sum(answer.is_good for answer in answers)
+    return {"good": good, "of": len(answers), "answers": [answer.to_dict(budget) for answer in answers]}
 
 
 def _sum(answers: Sequence[Answer]) -> str:
@@ -59,7 +70,7 @@ def _why_not(answer: Answer) -> str:
     bad = (*answer.errors, *answer.races)
     if bad:
         more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-        return f"{_place(bad[0])}: {bad[0].message} [{bad[0].id}]. {bad[0].fix}{more}"
+        return f"{_place(bad[0])}: {bad[0].message} [{bad[0].id}]. {bad[0].remedy}{more}"
     return answer.message if answer.verdict != "wrong" else ""
 
 
@@ -84,49 +95,43 @@ def _versus(answer: Answer) -> str:
 
 
 def change(answer: Answer) -> str:
-    """989 µs → 941 µs (-4.9%, 93% sure)."""
+    """989 µs → 941 µs (-4.9%, 93% likely faster)."""
     found, time = answer.versus, answer.time
     assert found is not None
     assert time is not None
-    sure = found.probability_faster if found.ratio < 1 else 1 - found.probability_faster
-    surely = "undecided, " if found.verdict == "undecided" else ""
     before = duration(round(time.value / found.ratio))
     if found.ratio == 1:
         return f"{before}, as {found.baseline}"
-    return f"{before} → {duration(round(time.value))} ({found.ratio - 1:+.1%}, {surely}{sure:.0%} sure)".replace(
-        "%", " %"
-    )
+    sure = chance_told(found.probability_faster, found.verdict)
+    return f"{before} → {duration(round(time.value))} ({found.ratio - 1:+.1%}, {sure})"
 
 
-def judge_markdown(answers: Sequence[Answer]) -> str:
-    """A comment for a pull request: a line per candidate, reasons below those that are not good."""
-    lines = [f"**npuscope**: {_sum(answers)}", ""]
-    for answer in answers:
-        lines.append(f"* `{_safe(answer.candidate)}` {_headline(answer)}")
-        lines += [f"  * {told}" for told in _details(answer)]
-    return "\n".join(lines) + "\n"
+def _bullets(answer: Answer) -> Iterator[str]:
+    yield f"- `{_code(answer.candidate)}` {_headline(answer)}"
+    for detail in _details(answer):
+        yield f"  - {detail}"
 
 
 def _headline(answer: Answer) -> str:
     if not answer.is_good:
-        return f"**{answer.verdict}**: {_safe(_numbers(answer) if answer.verdict == 'wrong' else answer.message)}"
+        return f"**{answer.verdict}**: {marked_down(_numbers(answer) if answer.verdict == 'wrong' else answer.message)}"
     if answer.versus is not None:
-        return _safe(_versus(answer))
-    return _safe("; ".join(filter(None, (_time(answer), _numbers(answer), _size(answer)))))
+        return marked_down(_versus(answer))
+    return marked_down("; ".join(filter(None, (_time(answer), _numbers(answer), _size(answer)))))
 
 
 def _details(answer: Answer) -> Iterator[str]:
     for reason in (*answer.errors, *answer.races)[:SHOWN]:
-        yield f"`{_safe(_place(reason))}` {_safe(reason.message)}. {_safe(reason.fix)}"
+        yield f"`{_code(_place(reason))}` {marked_down(reason.message)}. {marked_down(reason.remedy)}"
     if answer.wrong is not None:
-        yield _safe(answer.wrong.message)
+        yield marked_down(answer.wrong.message)
     for worth in _worth(answer)[:1] if answer.is_good else ():
-        yield f"`{_safe(worth.file)}:{worth.line}` costs {duration(worth.saves_ns or 0)}: {_safe(worth.fix)}"
+        yield f"`{_code(worth.file)}:{worth.line}` costs {duration(worth.saves_ns or 0)}: {marked_down(worth.remedy)}"
 
 
-def _safe(text: str) -> str:
-    """Text of programs stays text in Markdown."""
-    return printable(text).replace("<", "&lt;").replace("|", "\\|").replace("`", "'").replace("*", "\\*")
+def _code(text: str) -> str:
+    """Text of programs inside a code span, which nothing in it may end."""
+    return printable(text).replace("`", "'")
 
 
 def judge_sarif(answers: Sequence[Answer], files: Sequence[str]) -> str:
@@ -138,9 +143,9 @@ def judge_sarif(answers: Sequence[Answer], files: Sequence[str]) -> str:
     return sarif(found, [*(sarif_rule(rule) for rule in all_rules()), *own])
 
 
-def _rule(name: str, told: str) -> dict[str, object]:
+def _rule(name: str, meaning: str) -> dict[str, object]:
     """What the judge finds and no rule of `check`."""
-    about = {"text": told}
+    about = {"text": meaning}
     return {
         "id": name, "name": name.title().replace("-", ""), "shortDescription": about, "fullDescription": about,
         "help": about, "defaultConfiguration": {"level": "error"}, "properties": {"tags": ["quality"]},

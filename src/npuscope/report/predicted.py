@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from npuscope.table.columns import Table
 from npuscope.table.formats import duration, many, percent, sentence_start, times
 from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say, Spec
 
 if TYPE_CHECKING:  # who shows one of them need not be able to make the others
     from npuscope.forward.align.alignment import Alignment, SideScope
+    from npuscope.forward.llm.layouts import Layouts
     from npuscope.forward.llm.prediction import PassPrediction
     from npuscope.forward.llm.tpot import Tpot
     from npuscope.trace.intervals import Ints
@@ -28,9 +30,17 @@ COLOURS = (
 )  # fmt: skip
 
 
-def predict(prediction: PassPrediction, wide: bool = False) -> Iterator[Part]:
+def predict(
+    prediction: PassPrediction, wide: bool = False, even: PassPrediction | None = None, others: Layouts | None = None
+) -> Iterator[Part]:
+    """`even`: the same where the router spreads tokens evenly, `others`: spread over other numbers of ranks."""
     tables = prediction.tables()
     yield Say(_predicted_headline(prediction), strong=True)
+    if even is not None and even.run != prediction.run:
+        more = duration(prediction.total_ns - even.total_ns)
+        yield Say(f"Experts that are not evenly busy cost {more} of it: all ranks wait for the busiest.")
+    if others is not None:
+        yield Rows(others.tables()["layouts"], wide=wide)
     roles = tables["roles"]
     yield Rows(roles, roles.frame.height if wide else ROLES, wide=wide)
     if roles.frame.height > ROLES and not wide:
@@ -48,9 +58,9 @@ def _predicted_headline(prediction: PassPrediction) -> str:
     spread = [f"{name} {ranks}" for name, ranks in (("tp", run.tp), ("dp", run.dp), ("ep", run.ep)) if ranks > 1]
     how = ", ".join([tokens, f"context {run.context:,}", *spread, *([run.quant] if run.quant != "none" else [])])
     time = f"{duration(prediction.total_ns)} in {many(len(prediction.kernels), 'kernel')}"
-    told = f"{prediction.model.title} {run.phase}, {how} on {prediction.device.title}: {time}"
-    told += f", without {prediction.unknown:,} whose time is not known" if prediction.unknown else ""
-    return told if prediction.memory.fits else f"{told}. {prediction.memory.sentence()}"
+    sentence = f"{prediction.model.title} {run.phase}, {how} on {prediction.device.title}: {time}"
+    sentence += f", without {prediction.unknown:,} whose time is not known" if prediction.unknown else ""
+    return sentence if prediction.memory.fits else f"{sentence}. {prediction.memory.sentence()}"
 
 
 def align(names: tuple[str, str], a: Alignment, wide: bool = False) -> Iterator[Part]:
@@ -97,10 +107,10 @@ def _metrics(a: Alignment) -> list[str]:
         f"M6, as the tool that defines it counts: {times(m.values['m6'])} "
         f"({duration(m.m6_numerator_ns)} over {duration(m.m6_denominator_ns)})",
     ]
-    told = [
+    errors = [
         f"{name.upper()} {percent(share)}" for name, share in m.values.items() if share is not None and name != "m6"
     ]
-    return [*lines, f"{', '.join(told)} (docs/howto/align.md says what M1 to M6 are)"] if told else lines
+    return [*lines, f"{', '.join(errors)} (docs/howto/align.md says what M1 to M6 are)"] if errors else lines
 
 
 def _notes(a: Alignment) -> list[str]:
@@ -190,15 +200,18 @@ def _call_texts(a: Alignment, side: str, unmatched: pl.DataFrame, calls: int) ->
     return texts
 
 
-def tpot(result: Tpot, wide: bool = False) -> Iterator[Part]:
+def tpot(result: Tpot, measured: Table | None = None, wide: bool = False) -> Iterator[Part]:
     tables = result.tables()
     yield Heading(result.title())
     yield Say(result.verdict(), strong=True)
+    if measured is not None:
+        yield Heading("Predicted beside measured")
+        yield Rows(measured, measured.frame.height, wide=wide)
     yield Rows(result.basis().facts(), text=100)
     yield Heading(
-        "groups (tasks) per layer"
+        "by area: tasks per layer, times of the last step"
         if result.layers is not None
-        else "groups (tasks) per step: the program takes no --layers"
+        else "by area, of the last step: the program takes no --layers"
     )
     yield Rows(tables["group_table"])
     yield Heading(_interpolated(result))

@@ -116,7 +116,7 @@ def memory(file: str, device: str, fits: Sequence[Fit], tiles: bool = False, wid
         yield Notes(fit.program.assembly_notes, "note: ")
         for error in fit.errors:
             change = f"\n    + {error.change}" if error.change else ""
-            yield Heading(f"{place_of(error)}: error: {error.message} [{error.id}]\n    fix: {error.fix}{change}")
+            yield Heading(f"{place_of(error)}: error: {error.message} [{error.id}]\n    remedy: {error.remedy}{change}")
 
 
 def _headline(fit: Fit) -> str:

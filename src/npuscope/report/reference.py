@@ -65,9 +65,15 @@ def declared() -> list[Columns]:
 
 def _in_modules() -> Iterator[Columns]:
     for module in pkgutil.walk_packages(npuscope.__path__, "npuscope."):
-        if not module.name.endswith("__main__") and not module.name.startswith("npuscope.models."):  # programs to run
+        if module.name.endswith("__main__") or module.name.startswith("npuscope.models."):  # programs to run
+            continue
+        try:
             values = vars(import_module(module.name)).values()
-            yield from (value for value in values if isinstance(value, Columns))
+        except ModuleNotFoundError as error:
+            if error.name != "torch":  # what works on torch's tensors is loaded where a script has them
+                raise
+            continue
+        yield from (value for value in values if isinstance(value, Columns))
 
 
 def _columns_table(columns: Columns) -> str:
@@ -152,13 +158,13 @@ cost hint where it is a small part of the program. In the examples `CORE` is `pl
 
 def producers_page() -> str:
     """What each producer's capture can tell: rows are questions, columns producers, cells the readers' own words."""
-    told = [reader for reader in readers(Format) if reader.tells]
+    those = [reader for reader in readers(Format) if reader.tells]
     rows = [
-        f"| {text} | " + " | ".join(_answer(reader, key) for reader in told) + " |" for key, text in QUESTIONS.items()
+        f"| {text} | " + " | ".join(_answer(reader, key) for reader in those) + " |" for key, text in QUESTIONS.items()
     ]
-    head = "| question | " + " | ".join(f"`{reader.name}`" for reader in told) + " |"
-    listed = "\n".join(f"- `{reader.name}`: {reader.what}" for reader in told)
-    return PRODUCERS_PAGE.format(listed=listed, table="\n".join([head, "|---" * (len(told) + 1) + "|", *rows]))
+    head = "| question | " + " | ".join(f"`{reader.name}`" for reader in those) + " |"
+    listed = "\n".join(f"- `{reader.name}`: {reader.what}" for reader in those)
+    return PRODUCERS_PAGE.format(listed=listed, table="\n".join([head, "|---" * (len(those) + 1) + "|", *rows]))
 
 
 def _answer(reader: Format, question: str) -> str:
@@ -185,6 +191,7 @@ def rule_text(rule: Rule) -> str:
     """One rule for a terminal."""
     example = rule.example
     lines = [f"{rule.id} ({rule.severity}): {rule.title}", "", rule.why, ""]
+    lines += ["Runs where it is named by --select, and in npuscope graph --audit.", ""] if rule.on_request else []
     lines += [f"    {line}" for line in example.before.splitlines()] + ["", "better:", ""]
     lines += [f"    {line}" for line in example.after.splitlines()]
     return "\n".join([*lines, "", f"Waste: {example.costs}."] if example.costs else lines)

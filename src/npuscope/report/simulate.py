@@ -16,9 +16,9 @@ from npuscope.table.columns import Table, all_rows
 from npuscope.table.formats import (
     change,
     duration,
-    estimate_told,
+    estimate_text,
     figures,
-    interval_told,
+    interval_text,
     levels,
     many,
     rough_percent,
@@ -30,16 +30,20 @@ from npuscope.tile.record.model import short_name
 from npuscope.time.certainty import certainty_of
 from npuscope.time.measured.base import CHANGED, MeasuredBase, MeasuredChange
 from npuscope.time.per_line import per_kernel
-from npuscope.time.uncertainty import basis_told, chance_told, time_estimate
+from npuscope.time.ranks.result import RanksResult
+from npuscope.time.uncertainty import basis_told, time_estimate
 
 if TYPE_CHECKING:
     from npuscope.answer.prediction import Prediction
+    from npuscope.time.chip.prepare import Peers
     from npuscope.time.inside import Inside
+    from npuscope.time.ranks.together import RankRun
     from npuscope.time.reasons import Reasons
 
 Section = tuple[str, Sequence[str], Sequence[Table]]  # of a page: title, sentences, tables
 KERNEL_ROWS = 40  # rows of kernels beside a capture
 NAMED = 6  # kernels of a sentence
+RANK_ROWS = 16
 FAR = 0.1  # of the measured wall
 WAITS = 10  # rows of a block's waits
 CHAIN, DEPENDS = 15, 3  # rows of what decides a block's time, and of the constants that it depends on
@@ -57,17 +61,26 @@ class BesideCapture:
 
 
 def simulate(
-    prediction: Prediction, anchored: BesideCapture | None = None, full: bool = True, wide: bool = False
+    prediction: Prediction,
+    anchored: BesideCapture | None = None,
+    full: bool = True,
+    wide: bool = False,
+    rings: bool = False,
 ) -> Iterator[Part]:
     """What `npuscope simulate` prints; not in `full` only its times, before anything is known of findings."""
     simulated = prediction.simulated
     job, program = simulated.prepared.job, simulated.prepared.program
-    counts = f"{many(len(job.shape), 'task')}, {many(len(job.block_class), 'block')}"
+    counts = f"{many(len(program.recording.tasks), 'task')}, {many(len(job.block_class), 'block')}"
     how = "simulated" if anchored is None else "simulated on top of a capture"
     if program.device.timed_by_guesses:
         how += " with constants that are mostly guesses"
-    where = f"{prediction.request.file}: {program.recording.program} on {program.device.name}, {how}"
-    yield Heading(f"{where}: {estimate_told(prediction.estimate)}, {counts}")
+    under = f" under {program.device.scheduled_by}" if program.device.scheduled_by else ""
+    name, ranks = program.recording.program, RanksResult(simulated.ranks) if simulated.ranks else None
+    on = program.device.name if ranks is None else f"{len(ranks.rows)} ranks of {program.device.name}"
+    where = f"{prediction.request.file}: {name} on {on}{under}, {how}"
+    yield Heading(f"{where}: {estimate_text(prediction.estimate)}, {counts}")
+    if ranks is not None:
+        yield from _ranks(prediction, ranks, wide)
     yield from causes(prediction.diagnosis if full else prediction.limits)
     explained = prediction.explanation if full else None
     bound = simulated.bound
@@ -77,6 +90,8 @@ def simulate(
         "scheduler threads": bound.scheduler_busy,
         "orchestrator": bound.orchestrator_busy,
     }
+    if simulated.prepared.machine.hosted:
+        del units["orchestrator"]
     yield Heading("The run:")
     yield Notes(
         [
@@ -86,6 +101,10 @@ def simulate(
             *noticed_lines([program.recording], [(program.recording, notice) for notice in simulated.grave]),
         ]
     )
+    if rings:
+        yield Heading("Rings of the runtime, and how small they may be:")
+        yield Rows(prediction.ring_sizes)
+        yield Notes(["task window in slots, heap in bytes, dependency pool in entries; cross-core: tiles in flight"])
     if anchored is not None:
         yield from beside_capture(anchored, wide)
     if prediction.request.build:
@@ -99,6 +118,18 @@ def simulate(
     yield Notes(explained.notes, "note: ")
 
 
+def _ranks(prediction: Prediction, ranks: RanksResult, wide: bool) -> Iterator[Part]:
+    """What all ranks did, and of which one the rest tells."""
+    peers = prediction.simulated.prepared.peers
+    assert peers is not None
+    told, step = peers.own[0], duration(peers.skew)
+    yield Say(
+        f"All ranks: {duration(ranks.wall_ns)} from the launch of the first until the last is done. "
+        f"Launches lie {step} apart (--skew). What follows is of rank {told}, which waits least for the others."
+    )
+    yield Rows(ranks.tables()["ranks"], RANK_ROWS, wide=wide)
+
+
 def _kernels(prediction: Prediction, anchored: BesideCapture | None) -> Table:
     spread = anchored.change.spread() if anchored and anchored.change else None
     return per_kernel(prediction.simulated, prediction.timeline.busy, spread)
@@ -110,7 +141,7 @@ def _how_sure(prediction: Prediction, wide: bool) -> list[str]:
     lines = []
     if prediction.request.base is None:
         wall, kernel = prediction.estimate, time_estimate(1.0, "kernel", prediction.simulated.bound.regime)
-        lines += [basis_told(wall.basis, wall.coverage, interval_told(kernel))]
+        lines += [basis_told(wall.basis, wall.coverage, interval_text(kernel))]
     if sure.guess is not None and (wide or sure.guess.moves >= WORTH_A_LINE):
         lines.append(str(sure.guess))
     if wide:
@@ -125,7 +156,7 @@ def refused(file: str, device: str, errors: Sequence[Finding]) -> Iterator[Part]
 
 
 def simulate_data(
-    prediction: Prediction, anchored: BesideCapture | None = None, full: bool = True
+    prediction: Prediction, anchored: BesideCapture | None = None, full: bool = True, rings: bool = False
 ) -> dict[str, object]:
     """The contract of `npuscope simulate --json` (docs/reference/json.md)."""
     simulated = prediction.simulated
@@ -134,10 +165,12 @@ def simulate_data(
         "file": prediction.request.file,
         "program": program.recording.program,
         "device": program.device.name,
+        "runtime": program.device.scheduled_by or None,
         **(prediction.diagnosis if full else prediction.limits).as_dict(),
         "wall_interval_ns": prediction.estimate.as_dict(),
-        "tasks": len(job.shape),
+        "tasks": len(program.recording.tasks),
         "blocks": len(job.block_class),
+        **_ranks_data(simulated.ranks, simulated.prepared.peers),
         "busy": {
             "cube": bound.cube_busy,
             "vector": bound.vector_busy,
@@ -149,8 +182,24 @@ def simulate_data(
         "notes": list(program.recording.notes),
         "notices": notice_table((program.recording, notice) for notice in simulated.noticed).rows(),
         "per_kernel": _kernels(prediction, anchored).rows(),
+        **({"rings": prediction.ring_sizes.rows()} if rings else {}),
         **({} if anchored is None else {"anchor": capture_data(anchored)}),
         **({"build": _build_data(prediction)} if prediction.request.build else {}),
+    }
+
+
+def _ranks_data(runs: tuple[RankRun, ...], peers: Peers | None) -> dict[str, object]:
+    """The field `ranks` of `simulate --json` (docs/reference/json.md), where there are several."""
+    if peers is None:
+        return {}
+    found = RanksResult(runs)
+    return {
+        "ranks": {
+            "wall_ns": found.wall_ns,
+            "skew_ns": peers.skew,
+            "told": peers.own[0],
+            "table": found.tables()["ranks"].rows(),
+        }
     }
 
 
@@ -239,12 +288,9 @@ def _sentences(found: MeasuredChange) -> list[str]:
     if unknown := found.unmeasured:
         typical = times(found.anchor.factors.typical)
         lines.append(f"not measured: {_listed(unknown)}; taken to be off by {typical}, the median of the others")
-    lines.append(
-        f"the change: {figures(ratio.value)} of the time before (80%: {interval_told(ratio)}), "
-        f"faster with a probability of {chance_told(found.change)}"
-    )
+    lines.append(f"the change: {figures(ratio.value)} of the time before (80%: {interval_text(ratio)}), {found.change}")
     if expected is not None and found.anchor.measured_ns is not None:
-        lines.append(f"so the measured {figures(found.anchor.measured_ns / 1e3)} µs become {estimate_told(expected)}")
+        lines.append(f"so the measured {figures(found.anchor.measured_ns / 1e3)} µs become {estimate_text(expected)}")
     lines.append(
         f"the interval: how far {ratio.basis.rows} published changes of {ratio.basis.commits} commits were off when "
         "predicted from their measured time before; a capture kernel by kernel should do no worse"

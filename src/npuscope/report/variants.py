@@ -12,15 +12,14 @@ from npuscope.answer.tune import Tuned
 from npuscope.explain.comparison import Comparison
 from npuscope.explain.diagnosis import CAUSES
 from npuscope.report.comparison import compare
-from npuscope.table.formats import duration, estimate_told, figures, interval_told, many, percent, short
+from npuscope.table.formats import duration, estimate_text, figures, interval_text, many, percent, short
 from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say, Spec, axis
-from npuscope.time.uncertainty import chance_told
 
 WIDTH = 100  # characters of a line
 BARS, POINTS = 300, 5000  # drawn, points of all settings together
 BARS_MEANING = (
-    "Thin lines: where 80% of measured times lie. Ratios are to the first variant, with their own interval; faster is "
-    "the probability that the variant is."
+    "Thin lines: where 80% of measured times lie. Ratios are to the first variant, with their own interval and how "
+    "likely the variant is faster or slower."
 )
 
 
@@ -70,14 +69,14 @@ def _fastest(ran: Sequence[Answer], baseline: Answer) -> str:
     best, *others = ran
     wall = best.time
     assert wall is not None
-    text = f"{best.candidate} is the fastest: {estimate_told(wall)}"
+    text = f"{best.candidate} is the fastest: {estimate_text(wall)}"
     other = baseline if baseline.wall_ns and baseline.wall_ns != best.wall_ns else next(iter(others), None)
     if other is None or not other.wall_ns or best.wall_ns is None:
         return f"{text}."
     if other.wall_ns == best.wall_ns:
         return f"{text}, as {other.candidate}."
     versus = against_first(best, other)
-    sure = "" if versus is None else f", faster with a probability of {chance_told(versus)}"
+    sure = "" if versus is None else f" ({versus})"
     return f"{text}, {percent(1 - best.wall_ns / other.wall_ns)} less than {other.candidate}{sure}."
 
 
@@ -99,7 +98,7 @@ def _fitting(ran: Sequence[Answer], baseline: Answer, most: int, variants: Seque
         yield Notes(["--top shows more, --json all"], where=In.TEXT)
     lines = [f"{kind}: {cause.meaning}" for kind, cause in CAUSES.items() if any(one.bound == kind for one in ran)]
     if any(against_first(one, baseline) for one in ran):
-        lines.append("80%: measured ratios lie in there so often; faster: the probability of a ratio below 1")
+        lines.append("80%: measured ratios lie in there so often; likely faster: the probability of a ratio below 1")
     yield Notes(lines, where=In.TEXT)
 
 
@@ -145,7 +144,7 @@ def tune(file: str, device: str, tuned: Tuned, top: int, comparison: Comparison 
 
 
 def _tuned_headline(file: str, device: str, tuned: Tuned) -> str:
-    """`layer.py: 45.1 µs with TILE=128, from 96 µs (−53.0 %)`."""
+    """`layer.py: 45.1 µs with TILE=128, from 96 µs (−53.0%, 91% likely faster)`."""
     best, first = tuned.best, tuned.answers[0]
     if best is None:
         return f"{file} on {device}: nothing was found that runs and is right"
@@ -154,7 +153,8 @@ def _tuned_headline(file: str, device: str, tuned: Tuned) -> str:
         return f"{text}; as it is it does not run"
     if best.candidate == first.candidate or not best.wall_ns or best.wall_ns >= first.wall_ns:
         return f"{file} on {device}: {duration(first.wall_ns)} as it is, and nothing faster was found"
-    return f"{text}, from {duration(first.wall_ns)} (−{percent(1 - best.wall_ns / first.wall_ns)})"
+    less, sure = percent(1 - best.wall_ns / first.wall_ns), against_first(best, first)
+    return f"{text}, from {duration(first.wall_ns)} (−{less}{'' if sure is None else f', {sure}'})"
 
 
 def _how_tuned(tuned: Tuned) -> list[str]:
@@ -275,11 +275,11 @@ def _order(value: str) -> tuple[int, float, str]:
 def _bar_text(one: Answer, baseline: Answer) -> str:
     """Its time and how it stands against the first."""
     wall, versus = one.time, against_first(one, baseline)
-    text = "" if wall is None else estimate_told(wall)
+    text = "" if wall is None else estimate_text(wall)
     if versus is None:
         return text
-    ratio = f"{figures(versus.ratio.value)}x (80%: {interval_told(versus.ratio)})"
-    return f"{text}, {ratio}, faster {chance_told(versus)}"
+    ratio = f"{figures(versus.ratio.value)}x (80%: {interval_text(versus.ratio)})"
+    return f"{text}, {ratio}, {versus}"
 
 
 def _without_names(variants: Sequence[Request]) -> tuple[dict[str, str], list[str]]:

@@ -10,8 +10,8 @@ import polars as pl
 from npuscope.base.interval import Against
 from npuscope.explain.changes import Gains, WhatIf
 from npuscope.explain.diagnosis import Diagnosis
-from npuscope.report.captures import together
-from npuscope.table.formats import estimate_told, many, percent, sentence_start
+from npuscope.report.captures import together, worth
+from npuscope.table.formats import estimate_text, many, percent, sentence_start
 from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
 
 GAIN_ROWS = 15
@@ -30,11 +30,11 @@ def gains(found: Gains, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
     table = found.main_table() if diagnosis is None else likely_gains(found)
     yield Say(sentence_start(found.title()), strong=True)
     if diagnosis is not None:
-        yield Say(diagnosis.verdict.sentence, strong=True)
+        yield Say(" ".join([diagnosis.verdict.sentence, *worth(diagnosis.verdict)]), strong=True)
     frame = table.frame.with_columns(pl.col("what").map_elements(brief, return_dtype=pl.String))
-    worth = frame.filter(pl.col("gain_ns").abs() >= NO_MATTER * found.wall_ns)
-    yield Rows(replace(table, frame=worth), GAIN_ROWS)
-    if little := frame.height - worth.height:
+    told = frame.filter(pl.col("gain_ns").abs() >= NO_MATTER * found.wall_ns)
+    yield Rows(replace(table, frame=told), GAIN_ROWS)
+    if little := frame.height - told.height:
         others = f"{many(little, 'other')} would change less than {percent(NO_MATTER)}; --json has all."
         yield Say(others, where=In.TEXT)
     yield Say(EACH_CHANGE)
@@ -42,7 +42,7 @@ def gains(found: Gains, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
         if diagnosis.together is not None:
             yield Say(together(diagnosis.together))
         wall = time_estimate(found.wall_ns, "wall", found.regime)
-        yield Say(f"As it is: {estimate_told(wall)}. {GAIN_MEANING}")
+        yield Say(f"As it is: {estimate_text(wall)}. {GAIN_MEANING}")
     for note in found.notes:
         yield Say(note)
     if reckoned := [f"{gain.what}: {gain.how}" for gain in found.gains if gain.kind == "finding"]:

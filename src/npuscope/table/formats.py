@@ -31,6 +31,28 @@ def short(text: str, width: int = WIDEST) -> str:
     return printable(f"{text[: width - 1 - end]}…{text[len(text) - end :]}")
 
 
+def short_apart(texts: Sequence[str], width: int = WIDEST) -> list[str]:
+    """Names that fit a table and stay different: those that `short` would make alike show where they begin to differ,
+    and a number where even that is too long."""
+    cut = [short(text, width) for text in texts]
+    alike: dict[str, list[str]] = {}
+    for text, name in zip(texts, cut, strict=True):
+        if text not in (group := alike.setdefault(name, [])):
+            group.append(text)
+    shown: dict[str, str] = {}
+    for group in (group for group in alike.values() if len(group) > 1):
+        head = width // 4
+        first, last = min(group), max(group)
+        same = next(n for n, pair in enumerate(zip(first + " ", last + " ", strict=False)) if pair[0] != pair[1])
+        begin = max(same - 2, head)
+        for text in group:
+            rest = text[begin : begin + width - head - 2]
+            shown[text] = printable(f"{text[:head]}…{rest}" + ("…" if begin + len(rest) < len(text) else ""))
+        if len({shown[text] for text in group}) < len(group):
+            shown |= {text: f"{shown[text][: width - 5]} #{n}" for n, text in enumerate(group, 1)}
+    return [shown.get(text, name) for text, name in zip(texts, cut, strict=True)]
+
+
 def sentence_start(words: str) -> str:
     """Words that begin a sentence."""
     return words[:1].upper() + words[1:]
@@ -138,14 +160,14 @@ def interval(low: float, high: float) -> str:
     return f"{figures(low)} to {figures(high)}"
 
 
-def estimate_told(one: Interval) -> str:
+def estimate_text(one: Interval) -> str:
     """Nanoseconds as 1.03 ms (80%: 0.737 to 1.52): one unit for the value and its interval."""
     unit = fitting(one.value, TIMES)
     shown = one.times(1 / unit.worth)
-    return f"{significant(shown.value)} {unit.name} ({one.coverage * 100:.0f}%: {interval_told(shown)})"
+    return f"{significant(shown.value)} {unit.name} ({one.coverage * 100:.0f}%: {interval_text(shown)})"
 
 
-def interval_told(one: Interval) -> str:
+def interval_text(one: Interval) -> str:
     return interval(one.low, one.high)
 
 

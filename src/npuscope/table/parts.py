@@ -20,6 +20,7 @@ MARKDOWN_CELL = 80  # characters
 INVISIBLE = "\u200b"  # a space of no width; nothing printable has one
 ACTED_ON = r"(?i)[@#!](?=\w)|\bGH-(?=\d)|\b(https?|ftp|mailto)(?=:)|\bwww(?=\.)|:(?=[\w+-]+:)"
 MOST_ON_A_PAGE = 300  # rows
+FENCE = "```"
 
 
 class In(Flag):
@@ -100,7 +101,16 @@ class Marked:
     where: In = In.MARKDOWN
 
 
-Part = Heading | Say | Notes | Rows | Chart | Marked
+@dataclass(frozen=True)
+class CodeLines:
+    """Lines as they are, never wrapped: a diff, a piece of a program."""
+
+    code: str
+    language: str = ""
+    where: In = In.TEXT | In.MARKDOWN
+
+
+Part = Heading | Say | Notes | Rows | Chart | Marked | CodeLines
 
 
 def as_text(parts: Iterable[Part], paint: Paint = plain, width: int | None = None) -> str:
@@ -134,6 +144,8 @@ def _lines(part: Part, paint: Paint, width: int | None) -> list[str]:
             return fitted(lines, f"  {mark}")
         case Rows(table):
             return table.lines(part.text, part.wide, paint, part.legend)
+        case CodeLines(code):
+            return [f"    {printable(line)}".rstrip() for line in code.splitlines()]
         case Chart() | Marked():
             return []
 
@@ -158,6 +170,9 @@ def _markdown(part: Part) -> str:
             return _markdown_table(table, part.markdown)
         case Marked(made):
             return made
+        case CodeLines(code, language):
+            inside = "\n".join(printable(line) for line in code.splitlines()).replace(FENCE, "")
+            return f"{FENCE}{language}\n{inside}\n{FENCE}"
         case Chart():
             return ""
 

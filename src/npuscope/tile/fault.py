@@ -15,7 +15,14 @@ class Unsupported(TileError, AttributeError):
 
 
 class NeedsValues(TileError):
-    """What the program does next depends on a value that `shapes` mode does not compute."""
+    """What the program does next depends on a value that `shapes` mode does not compute.
+
+    origins  tensors and tasks that the value came from.
+    slice    what would have to be computed to know it, once a run has said so (run/steering.py).
+    """
+
+    origins: frozenset[object] = frozenset()
+    slice: object = None
 
 
 def fault(what: str, remedy: str = "") -> TileError:

@@ -117,7 +117,7 @@ def bound_of(job: Job, machine: Machine, times: Times, wall: float) -> Bound:
         shares,
         float(np.sum(run[cube])) / (machine.clusters * whole),
         float(np.sum((run * each)[vector])) / (2 * machine.clusters * whole),
-        float(np.sum(times.loops[:, POLLED:])) / (machine.threads * whole),
+        float(np.sum(times.loops[:, POLLED:])) / ((machine.threads + machine.resolver) * whole),
         float(np.sum(times.submitted - times.began)) / whole,
         _waited_for_room(job, times),
     )
@@ -138,7 +138,9 @@ def _last_end_of_producers(job: Job, times: Times) -> Floats:
     if len(job.task_of):
         np.maximum.at(last, job.task_of, times.end)
     ended = np.zeros(len(job.shape))
-    for task in range(len(job.shape)):  # in order of submission, so that producers come first
+    # producers come first: they were submitted before, but for the ends of recorded graphs, which come after all tasks
+    order = np.argsort(times.ready, kind="stable").tolist() if len(job.graph) else range(len(job.shape))
+    for task in order:
         if job.blocks[task] == 0:
             last[task] = max(ended[task], times.submitted[task])
         consumers: Ints = job.out[job.first_out[task] : job.first_out[task + 1]]

@@ -19,7 +19,7 @@ from npuscope.chip.devices import Device
 from npuscope.ops.table import spec_of
 from npuscope.table.formats import rough_percent
 from npuscope.time.chip.job import COMPLETED, DISPATCHED, POLLED, Floats, Job
-from npuscope.time.chip.prepare import COSTS, Prepared, submit_costs
+from npuscope.time.chip.prepare import COSTS, HOSTED, Prepared, submit_costs
 from npuscope.time.core.costs import NS, confidence
 from npuscope.time.run import Simulated
 
@@ -39,6 +39,9 @@ MECHANISMS = {
     "submit_argument": "an argument of a task",
     "submit_edge": "an edge of a task, submitted",
     "fill_rate": "fills by the orchestrator",
+    "scan_task": "looking at a task at boot",
+    "settle_task": "settling a finished task",
+    "expand_node": "expanding a node of a recorded graph",
     "poll_core": "polling a core",
     "dispatch_block": "handing out a block",
     "dispatch_turn": "a turn that hands out blocks",
@@ -156,7 +159,13 @@ def _levels(prepared: Prepared) -> int:
 def _of_scheduler(simulated: Simulated) -> dict[str, float]:
     job, machine, loops = simulated.prepared.job, simulated.prepared.machine, simulated.times.loops
     blocks = len(job.block_class)
+    hosted = {
+        "scan_task": machine.scan * len(job.shape),
+        "settle_task": machine.settle * len(job.shape),
+        "expand_node": machine.expand * float(np.count_nonzero(job.graph >= 0)),
+    }
     return {
+        **(hosted if machine.hosted else {}),
         "poll_core": float(np.sum(loops[:, POLLED])),
         "dispatch_block": machine.dispatch * blocks,
         "dispatch_turn": machine.dispatch_turn * np.count_nonzero(loops[:, DISPATCHED]),
@@ -170,7 +179,8 @@ def _of_scheduler(simulated: Simulated) -> dict[str, float]:
 
 
 def _submits(prepared: Prepared) -> dict[str, Floats]:
-    return submit_costs(prepared.program, prepared.job.producers)
+    """None where the host submits."""
+    return {} if prepared.machine.hosted else submit_costs(prepared.program, prepared.job.producers)
 
 
 def _guess(simulated: Simulated, guesses: list[Part]) -> Guess | None:
@@ -192,12 +202,13 @@ def _wall_with(simulated: Simulated, part: Part, factor: float) -> float:
     prepared = simulated.prepared
     job, machine = prepared.job, prepared.machine
     submits = _submits(prepared)
-    if part.op or name not in {"hbm_rate", *COSTS, *submits}:
+    costs = {**COSTS, **HOSTED}
+    if part.op or name not in {"hbm_rate", *costs, *submits}:
         job = _slower_blocks(prepared, (part.op, part.place), factor)
     elif name == "hbm_rate":
         machine = machine._replace(limit=machine.limit / factor)
-    elif name in COSTS:
-        machine = machine._replace(**{COSTS[name]: getattr(machine, COSTS[name]) * factor})
+    elif name in costs:
+        machine = machine._replace(**{costs[name]: getattr(machine, costs[name]) * factor})
     else:
         job = job._replace(submit=job.submit + (factor - 1) * submits[name])
     return simulated.trials.wall(job, machine)

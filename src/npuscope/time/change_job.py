@@ -4,14 +4,15 @@ limits, noise on durations."""
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
 
+from npuscope.explain.changes import Fewest
 from npuscope.tile.graph.exact import once
-from npuscope.time.chip.job import CLOSES, MIX, NONE, Floats, Ints, Job, Machine, Rings, rings_with
+from npuscope.time.chip.job import AIV, CLOSES, MIX, NONE, Floats, Ints, Job, Machine, Rings, rings_with, stops_at
 from npuscope.time.chip.prepare import Prepared
 from npuscope.time.run import Simulated, run
 
@@ -20,8 +21,8 @@ Pairs = Iterable[tuple[int, int]]
 TINY = 1e-6  # share of a cost that counts as nothing: the engine's steps take time
 ENDLESS = 1e9  # times the bandwidth
 COSTS = {  # the scheduler's costs by what waits for them
-    "dispatch": ("dispatch", "stage", "dummy"),
-    "FIN": ("fin", "poll", "complete", "resolve", "release"),
+    "dispatch": ("dispatch", "stage", "dummy", "scan", "expand"),
+    "FIN": ("fin", "poll", "complete", "resolve", "release", "settle"),
     "pickup": ("pickup", "pickup_first", "switch", "visible"),
 }
 SCHEDULER = tuple(name for names in COSTS.values() for name in names)
@@ -56,6 +57,7 @@ def dropped(job: Job, tasks: Ints) -> Job:
         block_class=job.block_class[kept],
         task_of=job.task_of[kept],
         submit=np.where(gone, 0.0, job.submit),
+        stops=stops_at(job.stops, np.flatnonzero(kept)),
     )
 
 
@@ -74,6 +76,35 @@ def with_pairs(job: Job, pairs: Pairs) -> Job:
         first_out=np.searchsorted(source, np.arange(count + 1)).astype(np.int64),
         out=target,
     )
+
+
+def with_fewer_edges(
+    job: Job, reduced: Container[int], joined: Container[int], launch: Sequence[object], submit_edge: float
+) -> Job:
+    """Some tasks wait for nobody whom another of their producers comes after, others for the last of each launch alone.
+
+    `launch` says which one a task is of; an edge less is submitted sooner by `submit_edge`.
+    """
+    waits: dict[int, list[int]] = {}
+    for a, b in pairs_of(job):
+        waits.setdefault(b, []).append(a)
+    before: dict[int, int] = {}  # of each task whom it comes after, and itself, as bits
+    kept, submit = [], job.submit.copy()
+    for task in range(len(job.shape)):
+        own = waits.get(task, [])
+        after = far = 0
+        for producer in own:
+            done = before.get(producer, 1 << producer)  # the end of a recorded graph comes after all tasks
+            after |= done
+            far |= done & ~(1 << producer)
+        left = [one for one in own if task not in reduced or not far >> one & 1]
+        if task in joined:
+            last = {launch[one] if one < len(launch) else one: one for one in left}
+            left = [*last.values()]
+        submit[task] -= submit_edge * (len(own) - len(left))
+        kept += [(one, task) for one in left]
+        before[task] = after | 1 << task
+    return with_pairs(job._replace(submit=submit), kept)
 
 
 def merged(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
@@ -114,6 +145,8 @@ def merged(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
             early=early,
             together=job.together[leads],
             waits_host=np.where(waits >= 0, new[waits], -1),
+            graph=job.graph[leads] if len(job.graph) else job.graph,
+            stops=stops_at(job.stops, rows),
             rings=_merged_rings(job.rings, np.split(sorted_tasks, np.cumsum(np.bincount(new))[:-1])),
         ),
         zip(*place[ends[:, ends[0] != ends[1]]].tolist(), strict=True),
@@ -210,6 +243,11 @@ def cheaper(machine: Machine, names: Sequence[str], share: float) -> Machine:
     return machine._replace(**{name: getattr(machine, name) * share for name in names})
 
 
+def fewer_bytes(machine: Machine, share: float) -> Machine:
+    """The machine on which this share of all bytes need not be moved: there is as much more room for the rest."""
+    return machine._replace(limit=machine.limit / (1 - share))
+
+
 def submitted_in(job: Job, share: float) -> Job:
     """The job with the orchestrator's time per task at a share of what it is."""
     return job._replace(submit=job.submit * share)
@@ -223,13 +261,24 @@ def without_limit(prepared: Prepared, limit: str) -> tuple[Job, Machine]:
     return with_pairs(job, ()), machine
 
 
-def without_scheduler(simulated: Simulated, share: float) -> int:
-    """The wall in nanoseconds where submitting and handing out cost a share of what they do, but for what every run
-    pays once: its first task started, its last one seen done."""
+def without_scheduler(simulated: Simulated, share: float, submitting: float | None = None) -> int:
+    """The wall in nanoseconds where handing out costs a share of what it does, and submitting the same or another, but
+    for what every run pays once: its first task started, its last one seen done."""
     job, machine, times = simulated.prepared.job, simulated.prepared.machine, simulated.times
     once = simulated.wall - (np.max(times.end, initial=0.0) - np.min(times.start, initial=simulated.wall))
-    least = simulated.trials.wall(submitted_in(job, share), cheaper(machine, SCHEDULER, share))
+    job = submitted_in(job, share if submitting is None else submitting)
+    least = simulated.trials.wall(job, cheaper(machine, SCHEDULER, share))
     return round(min(least + once * (1 - share), simulated.wall))
+
+
+def fewest_tasks(prepared: Prepared) -> Fewest:
+    """As few launches and blocks as the program's graph and the chip's cores allow."""
+    job, clusters = prepared.job, prepared.machine.clusters
+    names = [task.kernel for task in prepared.program.recording.tasks]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    kernel = np.array([numbers[name] for name in names], np.int64)
+    source = np.repeat(np.arange(len(job.shape)), np.diff(job.first_out))
+    return Fewest.of(kernel, job.blocks, np.where(job.shape == AIV, 2, 1) * clusters, source, job.out)
 
 
 def jittered(job: Job, seed: int, spread: float) -> Job:

@@ -1,9 +1,11 @@
 """What a simulation knows of the causes of a run beyond its trace: what mending each is worth, what bounds a block of
 its kernel, and the finding of `check` that mends it.
 
-What a cause is worth: the wall as it is less the wall simulated without it. Of full cores, which nothing takes away, it
-is the wall with their main kernel TUNABLE faster, at most twice as fast; of last blocks what free cores could take off
-them. The bounds are where 80% of measured ratios that were predicted like this one lie (`uncertainty.py`).
+What a cause is worth is what somebody could get: the wall as it is less the wall simulated with what no program is
+without. Of the scheduler that is as few tasks as the graph allows, of HBM a TUNABLE part fewer bytes, of full cores
+the kernels on top TUNABLE faster, of a chain of tasks half of its time, of last blocks what free cores could take off
+them. The upper bound is the run without the cause at all (a kernel: twice as fast), as sure as such a ratio is
+(`uncertainty.py`).
 """
 
 from __future__ import annotations
@@ -11,14 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from npuscope.check.rule import Finding, Waste
 from npuscope.explain import explain
 from npuscope.explain.diagnosis import Cause, Diagnosis, Gain, Together
-from npuscope.explain.diagnosis.cause import TUNABLE, Refine
+from npuscope.explain.diagnosis.cause import MAIN, TUNABLE, Refine
+from npuscope.explain.diagnosis.on_cores import BEST_CASE
 from npuscope.explain.explanation import Explanation
 from npuscope.table.formats import duration, percent, significant
 from npuscope.tile.record.model import short_name
-from npuscope.time.change_job import TINY, scaled, without_limit, without_scheduler
+from npuscope.time.change_job import TINY, fewer_bytes, fewest_tasks, scaled, without_limit, without_scheduler
 from npuscope.time.core.costs import NS
 from npuscope.time.inside import block_diagnosis, inside
 from npuscope.time.priced import Owners, Priced, named
@@ -27,7 +32,6 @@ from npuscope.time.uncertainty import against
 
 SURE = {"measured": "sure", "documented": "sure", "fitted": "likely", "guessed": "a guess"}
 WORTH_TELLING = 0.005  # of the wall: a finding that saves less is not what to do about a cause
-MAIN = 3  # kernels that a cause is mostly about
 FITS: Mapping[str, Callable[[Waste], int]] = {  # a kind of cause -> what of a finding is about it
     "bandwidth": lambda waste: waste.bytes,
     "core": lambda waste: waste.bytes + waste.flops,
@@ -65,7 +69,7 @@ def with_findings(simulated: Simulated, found: Diagnosis, priced: Priced) -> Dia
         if finding is not None and finding not in told:
             told.add(finding)
             saves = duration(finding.saves_ns or 0)
-            cause = replace(cause, remedy=f"{finding.fix} ({named(finding)}: {saves}, simulated.)")
+            cause = replace(cause, remedy=f"{finding.remedy} ({named(finding)}: {saves}, simulated.)")
         causes.append(cause)
     return replace(found, causes=tuple(causes), together=together)
 
@@ -98,11 +102,11 @@ def _evidence(simulated: Simulated, cause: Cause) -> list[str]:
             for rate in (simulated.prepared.machine.limit * NS, simulated.prepared.program.device.bandwidth)
         )
         found.append(f"all cores together draw at most {most} TB/s; the chip's data sheet says {sheet}")
+        found.append(f"what it is worth: {percent(TUNABLE)} fewer bytes; at most: no limit")
+    if cause.kind == "dispatch":
+        found.append(BEST_CASE.format(fewest_tasks(simulated.prepared)))
     if cause.kind == "dispatch" and bound.ring_wait_ns >= 1:
         found.append(f"the orchestrator waits {duration(bound.ring_wait_ns)} for room in its rings")
-    if cause.kind == "core" and cause.kernels:
-        kernel = short_name(cause.kernels[0])
-        found.append(f"what it is worth: `{kernel}` {percent(TUNABLE)} faster; at most: twice as fast")
     if cause.kernels:
         sentence = block_diagnosis(inside(simulated, cause.kernels[0])).verdict.sentence
         found.append(f"`{short_name(cause.kernels[0])}`: {sentence}")
@@ -114,18 +118,28 @@ def _gain(simulated: Simulated, cause: Cause, owner: Owners) -> Gain | None:
     job = simulated.prepared.job
     match cause.kind:
         case "dispatch":
-            return gain_of(simulated, without_scheduler(simulated, TINY))
+            least = fewest_tasks(simulated.prepared)
+            likely = without_scheduler(simulated, max(least.handing_out, TINY), least.submitting)
+            return _gain_up_to(simulated, likely, without_scheduler(simulated, TINY))
         case "bandwidth":
-            return gain_of(simulated, trials.wall_ns(*without_limit(simulated.prepared, "memory")))
+            job, endless = without_limit(simulated.prepared, "memory")
+            fewer = trials.wall_ns(job, fewer_bytes(simulated.prepared.machine, TUNABLE))
+            return _gain_up_to(simulated, fewer, trials.wall_ns(job, endless))
         case "dependency":
             # a program in which nothing waits for data is none: the time in which cores idle for it is what can be had
             found = gain_of(simulated, trials.wall_ns(*without_limit(simulated.prepared, "dependency")))
-            return Gain.around(min(found.ns, cause.share * wall), 0, found.high_ns)
+            return Gain.around(min(found.ns, cause.share * wall) / 2, 0, found.high_ns)
         case "core" if cause.kernels:
-            classes = owner.classes[cause.kernels[0]]
+            classes = np.unique(np.concatenate([owner.classes[kernel] for kernel in cause.kernels]))
             tuned, half = (trials.wall_ns(scaled(job, classes, left, left)) for left in (1 - TUNABLE, 0.5))
             return Gain.around(wall - tuned, 0, wall - half)
     return cause.gain
+
+
+def _gain_up_to(simulated: Simulated, likely_ns: int, without_ns: int) -> Gain:
+    """From the run to a likely wall, at most to the one without the cause."""
+    likely, most = gain_of(simulated, likely_ns), gain_of(simulated, without_ns)
+    return Gain.around(likely.ns, likely.low_ns, most.high_ns)
 
 
 def gain_of(simulated: Simulated, wall_ns: int) -> Gain:

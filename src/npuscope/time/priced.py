@@ -17,17 +17,18 @@ from functools import cached_property, reduce
 import numpy as np
 
 from npuscope.base import progress
-from npuscope.check.rule import Finding, Price, Waste
+from npuscope.check.rule import ONLY_IF_IT_SAVES, Finding, Price, Waste
 from npuscope.table.formats import duration, many, percent
 from npuscope.tile.graph.exact import exact_edges
 from npuscope.tile.record.model import short_name
-from npuscope.time.change_job import dropped, in_first, merged, pairs_of, scaled_each, with_pairs
-from npuscope.time.chip.job import Floats, Ints, Job
+from npuscope.time.change_job import dropped, in_first, merged, pairs_of, scaled_each, with_fewer_edges, with_pairs
+from npuscope.time.chip.job import Floats, Ints, Job, with_room
 from npuscope.time.chip.prepare import Prepared
 from npuscope.time.core.costs import NS
 from npuscope.time.core.stream import PIPES
 from npuscope.time.run import Simulated
 
+WORTH = 0.001  # of the wall: findings that must save time and save less are none
 MEMORY = [n for n, pipe in enumerate(PIPES) if pipe in ("MTE2", "MTE3", "FIXP")]
 NO_PRICE = "it names no bytes, FLOPs, tasks or waits of a kernel"
 ITSELF = ": one would wait for itself"
@@ -45,6 +46,7 @@ class Priced:
     wall_ns: int
     findings: tuple[Finding, ...]
     together_ns: int | None = None
+    costly: tuple[Finding, ...] = ()  # what would take longer mended: these are no findings
 
     @property
     def savers(self) -> list[Finding]:
@@ -61,10 +63,14 @@ def priced(base: Simulated, findings: Sequence[Finding]) -> Priced:
         progress.report("simulating findings", done, len(findings))
         removal = removal_of(finding, owner)
         price = Price(NO_PRICE) if removal is None else _price(base, owner, removal)
+        if finding.without in ONLY_IF_IT_SAVES and (price.saves_ns or 0) < WORTH * base.wall_ns:
+            continue
         found.append(replace(finding, price=price))
         if removal is not None:
             removals[found[-1]] = removal
-    result = Priced(base.wall_ns, tuple(sorted(found, key=lambda one: -max(one.saves_ns or 0, 0))))
+    costly = tuple(one for one in found if (one.saves_ns or 0) < 0 and one.severity != "error")
+    worth = sorted((one for one in found if one not in costly), key=lambda one: -max(one.saves_ns or 0, 0))
+    result = Priced(base.wall_ns, tuple(worth), costly=costly)
     savers = [one for one in found if (one.saves_ns or 0) > 0]
     if len(savers) < 2:
         return result
@@ -112,6 +118,10 @@ class Removal:
     alike: Groups = field(default_factory=list)
     chains: Groups = field(default_factory=list)
     fewer_waits: frozenset[int] = frozenset()
+    early: tuple[int, ...] = ()  # tasks whose consumers may be staged
+    reduced: frozenset[int] = frozenset()  # tasks whose implied edges go
+    joined: frozenset[int] = frozenset()  # tasks that keep an edge per launch
+    endless: bool = False  # rings that are never full
 
     def and_also(self, other: Removal) -> Removal:
         """Both at once."""
@@ -123,6 +133,10 @@ class Removal:
             self.alike + other.alike,
             self.chains + other.chains,
             self.fewer_waits | other.fewer_waits,
+            self.early + other.early,
+            self.reduced | other.reduced,
+            self.joined | other.joined,
+            self.endless or other.endless,
         )
 
 
@@ -160,8 +174,12 @@ class Owners:
 
 def removal_of(finding: Finding, owner: Owners) -> Removal | None:
     """What of the job goes with a finding; None where it names nothing that could."""
+    if finding.without == "room":
+        return Removal(("rings that are never full",), endless=True)
     if finding.kernel not in owner.tasks:
         return None
+    if finding.without in ("early", "implied", "joined"):
+        return _other_edges(finding, owner)
     found = _less_work(finding, owner).and_also(_fewer_tasks(finding, owner))
     if finding.waste.waits and not found.alike and not found.chains:
         into = frozenset(owner.tasks[finding.kernel].tolist())
@@ -170,10 +188,34 @@ def removal_of(finding: Finding, owner: Owners) -> Removal | None:
     return found if found.how else None
 
 
+def _other_edges(finding: Finding, owner: Owners) -> Removal:
+    """Tasks that were launched where the finding is, or where else it points."""
+    recording = owner.prepared.program.recording
+    places = {(finding.file, finding.line), *finding.also}
+    sites = {n for n, site in enumerate(recording.sites) if (site.file, site.line) in places}
+    chosen = tuple(task.id for task in recording.tasks if task.site in sites)
+    name = short_name(finding.kernel)
+    if finding.without == "early":
+        return Removal((f"consumers of {name} staged before it is done",), early=chosen)
+    if finding.without == "joined":
+        return Removal((f"tasks of {name} wait for the last of each launch",), joined=frozenset(chosen))
+    return Removal((f"tasks of {name} wait for nobody whom their producers wait for",), reduced=frozenset(chosen))
+
+
 def without(removals: Iterable[Removal], owner: Owners) -> Job | None:
     """The job with all of this gone; None where a task would wait for itself."""
     whole = reduce(Removal.and_also, removals, Removal())
     job = owner.prepared.job
+    if whole.endless:
+        job = job._replace(rings=with_room(job.rings))
+    if whole.early:
+        early = job.early.copy()
+        early[list(whole.early)] = 1
+        job = job._replace(early=early)
+    if whole.reduced or whole.joined:
+        device, tasks = owner.prepared.program.device, owner.prepared.program.recording.tasks
+        edge = device.timing["submit_edge"].value * NS * (1 - owner.prepared.machine.hosted)
+        job = with_fewer_edges(job, whole.reduced, whole.joined, [(one.kernel, one.site) for one in tasks], edge)
     for time, moved in whole.less:
         job = scaled_each(job, time, moved)
     if whole.fewer_waits:

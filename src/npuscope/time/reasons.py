@@ -111,7 +111,7 @@ def _known(place: str, op: str, device: Device) -> tuple[str, str, str]:
     if not place:
         return "", "", ""
     cost = at_place(place, device)
-    spec = spec_of(op) if place.startswith(("op.", "reduce.")) else None
+    spec = spec_of(op) if op and place.startswith(("op.", "reduce.")) else None
     like = f"as {place}: {spec.like}" if spec and spec.like and place == spec.cost else cost.source
     return _value_text(cost), confidence(spec, place, device), like
 

@@ -6,6 +6,7 @@ simulated.wall_ns, simulated.trace
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -22,9 +23,12 @@ from npuscope.time.bound import Bound, bound_of
 from npuscope.time.chip import engine
 from npuscope.time.chip.engine import GrownRing, run_with_room
 from npuscope.time.chip.job import SLOTS, Job, Machine, Times
-from npuscope.time.chip.prepare import COSTS, Prepared, prepare
+from npuscope.time.chip.prepare import COSTS, Peers, Prepared, prepare
 from npuscope.time.chip.trace import trace_of
 from npuscope.time.compiled import announced, switch, wait
+from npuscope.time.core.costs import NS
+from npuscope.time.ranks.result import ranks_trace, waiting_time
+from npuscope.time.ranks.together import RankRun, run_together, with_room
 from npuscope.trace.core import Trace
 
 MOST_IN_PLAIN = 1500  # blocks: plain Python runs a layer of 524 in 4 s, compiling takes 15 s
@@ -39,6 +43,7 @@ class Simulated:
     times: Times
     wall: float
     grown: tuple[GrownRing, ...] = ()  # rings that were made larger, for the program to go on
+    ranks: tuple[RankRun, ...] = ()  # of all programs that ran together with it, itself included
 
     @property
     def wall_ns(self) -> int:
@@ -59,6 +64,11 @@ class Simulated:
     def trace(self) -> Trace:
         """The run as a real capture would have it."""
         return trace_of(self.prepared, self.times, self.wall_ns)
+
+    @cached_property
+    def trace_of_ranks(self) -> Trace:
+        """All ranks by one clock."""
+        return ranks_trace(self.ranks)
 
     @cached_property
     def bound(self) -> Bound:
@@ -116,6 +126,11 @@ def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = No
     if len((job or prepared.job).block_class) > MOST_IN_PLAIN:
         wait()
     prepared = replace(prepared, job=job or prepared.job, machine=machine or prepared.machine)
+    peers = prepared.peers
+    if peers is not None and len(prepared.job.block_class) == len(peers.prepared.job.block_class):
+        return _run_together(
+            prepared, peers
+        )  # with other blocks nobody knows what the peers do: they stay as they were
     times, wall, grown = run_with_room(prepared.job, prepared.machine)
     if wall < 0:
         raise NpuscopeError(
@@ -123,6 +138,46 @@ def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = No
             "has not submitted, and nobody is at work"
         )
     return Simulated(prepared, times, wall, grown)
+
+
+def _run_together(prepared: Prepared, peers: Peers) -> Simulated:
+    """All ranks, each changed as this one is where it has the same tasks and blocks."""
+    before, after = peers.prepared.job, prepared.job
+
+    def changed(other: Prepared) -> tuple[Job, Machine]:
+        if other is peers.prepared or not np.array_equal(other.job.block_class, before.block_class):
+            return after if other is peers.prepared else other.job, prepared.machine
+        return after._replace(stops=other.job.stops), prepared.machine
+
+    runs = run_together(peers, [[changed(one) for one in programs] for programs in peers.ranks])
+    own = next(one for one in runs if (one.rank, one.number) == peers.own)
+    return Simulated(replace(prepared, job=own.prepared.job), own.times, own.wall, ranks=runs)
+
+
+def simulate_ranks(programs: Sequence[Sequence[Program]], skew: float | None = None) -> Simulated:
+    """The programs of every rank together; what is told is of the rank that others wait for.
+
+    `skew`: nanoseconds from the launch of one rank to that of the next, else as the chip's file says.
+    """
+    runtime = programs[0][0].device.runtime
+    step, base = (runtime[name].value * NS if name in runtime else 0.0 for name in ("launch_rank", "launch_program"))
+    skew, between = step if skew is None else skew, base + step
+    with announced(engine.run):
+        ranks = tuple(tuple(prepare(program) for program in one) for one in programs)
+        switch()
+        if sum(len(one.job.block_class) for programs in ranks for one in programs) > MOST_IN_PLAIN:
+            wait()
+        ranks = tuple(tuple(map(with_room, one)) for one in ranks)
+        runs = run_together(
+            Peers(ranks, (len(ranks) - 1, 0), skew, between),
+            [[(one.job, one.machine) for one in programs] for programs in ranks],
+        )
+        waited = {rank: sum(waiting_time(one) for one in runs if one.rank == rank) for rank in range(len(ranks))}
+        last = min(waited, key=lambda rank: (round(waited[rank]), rank))
+        told = max((one for one in runs if one.rank == last), key=lambda one: one.wall)
+        peers = Peers(ranks, (told.rank, told.number), skew, between)
+        prepared = replace(told.prepared, peers=peers)
+        return Simulated(prepared, told.times, told.wall, ranks=runs)
 
 
 def _too_small(site: int, one: GrownRing) -> Notice:
@@ -137,9 +192,9 @@ TIMING = (  # constants that the simulator reads beside those of lowering
     "barrier", "block_spread", "block_start", "clash_row", "clash_stride", "clash_whole", "fill_rate",
     "hand_over_to_cube", "hand_over_to_vector", "hbm_rate", "load_clash", "load_cube_hbm", "load_cube_l2",
     "load_cube_row_hbm", "load_cube_row_l2", "load_fixed", "load_groups", "load_latency", "load_vector_hbm",
-    "load_vector_l2", "load_vector_row_hbm", "load_vector_row_l2", "scalar_access", "scalar_read", "scalar_step",
-    "scalar_turn", "store_fixed", "store_latency", "store_rate", "store_row", "submit_argument", "submit_base",
-    "submit_edge", *COSTS,
+    "load_vector_l2", "load_vector_row_hbm", "load_vector_row_l2", "scalar_access", "scalar_read",
+    "scalar_step", "scalar_turn", "store_fixed", "store_latency", "store_rate", "store_row", "submit_argument",
+    "submit_base", "submit_edge", *COSTS,
 )  # fmt: skip
 CORE = ("scalar_line", "vec_repeat")
 RUNTIME = ("scheduler_threads",)

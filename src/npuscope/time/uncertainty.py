@@ -23,8 +23,8 @@ from typing import TextIO
 import numpy as np
 
 from npuscope.base.errors import BadInput
-from npuscope.base.interval import COVERAGE, NOISE, Against, Basis, Interval
-from npuscope.table.formats import TIMES, Form, figures, interval, interval_told
+from npuscope.base.interval import COVERAGE, NOISE, Against, Basis, Interval, never_certain
+from npuscope.table.formats import TIMES, Form, figures, interval, interval_text
 from npuscope.time.bound import KIND_OF
 from npuscope.time.chip.job import Floats
 
@@ -51,10 +51,16 @@ def time_estimate(time: float, quantity: str, bound: str, misses: Misses | None 
 
 
 def against(
-    a: float, b: float, bound_a: str, bound_b: str, misses: Misses | None = None, quantity: str = "wall"
+    a: float, b: float, bound_a: str, bound_b: str, misses: Misses | None = None, quantity: str = "wall", of: int = 1
 ) -> Against:
-    """The time B against the time A, each with what limits its run. Both times are above 0."""
-    return _compared(math.log(b / a), quantity, kind_of(bound_a, bound_b), misses or known_misses())
+    """The time B against the time A, each with what limits its run. Both times are above 0.
+
+    B is the best `of` so many that were compared, which looks better than it is. One that is no faster is taken only
+    where its miss is as large as the best's predicted gain, and each of them may have such a miss: so of the misses
+    that were met, those count `of` times (the union bound), and the interval leaves out that much fewer. That a program
+    is like none that was measured counts once: it is the same program in all of them.
+    """
+    return _compared(math.log(b / a), quantity, kind_of(bound_a, bound_b), misses or known_misses(), of)
 
 
 def time_after(time: float, change: Against) -> Interval:
@@ -67,12 +73,16 @@ def time_after(time: float, change: Against) -> Interval:
     return replace(ratio, value=time, low=low, high=high)
 
 
-def _compared(change: float, quantity: str, kind: str, misses: Misses) -> Against:
+def _compared(change: float, quantity: str, kind: str, misses: Misses, of: int = 1) -> Against:
     spread, basis = misses.ratio(quantity, kind)
     size = misses.size(change)
-    width = spread.at(COVERAGE) * size
+    left_out = max(1 - COVERAGE - spread.unseen, 0.0) * (1 - 1 / of)
+    width = spread.at(COVERAGE + left_out) * size
     ratio = Interval(math.exp(change), math.exp(change - width), math.exp(change + width), COVERAGE, basis)
-    return Against(ratio, 0.5 - math.copysign(0.5 * spread.share(abs(change) / size), change))
+    beyond = 1 - spread.share(abs(change) / size)
+    seen = max(beyond - spread.unseen, 0.0)
+    beyond += min(seen * (of - 1), 1 - beyond)  # at worst nobody knows
+    return Against(ratio, 0.5 - math.copysign(0.5 - 0.5 * beyond, change))
 
 
 def ratio_inside(misses: Misses, row: Miss) -> list[bool]:
@@ -138,6 +148,11 @@ class Spread:
         weight = np.array([1 / rows[commit] for commit in commits])
         order = np.argsort(scores, kind="stable")
         return Spread(np.array(scores, float)[order], np.cumsum(weight[order]) / (len(rows) + 1))
+
+    @property
+    def unseen(self) -> float:
+        """The share of new ones that may be beyond all that are known."""
+        return 1 - float(self.reached[-1])
 
     def at(self, share: float) -> float:
         """The score that this share of new ones does not exceed; between two known ones in proportion."""
@@ -282,21 +297,11 @@ def write_misses(rows: Sequence[Miss], target: TextIO, head: str) -> None:
         writer.writerow([*words, *("" if v is None else f"{v:.4f}" for v in numbers)])
 
 
-def chance_told(one: Against) -> str:
-    """Whether B is faster: the probability, and where it is too close to even the word for that."""
-    return _chance(one.faster, one.verdict)
-
-
-def _chance(faster: float, verdict: str) -> str:
-    chance = f"{min(max(faster, 0.01), 0.99):.0%}"
-    return f"{chance}, undecided" if verdict == "undecided" else chance
-
-
 def versus_told(one: Against) -> str:
     """A simulated change in a sentence."""
     return (
-        f"Both are simulated: measured, the ratio of {figures(one.ratio.value)} lies from {interval_told(one.ratio)} "
-        f"{one.ratio.coverage * 100:.0f}% of the time; faster with a probability of {chance_told(one)}."
+        f"Both are simulated: measured, the ratio of {figures(one.ratio.value)} lies from {interval_text(one.ratio)} "
+        f"{one.ratio.coverage * 100:.0f}% of the time: {one}."
     )
 
 
@@ -315,9 +320,8 @@ def _interval_text(value: object) -> str:
 def _compared_text(value: object) -> str:
     if not isinstance(value, dict):
         return str(value)
-    undecided = value["verdict"] == "undecided"
-    chance = "undecided" if undecided else _chance(value["probability_faster"], value["verdict"])
-    return f"{figures(value['low'])}–{figures(value['high'])}, {chance}"
+    word = " undecided" if value["verdict"] == "undecided" else ""
+    return f"{figures(value['low'])}–{figures(value['high'])}, {never_certain(value['probability_faster'])}{word}"
 
 
 def _span(value: object) -> str:

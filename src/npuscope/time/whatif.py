@@ -11,12 +11,16 @@ import polars as pl
 from npuscope.base import progress
 from npuscope.base.interval import Against
 from npuscope.explain.changes import EVERY_PRODUCER, GAINS, Gains, OneChange, WhatIf, ranked
+from npuscope.explain.diagnosis.cause import TUNABLE
 from npuscope.table.columns import Column, Table
+from npuscope.table.formats import percent
 from npuscope.time.change_job import (
     COSTS,
     SCHEDULER,
     TINY,
     cheaper,
+    fewer_bytes,
+    fewest_tasks,
     scaled,
     submitted_in,
     without_limit,
@@ -32,9 +36,11 @@ SIMULATED = GAINS.plus(
         COMPARED,
         "of a program: the run at nothing against the run as it is; where 80% of measured ratios lie, and the "
         "probability that it is faster",
-        title="80%, faster",
+        title="80%, likely faster",
     )
 )
+FEWEST = "as few tasks as can be"
+FEWER_BYTES = f"{percent(TUNABLE)} fewer bytes"
 THREADS = "all of the scheduler's threads"
 HOW = {
     THREADS: "dispatch, FIN and pickup",
@@ -86,10 +92,15 @@ def whatif_each(base: Simulated, priced: Priced) -> Gains:
             nothing,
         )
     )
+    least = fewest_tasks(base.prepared)
+    fewer = without_scheduler(base, max(least.handing_out, TINY), least.submitting)
+    gains.append(OneChange("dispatch", FEWEST, str(least), None, fewer))
     unordered, unlimited = (wall(*without_limit(base.prepared, limit)) for limit in ("dependency", "memory"))
     gains.append(OneChange("dependency", EVERY_PRODUCER, "a bound: nothing waits for data", None, unordered))
     half = wall(machine=machine._replace(limit=machine.limit * 2.0))
     gains.append(OneChange("bandwidth", "HBM shared by blocks", "twice the bandwidth; no limit", half, unlimited))
+    quarter = wall(machine=fewer_bytes(machine, TUNABLE))
+    gains.append(OneChange("bandwidth", FEWER_BYTES, "as if HBM had as much room for the rest", None, quarter))
     for finding in priced.findings:
         price = finding.price
         if price is None or price.wall_ns is None:

@@ -49,17 +49,18 @@ class ExampleKernel:
     shapes: str
 
 
+# matmuls move their weights at 86 to 88 % of the 1.76 TB/s of an Ascend 910C's die (A3), as good ones do
 STEP_KERNELS = (
     ExampleKernel("RmsNorm", "AI_VECTOR_CORE", 6_020, 16, f"{BATCH},{HIDDEN};{HIDDEN}"),
-    ExampleKernel("MatMulV2", "AI_CORE", 41_380, 24, f"{BATCH},{HIDDEN};448,320,16,16"),
+    ExampleKernel("MatMulV2", "AI_CORE", 48_380, 24, f"{BATCH},{HIDDEN};448,320,16,16"),
     ExampleKernel("RotaryMul", "AI_VECTOR_CORE", 5_240, 40, f"{BATCH},40,128;{BATCH},1,128"),
     ExampleKernel("FusedInferAttentionScore", "MIX_AIC", 38_600, 24, f"{BATCH},40,128;161,8,32,128,16"),
-    ExampleKernel("MatMulV2", "AI_CORE", 30_120, 24, f"{BATCH},{HIDDEN};320,320,16,16"),
+    ExampleKernel("MatMulV2", "AI_CORE", 35_120, 24, f"{BATCH},{HIDDEN};320,320,16,16"),
     ExampleKernel("HcomAllReduce", "COMMUNICATION", 19_480, 8, f"{BATCH},{HIDDEN}"),
     ExampleKernel("RmsNorm", "AI_VECTOR_CORE", 6_100, 16, f"{BATCH},{HIDDEN};{HIDDEN}"),
-    ExampleKernel("MatMulV2", "AI_CORE", 118_640, 24, f"{BATCH},{HIDDEN};2176,320,16,16"),
+    ExampleKernel("MatMulV2", "AI_CORE", 231_640, 24, f"{BATCH},{HIDDEN};2176,320,16,16"),
     ExampleKernel("SwiGlu", "AI_VECTOR_CORE", 8_900, 48, f"{BATCH},34816"),
-    ExampleKernel("MatMulV2", "AI_CORE", 61_460, 24, f"{BATCH},17408;320,1088,16,16"),
+    ExampleKernel("MatMulV2", "AI_CORE", 117_460, 24, f"{BATCH},17408;320,1088,16,16"),
     ExampleKernel("HcomAllReduce", "COMMUNICATION", 20_260, 8, f"{BATCH},{HIDDEN}"),
 )
 GAP_NS, FIRST_WAIT_NS = 1_360, 900_000

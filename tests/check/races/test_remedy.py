@@ -70,7 +70,7 @@ def test_one_task_that_waits_for_all_is_the_shortest_deps() -> None:
 
     (race,) = found(entry)
     assert (race.hazard, race.count) == ("war", 4)
-    assert race.fix.startswith("give overwrite deps=[join_tid] (test_remedy.py:")
+    assert race.remedy.startswith("give overwrite deps=[join_tid] (test_remedy.py:")
 
 
 def test_ids_of_several_tasks_are_gathered() -> None:
@@ -85,8 +85,8 @@ def test_ids_of_several_tasks_are_gathered() -> None:
         return y
 
     (race,) = found(entry)
-    assert race.fix.startswith("gather the task ids (4 of read; test_remedy.py:")
-    assert "write overwrite as `with pl.spmd(…, deps=[tids]) as tid:`" in race.fix
+    assert race.remedy.startswith("gather the task ids (4 of read; test_remedy.py:")
+    assert "write overwrite as `with pl.spmd(…, deps=[tids]) as tid:`" in race.remedy
 
 
 @pl.jit.incore
@@ -104,8 +104,8 @@ def test_a_call_of_a_kernel_takes_deps_in_a_region() -> None:
 
     (race,) = found(entry)
     assert race.hazard == "war"
-    assert "call copied inside `with pl.at(…) as copied_tid:`" in race.fix
-    assert "call copied inside `with pl.at(…, deps=[copied_tid]):`" in race.fix
+    assert "call copied inside `with pl.at(…) as copied_tid:`" in race.remedy
+    assert "call copied inside `with pl.at(…, deps=[copied_tid]):`" in race.remedy
 
 
 def test_a_value_that_left_its_region_has_the_name_of_its_variable() -> None:

@@ -55,7 +55,7 @@ def test_an_accumulator_read_after_another_product_was_added_would_need_a_copy()
     assert error.line == line_of(
         test_an_accumulator_read_after_another_product_was_added_would_need_a_copy, "adds to it"
     )
-    assert "Store the first result before" in error.fix
+    assert "Store the first result before" in error.remedy
 
 
 def test_storing_it_first_is_legal() -> None:
@@ -96,7 +96,7 @@ def test_a_vector_tile_moved_to_mat_has_no_instruction_on_the_910b() -> None:
     [error] = errors(kernel, *operands())
     assert "no move from Vec to Mat" in error.message
     assert error.line == line_of(test_a_vector_tile_moved_to_mat_has_no_instruction_on_the_910b, "no way")
-    assert "Leave the memory space out" in error.fix
+    assert "Leave the memory space out" in error.remedy
     assert errors(kernel, *operands(), chip="950") == []  # which has that move
 
 
@@ -141,7 +141,7 @@ def test_a_column_of_few_rows_is_misaligned() -> None:
     [error] = errors(*kernel(5))
     assert error.id == "misaligned-tile"
     assert "20 bytes" in error.message
-    assert "multiple of 8 rows" in error.fix
+    assert "multiple of 8 rows" in error.remedy
 
 
 def test_a_hard_barrier_needs_every_core() -> None:
@@ -162,7 +162,7 @@ def test_a_hard_barrier_needs_every_core() -> None:
         [error] = errors(*kernel(blocks, together))
         assert error.id == "syncall-occupancy"
         assert told in error.message
-        assert "pl.spmd(48, sync_start=True)" in error.fix
+        assert "pl.spmd(48, sync_start=True)" in error.remedy
 
 
 def test_unsigned_words_cannot_be_cast_and_their_bits_can_be_read_as_signed_ones() -> None:
@@ -185,8 +185,27 @@ def test_unsigned_words_cannot_be_cast_and_their_bits_can_be_read_as_signed_ones
         [error] = errors(kernel, tensor((8, 64), "UINT32"), tensor((8, 64), "FP32"), chip=chip)
         assert (error.id, error.line) == ("illegal-cast", line_of(here, "no such cast"))
         assert "from UINT32 to FP32" in error.message
-        assert "pl.reinterpret_view(x, pl.INT32)" in error.fix
+        assert "pl.reinterpret_view(x, pl.INT32)" in error.remedy
         assert errors(mended, tensor((8, 64), "UINT32"), tensor((8, 64), "FP32"), chip=chip) == []
+
+
+def test_products_with_scales_are_for_a5() -> None:
+    @pl.jit
+    def kernel(
+        x: pl.Tensor[[32, 64], pl.FP32],
+        w: pl.Tensor[[64, 32], pl.FP8E4M3FN],
+        s: pl.Tensor[[2, 32], pl.FP8E8M0],
+        y: pl.Out[pl.Tensor],
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="scaled"):
+            values, scales = pl.quant_mx(x[:, :], group_axis=1)
+            y[:, :] = pl.matmul_mx(values, scales, w, s)  # with scales
+        return y
+
+    given = [tensor((32, 64), "FP32"), tensor((64, 32), "FP8E4M3FN"), tensor((2, 32), "FP8E8M0")]
+    [error] = errors(kernel, *given, tensor((32, 32), "FP32"), chip="910b1")
+    assert (error.id, error.line) == ("illegal-product", line_of(test_products_with_scales_are_for_a5, "# with scales"))
+    assert errors(kernel, *given, tensor((32, 32), "FP32"), chip="950") == []
 
 
 def test_casts_that_are_chains_are_legal() -> None:
@@ -214,7 +233,7 @@ def test_an_accumulator_does_not_go_straight_to_the_vector_unit() -> None:
     here = test_an_accumulator_does_not_go_straight_to_the_vector_unit
     assert (error.id, error.line) == ("illegal-move", line_of(here, "# straight"))
     assert "Acc to Vec" in error.message
-    assert "Leave the memory space out" in error.fix
+    assert "Leave the memory space out" in error.remedy
     assert errors(kernel, *operands(), chip="950") == []
 
 
@@ -257,7 +276,7 @@ def test_a_loop_cannot_carry_a_tile_that_changes_its_shape() -> None:
     [doubt] = doubts(halved, *given)
     assert (doubt.id, doubt.severity, doubt.line) == ("unequal-move", "warning", line_of(here, "half as many"))
     assert doubt.message.startswith("rows is [8, 64] FP32 here and [16, 64] FP32 on line")
-    assert "name of its own" in doubt.fix
+    assert "name of its own" in doubt.remedy
     [doubt] = doubts(other_type, *given)
     assert (doubt.id, doubt.line) == ("unequal-move", line_of(here, "not what it was"))
     assert doubts(mended, *given) == []

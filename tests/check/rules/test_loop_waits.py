@@ -140,14 +140,14 @@ def test_a_sequential_loop_over_columns() -> None:
     (finding,) = found(SEQUENTIAL, program(in_order, *SHAPES)).values()
     assert finding.line == line_of(__file__, "# in order")
     assert finding.waste == Waste(waits=N // STEP - 1)
-    assert finding.fix == "Make it a pl.parallel loop."
+    assert finding.remedy == "Make it a pl.parallel loop."
     assert finding.change == "for n in pl.parallel(0, N, STEP):"
 
 
 def test_parallel_alone_does_not_help_what_was_written_before() -> None:
     (finding,) = found(SEQUENTIAL, program(written_before, *SHAPES)).values()
     assert finding.line == line_of(__file__, "# written before")
-    assert "its own slice of y, written before the loop" in finding.fix
+    assert "its own slice of y, written before the loop" in finding.remedy
 
 
 def test_a_parallel_loop_whose_tasks_are_given_the_whole_tensor() -> None:

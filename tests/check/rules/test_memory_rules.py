@@ -108,7 +108,7 @@ def test_a_k_loop_that_waits_for_its_loads_is_told_with_the_line_that_does_not()
     assert finding.line == line_of(__file__, "# no pipeline")
     # a turn loads [16, 128] and [128, 256] of bf16; two turns' tiles take twice that of Mat
     assert "4 turns of matmul each wait for their own loads (69,632 bytes a turn)" in finding.message
-    assert "139,264 of 524,288" in finding.fix
+    assert "139,264 of 524,288" in finding.remedy
     assert finding.change == "for step in pl.pipeline(1, steps, stage=2):"
     # loading takes longer than multiplying, so the multiplying is what can be hidden
     assert finding.waste == Waste(flops=4 * 2 * 16 * 128 * 256)

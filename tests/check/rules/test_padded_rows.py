@@ -112,7 +112,7 @@ def test_declared_padding_beyond_that_is() -> None:
     (finding,) = found("padded-rows", program(too_high, *SHAPES)).values()
     assert finding.line == line_of(__file__, "# too high")
     assert finding.waste == Waste(flops=3 * FLOPS)  # 64 rows in place of 16
-    assert "16 rows high" in finding.fix
+    assert "16 rows high" in finding.remedy
 
 
 def test_rows_that_have_data_in_part_are_rows_with_data() -> None:

@@ -37,7 +37,7 @@ def test_a_read_of_what_nobody_wrote_is_a_warning_and_of_some_of_it_a_hint() -> 
     nothing, some = line_of(__file__, "# nothing of it"), line_of(__file__, "# some of it")
     assert {line: f.severity for line, f in findings.items()} == {nothing: "warning", some: "hint"}
     assert "use reads mid[16:32, 0:64], and nothing has written it before" in findings[nothing].message
-    assert findings[nothing].fix == "Write mid first, or give its create_tensor an init_value."
+    assert findings[nothing].remedy == "Write mid first, or give its create_tensor an init_value."
 
 
 @pl.jit
@@ -59,7 +59,7 @@ def output_read_by_another(x: T, y: pl.Out[T], z: pl.Out[T]):
 def test_an_output_of_the_entry_starts_with_nothing() -> None:
     (finding,) = found("uninitialised-read", program(output_read_by_another, *GIVEN, GIVEN[0])).values()
     assert finding.line == line_of(__file__, "# an output, read")
-    assert "Declare y pl.InOut" in finding.fix
+    assert "Declare y pl.InOut" in finding.remedy
     assert not found("uninitialised-read", program(output_read, *GIVEN))  # who writes it may have done so before
 
 
@@ -122,7 +122,7 @@ def test_blocks_that_write_neighbours_one_by_one_share_a_line() -> None:
     (finding,) = found("shared-line", program(counting(1), *TABLE)).values()
     assert finding.line == line_of(__file__, "# four blocks")
     assert "blocks 0 and 1 of count write elements of one 64-byte line of table" in finding.message
-    assert finding.fix.startswith("Keep them 16 elements apart")
+    assert finding.remedy.startswith("Keep them 16 elements apart")
     assert found("shared-line", program(counting(15), *TABLE))
     assert not found("shared-line", program(counting(16), *TABLE))
     assert not found("shared-line", program(counting(1, alone=True), *TABLE))
@@ -239,7 +239,7 @@ def test_tensors_of_a_scope_must_fit_its_heap() -> None:
     # four tensors of 8,192 bytes in the function's scope, or one in each turn's
     (finding,) = ring_findings(heap(False), heap=32767).values()
     assert "32,768 bytes of tensors are made in one scope, its ring has 32,767" in finding.message
-    assert "ring_heap" in finding.fix
+    assert "ring_heap" in finding.remedy
     assert not ring_findings(heap(False), heap=32768)
     assert not ring_findings(heap(True), heap=8192)
 
@@ -320,7 +320,7 @@ def test_tasks_given_a_whole_tensor_wait_for_all_who_wrote_some_of_it() -> None:
     # 4 x 4 edges, of which each task of `use` needs one
     assert "12 of 16 edges from make to 4 tasks of use join tasks that touch different elements" in finding.message
     assert finding.waste.waits == 4
-    assert "Slice mid in the orchestration" in finding.fix
+    assert "Slice mid in the orchestration" in finding.remedy
     assert not found("false-serialisation", program(halves(True), *GIVEN))
 
 

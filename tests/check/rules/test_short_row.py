@@ -32,7 +32,7 @@ def test_short_rows_are_told_once_per_tensor_with_what_the_lines_cost() -> None:
     assert sorted(findings) == [line_of(__file__, "# read"), line_of(__file__, "# written")]
     read = findings[line_of(__file__, "# read")]
     assert "reads 16,384 bytes of x as 128 x 128 B" in read.message
-    assert "256 columns of BF16 fill a line" in read.fix
+    assert "256 columns of BF16 fill a line" in read.remedy
     assert read.waste == Waste(bytes=(512 - 128) * ROWS * COLUMNS // 64)
     assert read.count == COLUMNS // 64
 
@@ -62,5 +62,5 @@ def strided(x: pl.Tensor[[ROWS, 96], pl.BF16], y: pl.Out[pl.Tensor[[ROWS, 32], p
 
 def test_a_tensor_with_short_rows_gives_no_more_than_it_has() -> None:
     (finding,) = found("short-row", program(strided, ("BF16", ROWS, 96), ("BF16", ROWS, 32))).values()
-    assert "96 columns of BF16 are a whole row" in finding.fix
+    assert "96 columns of BF16 are a whole row" in finding.remedy
     assert finding.waste == Waste(bytes=(192 - 64) * ROWS)

@@ -129,4 +129,4 @@ def test_a_pipeline_whose_buffers_do_not_fit_is_told() -> None:
     assert not found("pipeline-depth", program(deep(2), *shapes))
     (finding,) = found("pipeline-depth", program(deep(4), *shapes)).values()
     assert "turns in flight" in finding.message
-    assert "Vec" in finding.fix
+    assert "Vec" in finding.remedy

@@ -152,7 +152,7 @@ def test_a_tail_that_nothing_fills() -> None:
     (finding,) = found(WAVE, program(gemm(26), *shapes(26))).values()
     assert finding.line == line_of(__file__, "# tail")
     assert "take 2 waves, the last with 2: 46% of" in finding.message  # 26 of 48 places are used
-    assert "24 or 48 equal blocks" in finding.fix
+    assert "24 or 48 equal blocks" in finding.remedy
 
 
 @pytest.mark.parametrize(("tiles", "beside"), [(24, 0), (48, 0), (44, 0), (8, 0), (26, 20)])

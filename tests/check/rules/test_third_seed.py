@@ -95,7 +95,7 @@ def test_an_item_of_the_review_is_found_at_its_place(as_found: Checked, item: It
     assert at_its_line
     assert all(one.section.title.startswith(item.scope) for one in at_its_line)
     assert all(short_name(one.kernel).endswith(item.kernel) for one in at_its_line)
-    assert all(one.fix for one in at_its_line)
+    assert all(one.remedy for one in at_its_line)
     for one in at_its_line:
         assert [name for name in item.names.split() if name not in one.message] == []
         reached = {section_of(*place).title.partition(":")[0] for place in one.also}

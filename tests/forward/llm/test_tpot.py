@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,6 @@ from npuscope.forward.llm.tpot import (
     DecodeStep,
     Decoding,
     Tpot,
-    areas_beside,
     decode_step,
     lengths_to_simulate,
     predicted,
@@ -47,7 +47,7 @@ def test_few_steps_are_simulated_and_always_the_ends(context: int, tokens: int) 
 
 def test_measures_are_linear_between_simulated_steps() -> None:
     ends = (step(1, ms=1.0, tasks=10), step(5, ms=3.0, tasks=10))
-    result = Tpot("m", (), "chip", Decoding(1, 0, 5), ends, 2, {"MLP": 3}, NOTHING)
+    result = Tpot("m", (), "chip", Decoding(1, 0, 5), ends, 2, {"MLP": 3}, NOTHING, {})
     assert result.over_tokens("ms") == [1.0, 1.5, 2.0, 2.5, 3.0]
     told = result.as_dict()
     assert (told["ms_per_token"], told["first_ms"], told["last_ms"]) == (2.0, 1.0, 3.0)
@@ -77,10 +77,25 @@ def test_a_step_s_measures_agree_with_its_trace() -> None:
 def test_groups_per_layer_are_what_one_more_layer_adds() -> None:
     """The A8W8 issue counts 224 + 40 + 28 + 32 groups per layer, however many layers the step has."""
     file = program_file("qwen3-14b-a8w8")
-    rules = area_rules(areas_beside(file))
+    rules = area_rules(Path(file).with_name("groups.toml"))
     found = tpot(file, ["--layers", "3"], Decoding(16, 255, 1), CHIP, rules)
     assert found.layers == 3
     assert found.groups == {"MLP": 224, "out_proj": 40, "other": 32, "QKV": 28}
+
+
+def test_time_is_told_by_the_areas_of_every_other_command() -> None:
+    # GIVEN the small step, and what its trace says of kernels and their areas
+    found = tpot(DECODE, ["--small"], Decoding(4, 128, 1), CHIP, area_rules())
+    kernels = predicted(DECODE, ["--small"], {"batch": 4, "context": 129}, CHIP).timeline.tables()["kernels"].frame
+    areas = kernels.group_by("area").agg(pl.col("core_ns", "path_ns").sum())
+    # THEN times of areas are those of their kernels, attention among them, and none is lost
+    table = found.tables()["group_table"].frame
+    told = {area: (core, path) for area, core, path in table.select("area", "core_ns", "path_ns").iter_rows()}
+    assert {area: times for area, times in told.items() if times[0]} == {
+        area: (core, path) for area, core, path in areas.iter_rows()
+    }
+    assert told["attention"][0] > 0
+    assert table["core_share"].sum() == pytest.approx(1)
 
 
 def test_a_program_without_layers_is_counted_per_step(tmp_path: Path) -> None:

@@ -27,12 +27,15 @@ test("a turned knob names the save that it was tried on", () => {
 
 test("a ratio stands with its interval and the probability of what it says", () => {
   const versus = { name: "save 1", ratio: 0.8, low: 0.7, high: 0.9, probability_faster: 0.97, verdict: "faster" };
-  assert.equal(ratioText(versus), "0.8x save 1 (0.7 to 0.9), faster: 97%");
+  assert.equal(ratioText(versus), "0.8x save 1 (0.7 to 0.9), 97% likely faster");
   assert.equal(
     ratioText({ ...versus, ratio: 1.5, probability_faster: 0.001, verdict: "slower" }),
-    "1.50x save 1 (0.7 to 0.9), slower: 99%", // never certain
+    "1.50x save 1 (0.7 to 0.9), 99% likely slower", // never certain
   );
-  assert.match(ratioText({ ...versus, probability_faster: 0.6, verdict: "undecided" }), /undecided: 60% faster$/);
+  assert.match(
+    ratioText({ ...versus, probability_faster: 0.6, verdict: "undecided" }),
+    /undecided, 60% likely faster$/,
+  );
   assert.equal(ratioText({ name: "save 1", edits: [] }), "");
   assert.equal(wallText({ value: 1500, low: 1000, high: 2000 }), "1.5 µs (1 to 2 µs)");
 });

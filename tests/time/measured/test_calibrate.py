@@ -6,12 +6,14 @@ import math
 from functools import cache
 from statistics import fmean
 
+import numpy as np
 import pytest
 from other_chips import CHIP, LAYER, other, program_on
 
 from npuscope.base.errors import BadInput
 from npuscope.chip.devices import Device
-from npuscope.time.measured.calibrate import Calibrated, calibrate, movable, pooled
+from npuscope.time.chip.job import Floats
+from npuscope.time.measured.calibrate import Calibrated, ConstantFit, calibrate, movable, pooled
 from npuscope.time.measured.observed import KernelTime, Observed, observed_in
 from npuscope.time.run import simulate
 
@@ -94,6 +96,20 @@ def test_a_capture_of_the_chip_itself_moves_nothing() -> None:
     found = calibrate(program_on(CHIP, LAYER, SMALL), [capture(CHIP)])
     assert [knob.name for knob in found.fitted if knob.moved] == []
     assert found.device == CHIP
+
+
+def test_what_fits_worse_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a search that ends where everything is off by more, as one that was led astray would
+    def astray(self: ConstantFit) -> Floats:
+        self.logs = self.at(np.full(len(self.free), 0.5))
+        return np.eye(len(self.free))
+
+    monkeypatch.setattr(ConstantFit, "minimise", astray)
+    monkeypatch.setattr("npuscope.time.measured.calibrate._only_what_is_asked", lambda fit, bend: None)
+    found = calibrate(program_on(CHIP, LAYER, SMALL), [capture(other(block_start=0.9))])
+    # THEN the device stays as it is, and its errors are those before
+    assert (found.device, found.after) == (CHIP, found.before)
+    assert [knob.name for knob in found.fitted if knob.moved] == []
 
 
 def test_constants_say_where_they_come_from() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,83 +11,15 @@ import pytest
 from command import npuscope
 from hypothesis import given
 from hypothesis import strategies as st
+from planted_ranks import US, Planted, log_of, write_json, write_records
 from real_data import DATA
 from tiers import examples
 
 from npuscope.explain.ranks import explain_ranks
 from npuscope.explain.step import parts_of
+from npuscope.trace.clocks import clock_notes
 from npuscope.trace.formats import read
 from npuscope.trace.readers.host_log import HostLog
-
-TICK_NS = 20
-US = 1000
-RING = 1 << 32
-
-
-@dataclass
-class Planted:
-    """A run of three tasks a rank: stage, a collective that ends for all at once, consume."""
-
-    arrivals_us: list[int]  # when each rank reaches the collective, on the true clock
-    offsets_us: list[int]  # what each rank's clock shows at the true zero
-    cost_us: int = 6
-    runs: list[tuple[int, int]] = field(default_factory=list)
-
-    @property
-    def end_us(self) -> int:
-        return max(self.arrivals_us) + self.cost_us
-
-    def rows(self, rank: int, shift_us: int = 0) -> list[list[int]]:
-        def ticks(us: int) -> int:
-            return (10**8 + us + shift_us + self.offsets_us[rank]) * US // TICK_NS
-
-        arrival = self.arrivals_us[rank]
-        spans = [(0, arrival - 4, arrival - 2), (1, arrival, self.end_us), (2, self.end_us + 1, self.end_us + 2)]
-        return [[24 + n, RING + n, n, ticks(a), ticks(b), 5] for n, a, b in spans]
-
-    def write(self, root: Path, older_us: int | None = None, dispatch: int = 3, run: int = 7) -> Path:
-        for rank in range(len(self.arrivals_us)):
-            folder = root / f"rank{rank}" / f"d{dispatch}"
-            folder.mkdir(parents=True)
-            rows = self.rows(rank) + ([] if older_us is None else self.rows(rank, -older_us))
-            records = {
-                "chip_swimlane_level": 1,
-                "metadata": {
-                    "clock_freq_hz": 10**9 // TICK_NS,
-                    "num_cores": 72,
-                    "core_types": ["aic"] * 24 + ["aiv"] * 48,
-                },
-                "aicore_tasks": rows,
-            }
-            (folder / "chip_swimlane_records.json").write_text(json.dumps(records))
-            identity = {"run_id": run, "endpoint_dispatch_id": run, "pipeline_slot": 0, "pipeline_generation": run}
-            (folder / "dispatch_identity.json").write_text(json.dumps({**identity, "chip_rank": rank}))
-        return root
-
-
-def span(name: str, depth: int, ts: int, dur: int, pid: int, more: str = "") -> str:
-    head = f"[mono_ns={ts + dur}][T0x1][TIMING] emit_host_span: "
-    return f"{head}[STRACE] v=1 pid={pid} tid={pid} inv=7 hid=ab depth={depth} name={name} ts={ts} dur={dur} {more}"
-
-
-def log_of(pid: int, launched_ns: int, sched_ns: int, run: int = 7) -> str:
-    """A call with every part; bind 40 us, a gap of 9 us, the launch, 12 us of copying back, 1 us between."""
-    device, wall = "chip.run.runner_run.device_wall", sched_ns + 60 * US
-    begin, drained = launched_ns - 50 * US, wall + 500 * US
-    lines = [
-        span("chip.run.bind.args", 2, begin + US, 30 * US, pid),
-        span("chip.run.bind", 1, begin + US, 40 * US, pid),
-        span("chip.run.runner_run", 1, launched_ns, drained, pid),
-        span("chip.run.validate", 1, launched_ns + drained, 12 * US, pid),
-        span(device, 2, 0, wall, pid, "clk=dev"),
-        span(f"{device}.graph_build", 3, 10 * US, sched_ns + 30 * US, pid, "clk=dev"),
-        span(f"{device}.orch", 3, 15 * US, 3 * US, pid, "clk=dev"),
-        span(f"{device}.sched", 3, 20 * US, sched_ns, pid, "clk=dev"),
-        span(f"{device}.post_orch", 3, sched_ns + 42 * US, 10 * US, pid, "clk=dev"),
-        span("chip.run", 0, begin, 50 * US + drained + 13 * US, pid,
-             f"run_id={run} dispatch_id={run} slot_id=0 generation={run} run_epoch={run}"),
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
 
 
 @given(st.integers(2, 6), st.integers(0, 2**30))
@@ -105,7 +36,7 @@ def test_clocks_and_late_ranks_come_out_as_planted(count: int, seed: int) -> Non
     ends = (met["start"] + met["dur"]).unique()
     assert len(ends) == 1  # all at once, on one clock
     assert dict(met.select("rank", "dur").iter_rows()) == {
-        rank: (run.end_us - arrival) * US for rank, arrival in enumerate(arrivals)
+        rank: (run.end_us() - arrival) * US for rank, arrival in enumerate(arrivals)
     }
     ranks = explain_ranks(trace)
     waited = {name: ns for name, ns in ranks.waits.wait_ns.items() if ns}
@@ -142,10 +73,78 @@ def test_the_host_that_launches_a_rank_late_is_the_first_cause(tmp_path: Path) -
     assert cause["kind"] == "launch-order"
     assert "rank 1" in cause["sentence"]
     steps = json.loads(npuscope("step", tmp_path, "--json").stdout)
-    assert steps["runs"][-1] == {"run": 7, "ranks": 2, "wall_ns": 1_273_000, "skew_ns": 620_000, "last": "rank 1"}
+    run_7 = {"run": 7, "ranks": 2, "wall_ns": 1_273_000, "slowest": "rank 0", "period_ns": None, "overlap_ns": None}
+    assert steps["runs"][-1] == {**run_7, "skew_ns": 620_000, "last": "rank 1"}
+    assert {"bind", "copies"} <= {cause["kind"] for cause in found["causes"]}
     named = {row["part"].strip(): row["slowest_ns"] for row in steps["parts"]}
     assert named["waiting for later ranks"] == 600 * US
     assert named["collective itself"] == 6 * US
+
+
+def test_dispatches_that_name_no_card_lie_where_their_identity_says(tmp_path: Path) -> None:
+    run = Planted([100, 700], [5, 900_000])
+    run.write(tmp_path)
+    (tmp_path / "rank1").rename(tmp_path / "rank_local")
+    trace = read(tmp_path)
+    assert trace.lanes["rank"].unique().sort().to_list() == [0, 1]
+    assert "rank_local" not in trace.meta.notes
+    write_json(tmp_path / "rank_local" / "d3" / "dispatch_identity.json", {"run_id": 7})
+    trace = read(tmp_path)
+    assert trace.lanes["rank"].unique().sort().to_list() == [0, 1]
+    assert trace.meta.notes["rank_local"] == "which card it ran on is not recorded; it counts as rank 1"
+
+
+def test_nodes_that_count_their_ranks_from_zero_are_counted_through(tmp_path: Path) -> None:
+    run = Planted([100, 120, 700, 130], [5, 900_000, 70, 31])
+    run.write(tmp_path / "flat")
+    for node in (0, 1):
+        for rank in (0, 1):
+            place = tmp_path / "all" / f"node{node}" / f"rank{rank}"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "flat" / f"rank{2 * node + rank}").rename(place)
+    ranks = explain_ranks(read(tmp_path / "all"))
+    assert [part.name for part in ranks.parts] == ["rank 0", "rank 1", "rank 2", "rank 3"]
+    assert ranks.waits.wait_ns == {"rank 0": 600 * US, "rank 1": 580 * US, "rank 2": 0, "rank 3": 570 * US}
+
+
+def test_a_collective_that_the_host_dispatches_is_known_by_its_program(tmp_path: Path) -> None:
+    """Stage, collective and consume are programs of their own, whose functions all count from zero."""
+    for rank, (arrival, offset) in enumerate([(100, 5), (700, 900_000)]):
+        ends = {
+            "stage": (arrival - 4, arrival - 2),
+            "__builtin_all_reduce__fp32": (arrival, 706),
+            "consume": (710, 712),
+        }
+        for number, (program, times) in enumerate(ends.items()):
+            folder = tmp_path / f"rank{rank}" / f"d{number}"
+            start, end = ((10**8 + us + offset) * US // 20 for us in times)
+            write_records(folder, [[24, 1 << 32, 0, start, end, 5]])
+            write_json(folder / "dispatch_program.json", {"program": program})
+            write_json(folder / "dispatch_identity.json", {"run_id": 7, "chip_rank": rank})
+    trace = read(tmp_path)
+    assert clock_notes(trace.meta)[1]["kernel"] == "__builtin_all_reduce__fp32"
+    assert clock_notes(trace.meta)[1]["offset_ns"] == (5 - 900_000) * US
+    assert explain_ranks(trace).waits.wait_ns == {"rank 0": 600 * US, "rank 1": 0}
+
+
+def test_a_stray_record_of_another_program_is_none_of_the_run(tmp_path: Path) -> None:
+    Planted([100, 700], [5, 900_000]).write(tmp_path)
+    file = tmp_path / "rank0" / "d3" / "chip_swimlane_records.json"
+    records = json.loads(file.read_text())
+    records["aicore_tasks"].append([30, (2 << 32) + 9, 4, 1000, 1400, 0])  # two seconds before, of no task of this run
+    file.write_text(json.dumps(records))
+    trace = read(tmp_path)
+    assert trace.slices.height == 6
+    assert sum(trace.meta.dropped.values()) == 1
+
+
+def test_a_rank_whose_records_cannot_be_read_is_named(tmp_path: Path) -> None:
+    run = Planted([100, 700, 120], [5, 900_000, 17])
+    run.write(tmp_path)
+    (tmp_path / "rank2" / "d3" / "chip_swimlane_records.json").write_text('{"chip_swimlane_level": 1, "meta')
+    ranks = explain_ranks(read(tmp_path))
+    assert len(ranks.parts) == 2
+    assert any("rank2" in line for line in ranks.absent)
 
 
 def check_adds_up(parts: list) -> None:
@@ -192,7 +191,8 @@ def test_the_public_run_over_two_cards() -> None:
     """Truths of the data's README: clocks, waits, sums, and which rank was launched late."""
     root = DATA / "simpler_ranks" / "p2_managed-l2_uniform_1024" / "dfx_outputs"
     trace = read(root)
-    assert "950540 ns from rank 0's, spread 40 ns" in trace.meta.notes["clocks"][1]
+    clock = clock_notes(trace.meta)[1]
+    assert (clock["offset_ns"], clock["spread_ns"], clock["pairs"], clock["by"]) == (950_540, 40, 2, "collectives")
     ranks = explain_ranks(trace)
     assert ranks.waits.wait_ns == {"rank 0": 580_000, "rank 1": 0}
     cause = ranks.diagnosis.causes[0]

@@ -7,7 +7,9 @@ from typing import Any
 
 import polars as pl
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as PerfettoTrace
+from planted_ranks import TICK_NS, US, Planted
 
+import npuscope
 from npuscope.trace import Meta, Trace
 
 
@@ -54,3 +56,29 @@ def test_a_clock_behind_the_first_is_tied_too(tmp_path: Path) -> None:
 def test_one_rank_needs_no_clock_of_its_own(tmp_path: Path) -> None:
     found = packets(two_ranks(0).select(rank=4), tmp_path / "run.pftrace")
     assert not any(one.HasField("clock_snapshot") or one.timestamp_clock_id for one in found)
+
+
+def test_a_run_over_ranks_keeps_each_cards_own_stamps(tmp_path: Path) -> None:
+    """The reader moved rank 1 onto rank 0's clock; the file has its own stamps again, and the snapshot ties them."""
+    run = Planted([100, 700], [5, 900_000], kernels=("stage", "__builtin_all_reduce__fp32", "consume"))
+    found = packets(npuscope.read(run.write(tmp_path / "root")), tmp_path / "run.pftrace")
+    (snapshot,) = [one.clock_snapshot for one in found if one.HasField("clock_snapshot")]
+    times = {clock.clock_id: clock.timestamp for clock in snapshot.clocks}
+    assert times[129] - times[128] == (900_000 - 5) * US
+    first = {clock: min(one.timestamp for one in found if one.timestamp_clock_id == clock) for clock in (128, 129)}
+    stamps = {rank: run.rows(rank)[0][3] * TICK_NS for rank in (0, 1)}
+    assert first == {128: stamps[0], 129: stamps[1]}
+
+
+def test_a_rank_that_is_not_aligned_lies_behind_the_others_and_says_so(tmp_path: Path) -> None:
+    run = Planted([100, 150], [5, 900_000], kernels=("stage", "put", "consume"), one_sided=True)
+    found = packets(npuscope.read(run.write(tmp_path / "root")), tmp_path / "run.pftrace")
+    (snapshot,) = [one.clock_snapshot for one in found if one.HasField("clock_snapshot")]
+    times = {clock.clock_id: clock.timestamp for clock in snapshot.clocks}
+    drawn = {
+        clock: [one.timestamp - times[clock] for one in found if one.timestamp_clock_id == clock and one.track_event]
+        for clock in (128, 129)
+    }
+    assert min(drawn[129]) > max(drawn[128])
+    names = [one.track_descriptor.name for one in found if one.HasField("track_descriptor")]
+    assert any(name.endswith("(clock not aligned)") and "rank 1" in name for name in names)

@@ -81,7 +81,7 @@ class Race:
     sides: tuple[Side, Side]
     count: int
     why: str  # there is no order
-    fix: str
+    remedy: str
     changes: tuple[ChangedOutput, ...] | None = None
     unplayed: str = ""
 
@@ -97,7 +97,7 @@ class Race:
             "tasks": [{**task, **block} for task, block in zip(tasks, blocks, strict=True)],
             "count": self.count,
             "why": self.why,
-            "fix": self.fix,
+            "remedy": self.remedy,
             **({} if self.changes is None else {"changes": to_builtins(self.changes)}),
             **({"unplayed": self.unplayed} if self.unplayed else {}),
         }

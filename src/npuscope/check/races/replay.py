@@ -2,7 +2,7 @@
 
 For two tasks the earlier one (and what waits for it) runs after the later one; for two blocks of a launch the later
 block runs just before the earlier one. Every order starts from the same inputs, so the outputs that differ from the
-first run's do so because of the order.
+first run's do so because of the order. Ranks of one program take turns in another order, too.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from npuscope.check.races.conflicts import TaskOrder, closure, conflicts_of, one
 from npuscope.check.races.detect import ChangedOutput, Race
 from npuscope.chip.devices import Device
 from npuscope.lower.program import Program
+from npuscope.ops.dtypes import Array
+from npuscope.tile.distributed.ranks import ranks_by_chance
 from npuscope.tile.run.execute import Finished, Rerun, repeatable
 from npuscope.tile.run.memory import Contents, OrderPhase
 from npuscope.tile.script.run import run_script
@@ -52,10 +54,47 @@ def replay_races(
     """Runs a script with values and its programs again in other orders; `found` has the races of each, in order."""
     with repeatable():
         runs = run_script(path, argv, "values").runs
+    ranks = _ranks_by_chance(path, argv, runs, seed) if any(run.recording.place for run in runs) else None
+    while len(runs) > len(found) and not runs[-1].recording.tasks:  # of a host function, which nobody checks
+        runs = runs[:-1]
     if len(runs) != len(found):
         why = f"with values the script runs {len(runs)} programs, not {len(found)}"
         return tuple(_unplayed(tuple(races), seed, why) for races in found)
-    return tuple(replay(run, races, device, seed) for run, races in zip(runs, found, strict=True))
+    return tuple(
+        replace(ranks, races=tuple(races)) if ranks and run.recording.place else replay(run, races, device, seed)
+        for run, races in zip(runs, found, strict=True)
+    )
+
+
+RANK_ORDERS = 4  # in which ranks take turns
+
+
+def _ranks_by_chance(path: str | Path, argv: Sequence[str], runs: Sequence[Finished], seed: int) -> Replayed:
+    """What the host's tensors are where ranks take turns otherwise; a program in which ranks race shows it in some."""
+    again = run_script(path, argv, "values").runs
+    if changes := _host_changes(runs, again):
+        why = f"run again in the same order {changes[0].output} differs: the script's inputs changed in between"
+        return Replayed((), seed, (), why)
+    for number in range(seed, seed + RANK_ORDERS):
+        with ranks_by_chance(number):
+            try:
+                other = run_script(path, argv, "values").runs
+            except NpuscopeError as error:
+                return Replayed((), number, (), f"where ranks take turns in another order the program fails: {error}")
+        if changes := _host_changes(runs, other):
+            return Replayed((), number, changes)
+    return Replayed((), seed)
+
+
+def _host_changes(runs: Sequence[Finished], others: Sequence[Finished]) -> tuple[ChangedOutput, ...]:
+    """Tensors of host functions that differ."""
+    hosts = [[one for one in some if one.recording.place is None] for some in (runs, others)]
+    found: list[ChangedOutput] = []
+    for one, other in zip(*hosts, strict=True):
+        wanted, got = one.named, other.named
+        for name in wanted.keys() & got.keys():
+            found += _difference(name, wanted[name], got[name])
+    return tuple(found)
 
 
 def replay(finished: Finished, found: Sequence[Race], device: Device, seed: int = 0) -> Replayed:
@@ -137,16 +176,21 @@ def _rerun(finished: Finished) -> Rerun:
 
 
 def _compared(finished: Finished, wanted: Contents, got: Contents) -> tuple[ChangedOutput, ...]:
-    found = []
+    found: list[ChangedOutput] = []
     for number, before in wanted.items():
-        buffer, after = finished.recording.buffers[number], got[number]
-        both_nothing = (before != before) & (after != after)  # NaN in both
-        if len(places := np.flatnonzero((before != after) & ~both_nothing)):
-            first = tuple(int(k) for k in np.unravel_index(places[0], buffer.shape))
-            largest = float(np.max(np.abs(before[places].astype(np.float64) - after[places].astype(np.float64))))
-            shown = None if np.isnan(largest) else largest
-            found.append(ChangedOutput(buffer.name, len(places), before.size, shown, first))
+        buffer = finished.recording.buffers[number]
+        found += _difference(buffer.name, before.reshape(buffer.shape), got[number].reshape(buffer.shape))
     return tuple(found)
+
+
+def _difference(name: str, before: Array, after: Array) -> list[ChangedOutput]:
+    shape, before, after = before.shape, before.reshape(-1), after.reshape(-1)
+    both_nothing = (before != before) & (after != after)  # NaN in both
+    if not len(places := np.flatnonzero((before != after) & ~both_nothing)):
+        return []
+    first = tuple(int(k) for k in np.unravel_index(places[0], shape))
+    largest = float(np.max(np.abs(before[places].astype(np.float64) - after[places].astype(np.float64))))
+    return [ChangedOutput(name, len(places), before.size, None if np.isnan(largest) else largest, first)]
 
 
 Phases = tuple[frozenset[int], ...]

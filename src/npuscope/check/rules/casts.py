@@ -1,4 +1,5 @@
-"""Casts: not on this chip (illegal-cast), in several passes (cast-chain), or rounded unlike torch (rounding-mode)."""
+"""Types: casts and products not on this chip (illegal-cast, illegal-product), casts in several passes (cast-chain) or
+rounded unlike torch (rounding-mode)."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from npuscope.check.memory_use import Problem, problems
 from npuscope.check.rule import Example, Finding, Rule, Waste
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.source import read
+from npuscope.ops.cube import MATMUL_MX, MATMUL_MX_ACC, MATMUL_MX_BIAS
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.elementwise import CAST
 from npuscope.ops.rounding import cast_chain
@@ -58,6 +60,31 @@ ILLEGAL_CAST: Rule = Rule(
     Example(
         "x = pl.cast(index, pl.FP32)  # index is UINT32",
         "x = pl.cast(pl.reinterpret_view(index, pl.INT32), pl.FP32)",
+    ),
+    about="chip",
+)
+
+
+def _products(body: PlannedBody, program: Program) -> Iterator[Problem]:
+    """Products of a kind that the chip has no memory for: its scales lie beside the cube."""
+    if "LeftScale" in program.device.space:
+        return
+    for one in body.lowered.instructions:
+        if one.spec in (MATMUL_MX, MATMUL_MX_ACC, MATMUL_MX_BIAS):
+            message = f"pl.{one.name} on {program.device.name}, which has no products with scales"
+            yield one.site, message, "It is for a5: --device 950dt."
+
+
+ILLEGAL_PRODUCT: Rule = Rule(
+    "illegal-product",
+    "error",
+    "a product with scales on a chip that has none",
+    "MX products multiply FP8 operands and a power of two for each 32 of them, which lie in memories beside the cube "
+    "that only a5 has.",
+    lambda program: problems(ILLEGAL_PRODUCT, program, _products),
+    Example(
+        "c = pl.matmul_mx(a, a_scale, b, b_scale)  # on 910B",
+        "c = pl.matmul(pl.cast(a, pl.BF16), pl.cast(b, pl.BF16))",
     ),
     about="chip",
 )

@@ -16,13 +16,13 @@ from npuscope.check.memory_use import Problem, problems
 from npuscope.check.races import Race, races
 from npuscope.check.races.conflicts import order_of
 from npuscope.check.races.detect import Phased, phased
-from npuscope.check.rule import Example, Finding, Rule
+from npuscope.check.rule import Example, Finding, Rule, Waste
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.rings import FUNCTION, RingEntry, ScopePath, entries_of, limits_of
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import OpRole
 from npuscope.tile.graph.boxes import Offsets
-from npuscope.tile.record.model import Site
+from npuscope.tile.record.model import Site, Task
 from npuscope.tile.record.recorder import NAMES
 
 
@@ -32,7 +32,7 @@ def race_finding(race: Race) -> Finding:
     return RACE.at(
         Site(second.file, second.line, ""),
         f"{second.region} of {second.kernel} and {first.region} of {first.kernel}: nothing orders them; {race.why}",
-        race.fix,
+        race.remedy,
         second.kernel,
         count=race.count,
         also=[Site(first.file, first.line, "")],
@@ -183,8 +183,40 @@ class _Need(NamedTuple):
     kernel: str
 
 
+def _resident(program: Program) -> Iterator[Finding]:
+    """Where the host builds the graph nothing is given back: all of it must fit."""
+    tasks, runtime = program.recording.tasks, program.device.runtime
+    entries = [entry for entry in entries_of(program) if not entry.is_task or not tasks[entry.task].graph]
+    calls: dict[str, list[Task]] = defaultdict(list)
+    for task in tasks:
+        if task.graph:
+            calls[task.graph].append(task)
+    first = {name.rpartition("#")[0]: nodes for name, nodes in reversed(calls.items())}
+    longest = max(first.values(), key=len, default=[])
+    last = tasks[-1] if tasks else None
+    needs = [
+        ("tasks, allocations and recorded graphs", "task_window", len(entries) + len(calls), last),
+        ("bytes of tensors", "heap", sum(entry.bytes for entry in entries), last),
+        ("recorded graphs that differ", "graph_definitions", len(first), last),
+        ("tasks in one recorded graph", "graph_nodes", len(longest), longest[0] if longest else last),
+    ]
+    for what, name, needed, place in needs:
+        limits = limits_of(program, name) if name in NAMES else (int(runtime[name].value),) if name in runtime else ()
+        if limits and needed > limits[0] and place is not None:
+            larger = f", or give the run a larger {NAMES[name]} (PTO2_{NAMES[name].upper()})" if name in NAMES else ""
+            yield RING_DEADLOCK.at(
+                program.site(place.site),
+                f"{needed:,} {what}: host_build_graph keeps the whole graph and has room for {limits[0]:,}",
+                f"Make equal tasks blocks of one pl.spmd{larger}; or take --runtime tmr.",
+                place.kernel,
+            )
+
+
 def _find_ring_deadlock(program: Program) -> Iterator[Finding]:
     if "rings" not in program.device.runtime:
+        return
+    if "hosted" in program.device.runtime:
+        yield from _resident(program)
         return
     entries = list(entries_of(program))
     tasks = [entry for entry in entries if entry.is_task]
@@ -253,6 +285,46 @@ def _remembered(program: Program, tasks: list[RingEntry]) -> Iterator[_Need]:
             ways = zip(graph.directions[task.id], graph.footprints[task.id], strict=True)
             kept = sum(way in ("InOut", "OutputExisting") and not buffers[box.buffer].manual_dep for way, box in ways)
             yield _Need(entry.path, kept, task.site, task.kernel)
+
+
+def _find_ring_room(program: Program) -> Iterator[Finding]:
+    """A ring that comes round: whoever submits may have to wait for room. What it costs only a simulation knows."""
+    if "rings" not in program.device.runtime or "hosted" in program.device.runtime:
+        return
+    entries = list(entries_of(program))
+    kernels = [task.kernel for task in program.recording.tasks]
+    for name in ("task_window", "heap"):
+        for ring, limit in enumerate(limits_of(program, name)):
+            used = 0
+            for entry in (one for one in entries if one.ring == ring):
+                used += 1 if name == "task_window" else entry.bytes
+                if used >= limit + (name == "heap"):
+                    what = "task slots" if name == "task_window" else "bytes of heap"
+                    yield RING_ROOM.at(
+                        program.site(entry.site),
+                        f"ring {ring} has {limit:,} {what}, which are all taken here for the first time: what is "
+                        "submitted from here on waits until room is given back",
+                        f"Give the run a larger {NAMES[name]} (PTO2_{NAMES[name].upper()}; npuscope simulate --rings "
+                        "says how large), or close scopes earlier.",
+                        kernels[entry.task],
+                        waste=Waste(waits=1),
+                    )
+                    break
+
+
+RING_ROOM = Rule(
+    "ring-room",
+    "warning",
+    "a ring of the runtime that is too small to submit ahead",
+    "Whoever submits waits where a ring is full: cores that could run the tasks behind it idle. Found where a larger "
+    "ring makes the simulated run faster.",
+    _find_ring_room,
+    Example(
+        "# PTO2_RING_TASK_WINDOW=64\nfor i in pl.parallel(4096):\n    with pl.at(level=CORE): ...",
+        "# PTO2_RING_TASK_WINDOW=1024\nfor i in pl.parallel(4096):\n    with pl.at(level=CORE): ...",
+    ),
+    without="room",
+)
 
 
 RING_DEADLOCK = Rule(

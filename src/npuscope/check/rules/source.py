@@ -1,8 +1,9 @@
-"""What the source itself shows: retired-spelling, unknown-ignore, variance-not-rsqrt (kernel and golden)."""
+"""What the source itself shows: retired-spelling, stale-value, unknown-ignore, variance-not-rsqrt."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from npuscope.ops.reductions import ROW_SUM
 from npuscope.ops.spec import OpRole
 from npuscope.tile.language.history import HISTORY
 from npuscope.tile.record.model import Op, Site, Task
+from npuscope.tile.script.places import assigned, literal
 
 OLD = {spelling.old: spelling for spelling in HISTORY}
 CHUNK = "(chunk=)"
@@ -81,6 +83,52 @@ RETIRED_SPELLING = Rule(
     "be measured against new ones.",
     _find_retired_spelling,
     Example("with pl.incore():", "with pl.at(level=pl.Level.CORE_GROUP):"),
+    about="quality",
+)
+
+
+STATED = re.compile(r"\b([A-Z][A-Z0-9_]{2,})\s?=\s?(\d+)\b(?!\s*[-+*/.])")  # TILE=64 in a sentence
+
+
+def _find_stale_value(program: Program) -> Iterator[Finding]:
+    for file in dict.fromkeys(site.file for site in program.recording.sites):
+        source = read(file)
+        if source is None:
+            continue
+        known: dict[str, set[str]] = defaultdict(set)
+        for node in source.nodes:
+            for target, value in assigned(node) if isinstance(node, ast.stmt) else ():
+                known[target.id].add(repr(literal(value)))
+        for line, text in _prose(source):
+            for name, said in STATED.findall(text):
+                now = known.get(name, set())
+                if len(now) == 1 and (number := next(iter(now))).isdecimal() and number != said:
+                    yield STALE_VALUE.at(
+                        Site(file, line, ""),
+                        f"the text says {name}={said}: {name} is {number}, not {said}",
+                        f"Write {name}={number}, or leave the number to the constant.",
+                    )
+
+
+def _prose(source: SourceFile) -> Iterator[tuple[int, str]]:
+    """Lines of docstrings and comments."""
+    yield from ((comment.line, comment.text) for comment in source.comments)
+    for node in source.nodes:
+        if isinstance(node, ast.Module | ast.ClassDef | Function) and node.body:
+            first = node.body[0]
+            value = first.value if isinstance(first, ast.Expr) else None
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                lines = range(first.lineno, (first.end_lineno or first.lineno) + 1)
+                yield from ((line, source.line(line)) for line in lines)
+
+
+STALE_VALUE = Rule(
+    "stale-value",
+    "hint",
+    "a sentence that names an old value of a constant",
+    "Whoever reads it sizes tiles by it, or looks for a fault that is not there.",
+    _find_stale_value,
+    Example("# tiles of BATCH_TILE=4 rows\nBATCH_TILE = 16", "# tiles of BATCH_TILE=16 rows\nBATCH_TILE = 16"),
     about="quality",
 )
 

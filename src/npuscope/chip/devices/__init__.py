@@ -151,6 +151,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timing: dict[str, Constant] = {}
     op: dict[str, OpCost] = {}
     reduce: dict[str, ReduceCost] = {}
+    scheduled_by: str = ""  # the runtime laid over it (chip/runtimes); without one it is as its file has it
 
     def peak(self, unit: Unit, dtype: str) -> float | None:
         """FLOP/s of the cube or the vector units for a dtype such as bf16; None where the file has none."""

@@ -226,6 +226,31 @@ def is_comm(names: pl.Series) -> pl.Series:
     return names.is_in(distinct.filter(shapes.is_in(comm)).implode()).fill_null(False)
 
 
+# How ranks meet in a kernel: "all" ends for every rank at once, "wait" when those it waits for have notified it, and
+# "one-sided" lets some go earlier, so it says nothing of clocks and of who was late.
+Exchange = Literal["all", "wait", "one-sided"]
+_EXCHANGES: tuple[tuple[re.Pattern[str], Exchange], ...] = (
+    (re.compile(r"_(notify|signal|put|get|send|recv|push|pull|post|copy|start|stage|publish)(_\d+)?$"), "one-sided"),
+    (re.compile(r"(^|_)wait(_all|_peers?|_for_\w+)?(_\d+)?$"), "wait"),
+    (re.compile(r"all_?to_?all|all_?reduce|reduce_?scatter|all_?gather|barrier"), "all"),
+    (
+        re.compile(r"broadcast|^(i?send|i?recv|put|get|notify|remote_(load|store)|t?put|t?get|tnotify)(_|$)"),
+        "one-sided",
+    ),
+    (
+        re.compile(r"^__builtin_|^h(com|ccl)_?(send|recv|receive|scatter|reduce|batch)|[nr]ccl.*(send|recv)"),
+        "one-sided",
+    ),
+)
+
+
+@lru_cache(maxsize=65536)
+def exchange_of(name: str) -> Exchange | None:
+    """How ranks meet in a kernel of a program over several, by its name; None where the name says nothing of it."""
+    small = name[:LONGEST].lower()
+    return next((kind for pattern, kind in _EXCHANGES if pattern.search(small)), None)
+
+
 _TEMPLATE = re.compile(r"(?<=.)[<(\[].*", re.DOTALL)
 _OVERLOADS = {"default", "Tensor", "Scalar", "out", "int", "dim", "dim_IntList", "Tensor_out", "Tensor_mode", "self"}
 _INSTANCE = re.compile(r"(_+\d+)+_*$|_+$")

@@ -28,6 +28,7 @@ from npuscope.trace.intervals import Intervals, Ints, one_group, union
 MOST_SPANS = 200  # of a cause, the longest
 WORTH_A_WORD = 0.01  # of the wall: smaller causes are left out
 TUNABLE = 0.25  # of the time of kernels: they get faster, they do not vanish
+MAIN = 3  # kernels that a cause is mostly about
 FEWER, MORE = "fewer and longer tasks", "more and shorter blocks"  # what a remedy asks for
 ANY, CHAIN, CORES, STREAMS, THREADS = "any", "chain", "cores", "streams", "threads"  # kinds of captures
 
@@ -90,7 +91,8 @@ class Cause:
 def ranked(causes: Iterable[Cause], wall: int) -> list[Cause]:
     """Those worth most first, those not worth a word left out. A remedy is said once, and one that asks for the
     opposite of an earlier one says so: only one of both can be had."""
-    by_worth = sorted(causes, key=lambda cause: (-cause.worth_ns(wall), -cause.share))
+    held = (replace(one, gain=one.gain and one.gain.within(wall)) for one in causes)
+    by_worth = sorted(held, key=lambda cause: (-cause.worth_ns(wall), -cause.share))
     told: list[Cause] = []
     for cause in by_worth:
         if told and cause.share < WORTH_A_WORD:
@@ -265,6 +267,18 @@ def gain_of_gaps(gaps: Ints, lanes: int = 1) -> Gain:
     if len(gaps) == 0:
         return Gain(0, 0, 0)
     return gain_between(*(float(np.maximum(gaps - floor, 0).sum()) / lanes for floor in (np.median(gaps), 0)))
+
+
+def gain_of_kernels(ns: float) -> Gain:
+    """What faster kernels are worth that take so long: at most twice as fast."""
+    return Gain.around(TUNABLE * ns, 0, ns / 2)
+
+
+def tuned_told(kernels: Iterable[str]) -> str:
+    """What such a gain stands for."""
+    first, *others = map(quoted, kernels)
+    names = f"{', '.join([first, *others[:-1]])} and {others[-1]}" if others else first
+    return f"what it is worth: {names} {percent(TUNABLE)} faster; at most: twice as fast"
 
 
 def spans(table: pl.DataFrame) -> tuple[Span, ...]:

@@ -10,17 +10,19 @@ diagnosed by the same; only what mending is worth a simulation knows better (tim
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from npuscope.base.interval import Gain
-from npuscope.explain.changes import once_ns, without_scheduler
+from npuscope.explain.changes import fewest_tasks, once_ns, without_scheduler
 from npuscope.explain.diagnosis.cause import (
     CHAIN,
     CORES,
     FEWER,
+    MAIN,
     MORE,
     Cause,
     CauseKind,
@@ -28,10 +30,12 @@ from npuscope.explain.diagnosis.cause import (
     found_in,
     gain_between,
     gain_of_gaps,
+    gain_of_kernels,
     quoted,
     spans,
     spans_of,
     top_kernel,
+    tuned_told,
 )
 from npuscope.explain.replay import Cycle
 from npuscope.explain.waits import IN_WORDS, SCHEDULING, no_dependencies
@@ -79,6 +83,7 @@ SCHEDULER = {  # a wait for the scheduler: how it reads, and what helps
         "Submit fewer tasks: make equal ones blocks of one launch (pl.spmd), or build the graph ahead.",
     ),
 }
+BEST_CASE = "what it is worth: as few tasks as can be, {}; at most: no scheduler at all"
 ONE_TASK = "It is what starting and ending one task takes: give it more work, or have less before and after it."
 HBM = "HBM GB/s"  # a counter of all cores together
 HBM_LIMIT = "hbm_limit"  # of the notes: the most that the counter can be
@@ -109,14 +114,16 @@ def scheduler(run: RunFacts) -> Iterator[Cause]:
     mostly = f", {duration(parts[first])} of it {most}" if len(parts) > 1 else f", {most}"
     if 0 < (once := once_ns(run.work)) < run.wall:
         evidence.append(f"{duration(once)} every run pays: a first task handed out, a last one seen done")
+    gain, best_case = _fewer_waits(run, waits)
     yield DISPATCH(
         run,
         ns,
         f"Tasks wait for the {who} for {run.in_words(ns)}{mostly}.",
         *evidence,
         *_overhead(run),
+        *best_case,
         remedy=ONE_TASK if s.launches == 1 else remedy,
-        gain=_without_waits(run, waits),
+        gain=gain,
         where=spans(waits),
         rows=parts,
         wants="" if s.launches == 1 or first == "starved" else FEWER,
@@ -130,23 +137,28 @@ def _overhead(run: RunFacts) -> list[str]:
     return [f"{percent(share)} of the time from handing a task out to seeing it done is not its run"]
 
 
-def _without_waits(run: RunFacts, waits: pl.DataFrame) -> Gain:
-    """What a scheduler that takes no time is worth, without what every run pays once: by replaying the run in every way
-    that `whatif` reads it, where it is short enough for that: likely what the likeliest of them saves."""
+def _fewer_waits(run: RunFacts, waits: pl.DataFrame) -> tuple[Gain, list[str]]:
+    """What as few tasks as can be are worth, in words too: by replaying the run in every way that `whatif` reads it,
+    where it is short enough for that. Likely what the likeliest of them saves, at most what no scheduler at all would.
+    """
     bounds = gain_of_gaps(waits["ns"].to_numpy())
     if not run.replays or len(run.work.lane) > MOST_REPLAYED:
-        return bounds
+        return bounds, []
+    fewest = fewest_tasks(run.work, run.ready)
     try:
-        saved = without_scheduler(run.work, run.ready)
+        saved = without_scheduler(run.work, run.ready, fewest.handing_out, fewest.submitting)
+        most = without_scheduler(run.work, run.ready)
     except Cycle:
-        return bounds
-    return Gain.around(saved[0], min(saved), max(*saved, bounds.high_ns))
+        return bounds, []
+    return Gain.around(saved[0], min(saved), max(*saved, *most)), [BEST_CASE.format(fewest)]
 
 
 @found_in(CHAIN)
 def runs_of_the_path(path: RunFacts) -> Iterator[Cause]:
     """What runs on the path: at the limit of HBM, on full cores, in a chain of tasks while cores are free, or last."""
-    run, at_limit = _by_memory(path, path.segments.filter(pl.col("part") == "run"))
+    # a collective is no work of the cores: what it takes is mostly waiting for other ranks, and a cause of its own
+    ran = path.segments.filter((pl.col("part") == "run") & (pl.col("kind") != "comm").fill_null(True))
+    run, at_limit = _by_memory(path, ran)
     yield from _memory(path, at_limit)
     if run.is_empty():
         return
@@ -252,6 +264,16 @@ def _named(segments: pl.DataFrame) -> list[str]:
     return [str(name) for name in times["kernel"]]
 
 
+def _main_kernels(times: Mapping[str, float]) -> dict[str, float]:
+    """Those on top that make up half of the time together, MAIN at most."""
+    found: dict[str, float] = {}
+    for kernel, ns in sorted(times.items(), key=lambda one: -one[1])[:MAIN]:
+        found[kernel] = ns
+        if sum(found.values()) >= sum(times.values()) / 2:
+            break
+    return found
+
+
 def _units_of(work: Work, segments: pl.DataFrame) -> list[str]:
     unit = dict(zip(work.lanes["lane"].to_list(), work.units.tolist(), strict=True))
     return [str(unit[one]) for one in segments["lane"].to_list()]
@@ -285,16 +307,20 @@ def _full_cores(run: RunFacts, segments: pl.DataFrame, tail: int) -> Iterator[Ca
     kind, counted = core_or_bandwidth(run.work)
     unit, busy = busiest(run.work)
     what = "mostly moving data" if kind is BANDWIDTH else f"{name} is {duration(longest)} of it"
+    spent = segments.group_by("kernel").agg(pl.col("ns").sum()).sort("kernel")
+    main = _main_kernels(dict(spent.iter_rows()))
     yield kind(
         run,
         ns,
         f"Work runs on full cores for {_part(run, ns)}; {what}.",
         f"the {CALLED[unit]} run {percent(busy / max(run.wall, 1))} of the time",
         *counted,
+        tuned_told(main),
         remedy=faster_kernels(ns / run.scope_ns),
+        gain=gain_of_kernels(min(ns, sum(main.values()))),
         where=spans(segments),
         rows=("run",),
-        kernels=_named(segments),
+        kernels=main,
     )
 
 
@@ -335,27 +361,47 @@ def busiest_unit(run: RunFacts) -> Iterator[Cause]:
     lanes = np.flatnonzero(work.units == unit)
     idle = work.idle.where(np.isin(work.idle.group, lanes))
     at_edge = (idle.start == work.window[0]) | (idle.end == work.window[1])
-    yield _unit_runs(run, unit, busy)
-    yield from _between_tasks(run, unit, lanes, idle.where(~at_edge))
+    if (work.units[work.lane] == unit)[_computes(work)].any():
+        yield _unit_runs(run, unit, busy)
+    yield from _between_tasks(run, unit, lanes, _without_collectives(work, idle.where(~at_edge)))
     yield from _without_work(run, unit, lanes, idle.where(at_edge))
 
 
 def _unit_runs(run: RunFacts, unit: str, busy: float) -> Cause:
-    work, share = run.work, run.share(busy)
+    work = run.work
     kind, counted = core_or_bandwidth(work)
-    rows = work.units[work.lane] == unit
+    rows, computes = work.units[work.lane] == unit, _computes(work)
+    if not computes.all():  # collectives are mostly waiting for other ranks, and a cause of their own
+        rows &= computes
+        busy = float((work.end - work.start)[rows].sum()) / int((work.units == unit).sum())
+    share = run.share(busy)
     spent = np.bincount(work.kernel[rows], (work.end - work.start)[rows], len(work.kernels))
     longest = percent(float(spent.max()) / max(float(spent.sum()), 1))
     what = ", mostly moving data" if kind is BANDWIDTH else ""
+    main = _main_kernels({name: float(ns) for name, ns in zip(work.kernels, spent, strict=True)})
     return kind(
         run,
         busy,
-        f"The {CALLED[unit]} run {percent(share)} of the time{what}; {quoted(work.kernels[int(np.argmax(spent))])} "
-        f"takes {longest} of it.",
+        f"The {CALLED[unit]} run {percent(share)} of the time{what}; {quoted(next(iter(main)))} takes {longest} of it.",
         *counted,
+        tuned_told(main),
         remedy=faster_kernels(share),
+        gain=gain_of_kernels(busy * sum(main.values()) / max(float(spent.sum()), 1)),
         where=spans_of(run, work.busy.where(work.units[work.busy.group] == unit)),
     )
+
+
+def _computes(work: Work) -> NDArray[np.bool_]:
+    return (work.slices["kind"] != "comm").to_numpy()
+
+
+def _without_collectives(work: Work, idle: Intervals) -> Intervals:
+    """Idle time of cores without that in which the rank is in a collective: then it waits for others."""
+    rows = ~_computes(work)
+    if not rows.any():
+        return idle
+    left = outside(one_group(idle.start, idle.end), union(one_group(work.start[rows], work.end[rows])))
+    return Intervals(idle.group[left.of], left.start, left.end)
 
 
 def _between_tasks(run: RunFacts, unit: str, lanes: Ints, gaps: Intervals) -> Iterator[Cause]:

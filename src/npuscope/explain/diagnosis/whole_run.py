@@ -33,6 +33,7 @@ from npuscope.explain.hidden_exposed import Communication, Copies
 from npuscope.explain.ledger import Scheduling
 from npuscope.explain.path import CriticalPath
 from npuscope.explain.repetition import OUTLIER, Steps
+from npuscope.explain.rings import rings_of
 from npuscope.explain.summary import graph_capture
 from npuscope.explain.waits import Readiness, no_dependencies
 from npuscope.explain.work import NEVER, Work
@@ -79,6 +80,8 @@ def diagnose(
 
 def _nothing_to_judge(work: Work) -> Cause | None:
     if work.trace.slices.is_empty():
+        if (rings := rings_of(work.trace.meta)) is not None:
+            return Cause(UNKNOWN.kind, f"This file has no times. {rings.title()}", 0.0, tuple(rings.sentences[1:]))
         sentence = "This capture is empty: it has no slice of a device or of a thread."
         return Cause(UNKNOWN.kind, sentence, 0.0, remedy="Record again; `npuscope info` lists what the file has.")
     if len(work.lane) == 0 or work.wall == 0:

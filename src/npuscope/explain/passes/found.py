@@ -116,6 +116,18 @@ POSITIONS = Columns(
 )
 
 
+TYPICAL = Columns(
+    "forward.ranks.statistics.typical",
+    "A part of the pass whose span is in the middle; they sum to its span.",
+    (
+        Column("part", TEXT, "before the layers, layers, after the layers, or the gaps between kernels"),
+        Column("kernels", COUNT, "calls"),
+        Column("span_ns", TIME, "of the pass: at each moment the kernel counts that began first", title="time"),
+        Column("share", SHARE, "of the pass"),
+    ),
+)
+
+
 @dataclass(frozen=True, repr=False)
 class Passes(Tabular):
     """`table` has a row per pass, `rows` one per slice of the trace.

@@ -14,10 +14,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.explain.passes.found import LAYERS, PASSES, POSITIONS, SKEW, Passes
+from npuscope.explain.passes.found import LAYERS, PASSES, POSITIONS, SKEW, TYPICAL, Passes
 from npuscope.explain.repetition import OUTLIER
 from npuscope.table.columns import Table, Tabular
 
+GAPS = "gaps between kernels"
 TAUGHT_BY = 32  # passes that tell the sequence of a layer
 
 
@@ -30,11 +31,14 @@ class Statistics(Tabular):
     layers: pl.DataFrame
     positions: pl.DataFrame
     sequences: tuple[LayerKind, ...]
+    middle: int  # the number of the pass whose span is in the middle
+    typical: pl.DataFrame  # what it is made of
 
-    in_json = ("phase", "passes", "sequences")
+    in_json = ("phase", "passes", "sequences", "middle")
 
     def tables(self) -> dict[str, Table]:
-        return {"positions": Table(POSITIONS, self.positions), "layers": Table(LAYERS, self.layers)}
+        tables = {"positions": Table(POSITIONS, self.positions), "layers": Table(LAYERS, self.layers)}
+        return {**tables, "typical": Table(TYPICAL, self.typical)}
 
     def title(self) -> str:
         odd = self.layers.filter("odd")["layer"].to_list()
@@ -66,9 +70,31 @@ def statistics(found: Passes, numbers: Sequence[int] | None = None) -> Statistic
     counted = usable.filter(pl.col("phase") == phase)["index"]
     rows = found.order.filter(pl.col("in_pass").is_in(counted.implode()))
     rows = rows.with_columns(nth=pl.int_range(pl.len()).over("in_pass", "part", "layer", "kernel") + 1)
+    sequences = _sequences(rows, counted.head(TAUGHT_BY))
+    spans = found.table.filter(pl.col("index").is_in(counted.implode())).sort(pl.col("end_ns") - pl.col("start_ns"))
+    middle = spans.row((spans.height - 1) // 2, named=True)
+    typical = _made_of(rows.filter(pl.col("in_pass") == middle["index"]), middle["end_ns"] - middle["start_ns"])
     return Statistics(
-        str(phase), tuple(counted), _layers(rows), _positions(rows), _sequences(rows, counted.head(TAUGHT_BY))
+        str(phase), tuple(counted), _layers(rows), _positions(rows), sequences, int(middle["index"]), typical
     )
+
+
+def _made_of(rows: pl.DataFrame, span: int) -> pl.DataFrame:
+    """The parts of one pass, whose rows are in the order of start: what each adds to the time covered before it."""
+    end = (pl.col("start") + pl.col("dur")).cum_max()
+    began = pl.max_horizontal("start", end.shift(1).fill_null(pl.col("start")))
+    added = rows.with_columns(ns=(end - began).clip(lower_bound=0))
+    layers = added["layer"].drop_nulls().n_unique()
+    names = {"head": "before the layers", "layer": f"{layers} layers", "tail": "after the layers"}
+    found = [(name, *_sums(added.filter(pl.col("part") == part))) for part, name in names.items()]
+    left: tuple[str, int | None, int] = (GAPS, None, max(span - sum(ns for _, _, ns in found), 0))
+    return TYPICAL.table(
+        (name, count, ns, ns / span if span else 0.0) for name, count, ns in (*found, left) if ns
+    ).frame
+
+
+def _sums(rows: pl.DataFrame) -> tuple[int, int]:
+    return rows.height, int(rows["ns"].sum())
 
 
 def _spread(ns: pl.Expr) -> list[pl.Expr]:

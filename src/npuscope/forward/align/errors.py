@@ -46,8 +46,8 @@ def layers_of(predicted: PassSide, measured: PassSide, pairing: Pairing) -> Laye
         return Layers(_carried(own, m, p, predicted.calls.height), own, "the measured pass's layer column")
     own = np.cumsum([landmark_of(name) == "attention" for name in measured.calls["kernel"]]) - 1
     if own[-1] > OUTSIDE:
-        told = "attentions of the measured pass: a layer is from one to the next"
-        return Layers(_carried(own, m, p, predicted.calls.height), own, told)
+        source = "attentions of the measured pass: a layer is from one to the next"
+        return Layers(_carried(own, m, p, predicted.calls.height), own, source)
     return outside
 
 

@@ -401,8 +401,8 @@ def form_of(shapes: str, formats: str = "") -> Form:
 
 def _logical(dims: tuple[int, ...], word: str) -> tuple[int, ...]:
     """The matrix behind an NZ storage shape (…, columns/n0, rows/m0, m0, n0)."""
-    told = word.removeprefix("FORMAT_")
-    is_nz = told in ("FRACTAL_NZ", "NZ") or (told in ("", "N/A") and dims[-2:] in _TILES)
+    layout = word.removeprefix("FORMAT_")
+    is_nz = layout in ("FRACTAL_NZ", "NZ") or (layout in ("", "N/A") and dims[-2:] in _TILES)
     if not is_nz or len(dims) < 4:
         return dims
     *batch, columns, rows, m0, n0 = dims

@@ -130,14 +130,14 @@ def _told(slices: pl.DataFrame) -> pl.DataFrame:
         words[word] = words[word].cast(pl.Float64, strict=False).round(0).cast(pl.Int64, strict=False)
     words["source"] = words["source"].str.to_uppercase().str.split(".").list.last()  # QuerySource.MEASURED
     single = words["type"].set(words["type"].str.contains(",", literal=True).fill_null(False), None)
-    told = slices.select("lane", "start", "dur", "kind", "duplicate_of", pl.col("kernel").fill_null("").alias("name"))
-    told = told.with_columns(
+    work = slices.select("lane", "start", "dur", "kind", "duplicate_of", pl.col("kernel").fill_null("").alias("name"))
+    work = work.with_columns(
         *(column.alias(word) for word, column in words.items()),
         pl.coalesce(single, "name").alias("kernel"),
     )
     # an event's own name is the function it stands for
-    told = told.with_columns(pl.col("kernel" if _has_types(slices) else "name").alias("function"))
-    return told.with_columns(((told["kind"] == "comm").fill_null(False) | is_comm(told["kernel"])).alias("comm"))
+    work = work.with_columns(pl.col("kernel" if _has_types(slices) else "name").alias("function"))
+    return work.with_columns(((work["kind"] == "comm").fill_null(False) | is_comm(work["kernel"])).alias("comm"))
 
 
 def _has_types(slices: pl.DataFrame) -> bool:

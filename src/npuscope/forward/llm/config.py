@@ -289,6 +289,7 @@ class PassSettings:
     dp: int = 1
     ep: int = 1
     quant: Quant = "none"
+    busiest: float = 1.0  # work of this rank's experts, over the mean of all ranks
 
     @property
     def slice_rows(self) -> int:

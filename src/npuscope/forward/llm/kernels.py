@@ -310,9 +310,9 @@ def mixture(model: ModelConfig, run: PassSettings) -> list[ModelKernel]:
 
 
 def tokens_per_expert(run: PassSettings, experts: Experts) -> float:
-    """Rows of each expert when the router spreads tokens evenly. Experts that are not spread see their own group's."""
+    """Rows of each expert of this rank in the mean. Experts that are not spread see their own group's."""
     groups = run.dp if run.ep > 1 else 1
-    return run.tokens * groups * experts.per_token / experts.count
+    return run.tokens * groups * experts.per_token / experts.count * run.busiest
 
 
 def _weights(model: ModelConfig, run: PassSettings, experts: Experts, share: int) -> list[CallTensor]:
@@ -337,7 +337,8 @@ def _grouped(model: ModelConfig, run: PassSettings, experts: Experts, m: int) ->
     each = tokens_per_expert(run, experts)
     rows = max(1, round(each * up.shape[0]))
     x, routed, chosen = tensor(m, model.hidden), tensor(rows, model.hidden), tensor(m, experts.per_token, dtype="INT32")
-    given = {"bytes": 2.0 * m * experts.per_token * model.hidden, "ranks": float(run.ep)} if run.ep > 1 else {}
+    moved = 2.0 * m * experts.per_token * model.hidden * run.busiest  # what it gets, if that is more than it sends
+    given = {"bytes": moved, "ranks": float(run.ep)} if run.ep > 1 else {}
     first, last = ("MoeDistributeDispatchV2", "MoeDistributeCombineV2") if run.ep > 1 else (
         "MoeInitRoutingV2", "MoeFinalizeRoutingV2",
     )  # fmt: skip

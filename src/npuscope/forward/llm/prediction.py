@@ -19,7 +19,7 @@ from npuscope.forward.llm.config import ModelConfig, PassSettings
 from npuscope.forward.llm.forward_pass import RankMemory, basis, forward_pass, rank_memory
 from npuscope.forward.llm.kernels import ModelKernel
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
-from npuscope.table.formats import COUNT, FLAG, MEAN_TIME, SHARE, TEXT, TIME, duration, many, percent
+from npuscope.table.formats import COUNT, FLAG, MEAN_TIME, SHARE, TEXT, TIME, duration, many, percent, significant
 from npuscope.trace.core import Meta, Trace
 
 SOURCES = ("MEASURED", "INTERPOLATED", "ANALYTIC", "UNKNOWN")
@@ -145,22 +145,26 @@ class PassPrediction(Tabular):
     def assumptions(self) -> list[str]:
         """What the number rests on, in sentences."""
         run, model = self.run, self.model
-        told = [f"The {basis(model, run)}.", self.memory.sentence()]
-        told.append("Kernels follow one another on one stream: no overlap, no gaps, no waits for other ranks.")
-        told.append(
+        notes = [f"The {basis(model, run)}.", self.memory.sentence()]
+        notes.append("Kernels follow one another on one stream: no overlap, no gaps, no waits for other ranks.")
+        notes.append(
             "Whole passes take longer than their kernels alone: docs/understand/trust.md says by how much so far."
         )
-        told.append(f"One rank of tp {run.tp}, dp {run.dp}, ep {run.ep}; batch and tokens are of one dp group.")
-        told.append("Sampling is by top-k and top-p with the kernels measured on Qwen3-32B; its host work is left out.")
+        notes.append(f"One rank of tp {run.tp}, dp {run.dp}, ep {run.ep}; batch and tokens are of one dp group.")
+        notes.append("Sampling is by top-k and top-p with the kernels measured on Qwen3-32B; without host work.")
         if run.phase == "prefill":
-            told.append("Every sequence has as many new tokens as the others.")
+            notes.append("Every sequence has as many new tokens as the others.")
         if model.experts is not None:
-            told.append("The router spreads tokens evenly over the experts.")
+            notes.append(
+                "The router spreads tokens evenly over the experts."
+                if run.busiest == 1
+                else f"This is the busiest rank: its experts get {significant(run.busiest)} times the mean."
+            )
         if model.next_n:
-            told.append(f"Layers that predict further tokens (MTP: {model.next_n}) are not part of the pass.")
+            notes.append(f"Layers that predict further tokens (MTP: {model.next_n}) are not part of the pass.")
         if model.quantisation is not None and run.quant == "none":
-            told.append(f"The config says {model.quantisation}; predicted as BF16 (--quant w8a8 for INT8).")
-        return told
+            notes.append(f"The config says {model.quantisation}; predicted as BF16 (--quant w8a8 for INT8).")
+        return notes
 
     def as_dict(self) -> dict[str, object]:
         """Plain data for JSON."""
@@ -184,13 +188,13 @@ class PassPrediction(Tabular):
         parts = [
             f"{s} {percent(ns / total)} of the time ({many(n, 'call')})" for s, (n, ns) in self.by_source().items()
         ]
-        told = [f"Sources: {'; '.join(parts)}."]
+        notes = [f"Sources: {'; '.join(parts)}."]
         calls, ns = self.extrapolated
         if calls:
-            told.append(f"Outside the calibrated range: {many(calls, 'call')}, {percent(ns / total)} of the time.")
+            notes.append(f"Outside the calibrated range: {many(calls, 'call')}, {percent(ns / total)} of the time.")
         if self.unknown:
-            told.append(f"{self.unknown:,} kernels have no known time and are not in the sum.")
-        return told
+            notes.append(f"{self.unknown:,} kernels have no known time and are not in the sum.")
+        return notes
 
 
 def predict(model: ModelConfig, run: PassSettings, device: Device) -> PassPrediction:

@@ -27,11 +27,12 @@ from npuscope.explain.work import Rules, area_of
 from npuscope.forward.llm.config import BLOCK, MOST
 from npuscope.models import FOLDER, file_of
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
-from npuscope.table.formats import COUNT, NUMBER, SHARE, TEXT, significant
+from npuscope.table.formats import COUNT, NUMBER, SHARE, TEXT, TIME, significant
 from npuscope.tile.record.model import Recording
 from npuscope.time.chip.job import MIX, POLLED
 from npuscope.time.run import Simulated
 from npuscope.time.uncertainty import INTERVAL, time_estimate
+from npuscope.trace.intervals import one_group, union
 
 MOST_STEPS = 8  # simulated of one run
 COUNTS = ("tasks", "blocks", "records")
@@ -76,11 +77,15 @@ BASIS = Columns(
 )
 GROUPS = Columns(
     "tpot.group_table",
-    "A part of the model, the one with most tasks first; per layer, or per step where the program takes no --layers.",
+    "A part of the model, the one with most core time first.",
     (
-        Column("area", TEXT, "by the kernels' names"),
-        Column("groups", COUNT, "tasks"),
-        Column("share", SHARE, "of all of them"),
+        Column("area", TEXT, "by the kernels' names (docs/understand/numbers.md)"),
+        Column("groups", COUNT, "tasks per layer, or per step where the program takes no --layers", title="tasks"),
+        Column("share", SHARE, "of all of them", wide=True),
+        Column("core_ns", TIME, "core time in the last step, added up over all cores", title="core time"),
+        Column("core_share", SHARE, "of all core time"),
+        Column("path_ns", TIME, "of the last step, on the chain that decides when it ends", title="critical path"),
+        Column("path_share", SHARE, "of the step; the rest are waits", title="of the step"),
     ),
 )
 
@@ -116,6 +121,7 @@ class Tpot(Tabular):
     layers: int | None
     groups: dict[str, int]
     diagnosis: Diagnosis  # of the last step
+    times: dict[str, tuple[int, int]]  # of the last step, by area: core time and what of the critical path, in ns
     notes: tuple[str, ...] = ()
 
     def over_tokens(self, measure: str) -> list[float]:
@@ -138,11 +144,15 @@ class Tpot(Tabular):
 
     def tables(self) -> dict[str, Table]:
         total = sum(self.groups.values()) or 1
-        groups = [(area, count, count / total) for area, count in self.groups.items()]
-        schema = {"area": pl.String, "groups": pl.Int64, "share": pl.Float64}
+        core = sum(core for core, _ in self.times.values()) or 1
+        wall = self.diagnosis.wall_ns or 1
+        areas = []
+        for area in sorted({*self.groups, *self.times}, key=lambda one: (-self.times.get(one, (0, 0))[0], one)):
+            count, (core_ns, path_ns) = self.groups.get(area, 0), self.times.get(area, (0, 0))
+            areas.append((area, count, count / total, core_ns, core_ns / core, path_ns, path_ns / wall))
         return {
             "simulated": Table(STEPS, pl.DataFrame([asdict(step) for step in self.simulated])),
-            "group_table": Table(GROUPS, pl.DataFrame(groups, schema=schema, orient="row")),
+            "group_table": GROUPS.table(areas),
         }
 
     def basis(self) -> Table:
@@ -194,7 +204,11 @@ def tpot(file: str, arguments: Sequence[str], decoding: Decoding, device: Device
     layers, groups = _per_layer(file, arguments, decoding, whole, rules)
     notes = ignored_sizes(file, arguments, decoding, {} if layers is None else {"layers": 1})
     asked = (file, tuple(arguments), device.name, decoding)
-    return Tpot(*asked, tuple(steps), layers, dict(groups.most_common()), one.limits, notes)
+    times: dict[str, tuple[int, int]] = {}
+    for kernel, core, path in one.timeline.tables()["kernels"].frame.select("kernel", "core_ns", "path_ns").iter_rows():
+        before = times.get(area := area_of(kernel, rules), (0, 0))
+        times[area] = before[0] + core, before[1] + path
+    return Tpot(*asked, tuple(steps), layers, dict(groups.most_common()), one.limits, times, notes)
 
 
 def ignored_sizes(file: str, arguments: Sequence[str], decoding: Decoding, alike: dict[str, int]) -> tuple[str, ...]:
@@ -265,6 +279,7 @@ class DecodeStep:
     orchestrator_busy: float  # share of the step
     schedulers_busy: float  # share of the step, mean of the threads
     regime: str  # the limit that holds longest
+    computing_ms: float = 0.0  # in which any block ran
 
 
 def predicted(file: str, arguments: Sequence[str], asked: dict[str, int], device: Device | None = None) -> Prediction:
@@ -297,6 +312,8 @@ def decode_step(run: Simulated, length: int) -> DecodeStep:
         orchestrator_busy=float(np.sum(times.submitted - times.began)) / wall,
         schedulers_busy=float(np.sum(times.loops[:, POLLED:])) / wall / run.prepared.machine.threads,
         regime=run.bound.regime,
+        computing_ms=union(one_group(*(np.round(one).astype(np.int64) for one in (times.start, times.end)))).length
+        / 1e6,
     )
 
 
@@ -306,7 +323,6 @@ def groups_by_area(recording: Recording, rules: Rules) -> Counter[str]:
 
 
 OURS = {"qwen3-14b": "qwen3_14b/decode.py", "qwen3-14b-a8w8": "qwen3_14b/decode_a8w8.py"}
-AREAS = "groups.toml"
 
 
 def program_file(model: str) -> str:
@@ -317,9 +333,3 @@ def program_file(model: str) -> str:
     if not Path(file).is_file():
         raise BadInput("no such file", path=model, remedy=f"Name a tile program, or one of {', '.join(OURS)}.")
     return file
-
-
-def areas_beside(file: str) -> str | None:
-    """The rules for areas that lie beside a program."""
-    rules = Path(file).resolve().parent / AREAS
-    return str(rules) if rules.is_file() else None

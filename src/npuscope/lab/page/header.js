@@ -49,13 +49,10 @@ export function standing(versions, run) {
 export function ratioText({ ratio, low, high, probability_faster: faster, verdict, name }) {
   if (ratio === undefined) return "";
   const interval = low === undefined || high === undefined ? "" : ` (${significant(low)} to ${significant(high)})`;
-  const chance =
-    faster === undefined
-      ? ""
-      : verdict === "undecided"
-        ? `, undecided: ${percentOf(faster)} faster`
-        : `, ${verdict}: ${percentOf(verdict === "slower" ? 1 - faster : faster)}`;
-  return `${times(ratio)} ${name}${interval}${chance}`;
+  // as chance_told of base/interval.py says it
+  const [chance, word] = verdict === "slower" ? [1 - (faster ?? 0), "slower"] : [faster ?? 0, "faster"];
+  const likely = `${verdict === "undecided" ? ", undecided" : ""}, ${percentOf(chance)} likely ${word}`;
+  return `${times(ratio)} ${name}${interval}${faster === undefined ? "" : likely}`;
 }
 
 /** Never certain. @param {number} share */

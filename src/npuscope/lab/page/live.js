@@ -276,9 +276,31 @@ export class Live {
     return unpackAll(await asked(`inside/${id}/${body}.json`));
   }
 
+  /** How the time of a kind of block came about. @param {string} id @param {number} body */
+  why(id, body) {
+    return asked(`why/${id}/${body}.json`);
+  }
+
   /** What a change would buy; none: every change. @param {string} id @param {object} change */
   whatif(id, change) {
     return asked(`whatif/${id}`, change);
+  }
+
+  /** The fixes of a run's program, each tried. @param {string} id @returns {Promise<import("./types").Mending>} */
+  fixes(id) {
+    return asked(`fixes/${id}`, {});
+  }
+
+  /** Draws the program with a fix as a run of its own, beside this one. @param {string} id @param {string} key */
+  async tryFix(id, key) {
+    const made = await asked(`fixes/${id}`, { key });
+    this.store.set({ beside: id });
+    this.wanted.add(made.id);
+  }
+
+  /** Writes a fix into its file; the save that follows shows what came of it. @param {string} id @param {string} key */
+  applyFix(id, key) {
+    return asked(`fixes/${id}`, { key, write: true });
   }
 
   /** A panel that is made when it is opened. @param {string} id @param {string} what @param {object} body */

@@ -75,6 +75,21 @@ export type Diagnosis = {
 /** Nanoseconds: of a measured run a number, of a simulated one with its interval. */
 export type Wall = number | { value: number; low?: number; high?: number; coverage?: number };
 
+/** A fix after its trial; `changes` as lab/payload/files.py has them. */
+export type TriedFix = {
+  key: string;
+  title: string;
+  offered: boolean;
+  why: string;
+  numbers: string;
+  before_ns: number;
+  wall_ns: number;
+  versus: { ratio: number; low: number; high: number; probability_faster: number } | null;
+  changes: any[];
+};
+
+export type Mending = { fixes: TriedFix[]; unmended: { id: string; place: string; why: string }[] };
+
 export type Run = {
   id: string;
   name: string;
@@ -131,6 +146,8 @@ export type Broken = { id: string; name: string; trouble: Trouble; files: Record
 export type LiveState = {
   program: string | null;
   perfetto: boolean;
+  /** Queries of the SQL panel: question and text. */
+  examples?: [string, string][];
   working: string[];
   lost: boolean;
   gone: boolean;

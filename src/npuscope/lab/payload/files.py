@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from difflib import SequenceMatcher
 from os.path import basename, commonpath, dirname, relpath
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from npuscope.answer.fixes import Mending
     from npuscope.tile.record.model import Recording
 
 AROUND = 2  # equal lines shown before and after
@@ -32,6 +34,31 @@ def source_changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[dict[
             shown = relpath(file, top) if top else basename(file)
             found.append({"file": file, "name": shown, "lines": lines[:MOST], "left_out": max(len(lines) - MOST, 0)})
     return found
+
+
+def fixes_payload(found: Mending) -> dict[str, object]:
+    """What was tried of a program's findings, the best first, with the lines that each changes."""
+    before = found.survey.answer.wall_ns
+    return {
+        "fixes": [
+            {
+                "key": one.patch.key,
+                "title": one.patch.title,
+                "offered": one.offered,
+                "why": one.why,
+                "numbers": one.numbers,
+                "before_ns": before,
+                "wall_ns": one.wall_ns,
+                "versus": one.versus and asdict(one.versus),
+                "changes": source_changes({one.patch.file: one.patch.before}, {one.patch.file: one.patch.after}),
+            }
+            for one in (*found.offered, *found.refused)
+        ],
+        "unmended": [
+            {"id": one.finding.id, "place": f"{basename(one.finding.file)}:{one.finding.line}", "why": one.why}
+            for one in found.survey.unmended
+        ],
+    }
 
 
 def changed_lines(old: str, new: str) -> list[tuple[int, int, str, str]]:

@@ -114,7 +114,7 @@ def _race(race: Race) -> dict[str, object]:
         "dst": later.kernel,
         "tasks": [first.task, later.task],
         "text": race_text(race),
-        "fix": race.fix,
+        "remedy": race.remedy,
         "count": race.count,
     }
 

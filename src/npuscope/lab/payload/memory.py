@@ -70,7 +70,9 @@ def _program(fit: Fit) -> dict[str, object]:
         "name": program_name(fit),
         "functions": [{"name": name, "spaces": spaces} for name, spaces in functions.items()],
         "bodies": bodies.lines,
-        "errors": [{"place": place_of(error), "message": error.message, "fix": error.fix} for error in fit.errors],
+        "errors": [
+            {"place": place_of(error), "message": error.message, "remedy": error.remedy} for error in fit.errors
+        ],
     }
 
 

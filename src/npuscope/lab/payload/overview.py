@@ -13,7 +13,7 @@ from npuscope.explain.explanation import Explanation
 from npuscope.explain.ranks import Ranks
 from npuscope.table.columns import Table
 from npuscope.table.formats import printable
-from npuscope.table.parts import Chart, Heading, In, Marked, Notes, Part, Rows, Say
+from npuscope.table.parts import Chart, CodeLines, Heading, In, Marked, Notes, Part, Rows, Say
 
 if TYPE_CHECKING:
     from npuscope.report.simulate import Section
@@ -95,7 +95,7 @@ def _part(part: Part) -> dict[str, object] | None:
             return _table(table, part.page)
         case Chart(spec):
             return None if spec is None else {"part": "chart", "spec": spec}
-        case Marked():
+        case Marked() | CodeLines():
             return None
 
 

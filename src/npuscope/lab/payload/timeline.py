@@ -75,13 +75,13 @@ def timeline(explained: Explanation, simulated: Simulated | None = None) -> dict
         "reasons": reason_words(work.on_cores),
         "parts": list(PARTS),
         "chain": explained.path.kind == "chain",
-        "slices": _columns(table, drawn, tasks, work, simulated),
+        "slices": slice_columns(table, drawn, tasks, work.trace.slices, simulated),
         "facts": slice_facts(explained.trace, table["row"]),
         "tasks": rising(tasks),
         "sites": _sites(simulated),
         "bubbles": idle,
         "path": _path(explained, place),
-        "edges": _edges(explained, tasks),
+        "edges": packed_edges(explained.trace.edges, tasks),
         "bands": bands(explained, simulated),
         "counters": counter_tracks(explained.trace, work.window),
         "notes": notes,
@@ -132,8 +132,7 @@ def _drawn(work: Work) -> Drawn:
         slices = table.height
         table = drawn_together(table, work.wall, MOST_SLICES)
         notes.append(f"{slices:,} slices are drawn as {table.height:,}: short neighbours are drawn together.")
-    rows = [(int(lane), int(depth)) for lane, depth in _rows(table, lanes.height).iter_rows()]
-    return Drawn(table, lanes, [*work.kernels, *names], rows, notes)
+    return Drawn(table, lanes, [*work.kernels, *names], row_numbers(table, lanes.height), notes)
 
 
 def _others(work: Work) -> pl.DataFrame:
@@ -160,22 +159,23 @@ def _lanes(work: Work, others: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _rows(table: pl.DataFrame, lanes: int) -> pl.DataFrame:
+def row_numbers(table: pl.DataFrame, lanes: int) -> list[tuple[int, int]]:
     """A row per lane, and per depth of a lane that has several."""
     deepest = table.group_by("lane").agg(pl.col("depth").max())
     every = pl.DataFrame({"lane": pl.Series(range(lanes), dtype=pl.Int64)}).join(deepest, on="lane", how="left")
     counted = every.with_columns(pl.int_ranges(0, pl.col("depth").fill_null(0) + 1).alias("depth"))
-    return counted.explode("depth").sort("lane", "depth")
+    return [(int(lane), int(depth)) for lane, depth in counted.explode("depth").sort("lane", "depth").iter_rows()]
 
 
-def _columns(
-    table: pl.DataFrame, drawn: Drawn, tasks: pl.Series, work: Work, simulated: Simulated | None
+def slice_columns(
+    table: pl.DataFrame, drawn: Drawn, tasks: pl.Series, slices: pl.DataFrame, simulated: Simulated | None = None
 ) -> dict[str, Packed]:
+    """The drawn slices, packed; `slices` are the trace's."""
     row_of = {row: n for n, row in enumerate(drawn.rows)}
     counts = np.zeros(len(drawn.rows) + 1, np.int64)
     for lane, depth, count in table.group_by("lane", "depth").len().iter_rows():
         counts[row_of[lane, depth] + 1] = count
-    stamps = work.trace.slices.select("start", "dur", "dispatch", "finish").with_row_index("row")
+    stamps = slices.select("start", "dur", "dispatch", "finish").with_row_index("row")
     stamps = table.select(pl.col("row").cast(pl.UInt32, strict=False)).join(
         stamps, on="row", how="left", maintain_order="left"
     )
@@ -280,8 +280,8 @@ def _path(explained: Explanation, place: Ints) -> dict[str, Packed]:
     }
 
 
-def _edges(explained: Explanation, tasks: pl.Series) -> dict[str, object]:
-    edges = explained.trace.edges.drop_nulls(["src", "dst"])
+def packed_edges(edges: pl.DataFrame, tasks: pl.Series) -> dict[str, object]:
+    edges = edges.drop_nulls(["src", "dst"])
     kinds = edges["source"].fill_null("").unique(maintain_order=True).to_list()
     kind = edges["source"].fill_null("").cast(pl.Enum(kinds)).to_physical() if kinds else edges["source"]
     return {

@@ -10,11 +10,12 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from npuscope.ops.shaping import EXTRACT
 from npuscope.ops.sorting import MGATHER, MSCATTER, PAGED_GATHER, SCATTER_UPDATE
 from npuscope.tile.calls.functions import implements, scalar_max, scalar_min
 from npuscope.tile.calls.scalars import read
 from npuscope.tile.calls.shaping import reshape, slice
-from npuscope.tile.calls.transfer import assemble, create_tile, gather_row, store
+from npuscope.tile.calls.transfer import assemble, create_tile, gather_row, move, store
 from npuscope.tile.calls.vector import expands
 from npuscope.tile.enums import MemorySpace
 from npuscope.tile.fault import fault
@@ -58,13 +59,15 @@ def mgather(
     tile = create_tile(shape, mem.dtype, space)
     if outside == "zero":
         tile = expands(tile, 0)
-    inner = 1 if rows else shape[-1]
+    inner = 1 if rows else valid[-1]  # only elements that are valid are named
     for at in _turns(max(valid) if rows else math.prod(valid)):
-        where = _inside(read(numbers, at), source.shape[0], outside)
+        place = [at // inner, at % inner]
+        where = _inside(read(numbers, at if rows else place), source.shape[0], outside)
         if where is not None:
-            gather_row(tile, source, [at // inner, at % inner], [where, 0], [1, width])
-    if rows and valid_shape is None and max(valid) < shape[0]:
-        return cast(Tile, slice(tile, list(shape), [0, 0], valid_shape=[max(valid), width]))
+            gather_row(tile, source, place, [where, 0], [1, width])
+    kept = [max(valid), width] if rows else [int(n) for n in valid]
+    if tuple(kept) != tuple(shape):
+        return cast(Tile, slice(tile, list(shape), [0, 0], valid_shape=kept))
     return tile
 
 
@@ -106,7 +109,7 @@ def paged_gather(
     assert isinstance(indices, Tensor)
     page, width, most = (int(checks.index(n, "pl.paged_gather", "a size")) for n in (block_size, size, max_indices))
     across = flag(is_trans, "paged_gather", "is_trans=")
-    flag(is_b_matrix, "paged_gather", "is_b_matrix=")
+    as_right = flag(is_b_matrix, "paged_gather", "is_b_matrix=")
     shape = [width, most] if across else [most, width]
     tile = create_tile(shape, src.dtype, member(space, MemorySpace, "paged_gather", "space"))
     source = _rows(src, src.shape[-1])
@@ -114,6 +117,8 @@ def paged_gather(
         i = _known(read(indices, k))
         row = _known(read(block_table, i // page)) * page + i % page
         gather_row(tile, source, [0, k] if across else [k, 0], [row, col_off], [1, width], across)
+    if as_right:
+        current().region("paged_gather").right_operands.append(tile)
     return tile
 
 
@@ -144,6 +149,15 @@ def scatter_update(
     for k in range(numbers.size):  # each turn makes a new tile of the last one: unrolled, as nobody carries it
         result = assemble(result, slice(source, [1, width], [k, 0]), [_known(read(numbers, k)), 0])
     return result
+
+
+@implements(EXTRACT)
+def extract(
+    src: object, index_row: Whole, index_col: Whole, shape: Sequence[Whole], *, target_memory: MemorySpace
+) -> Tile:
+    """A box of a tile in another memory of the core."""
+    tile = current().tile(src, "extract")
+    return move(slice(tile, shape, [index_row, index_col]), target_memory)
 
 
 def _turns(count: int) -> Iterator[Whole]:
@@ -184,7 +198,9 @@ def _inside(value: Scalar, rows: int, outside: str) -> Whole | None:
     """Where an index points to; None where nothing is loaded."""
     where = _known(value)
     if outside == "clamp":
-        where = _known(scalar_max(scalar_min(where, rows - 1), 0))
+        # the chip reads an index without its sign: one below 0 lies past the end
+        last = rows - 1
+        where = last if not isinstance(where, Lane) and where < 0 else _known(scalar_max(scalar_min(where, last), 0))
     elif outside == "wrap":
         where = where % rows
     elif not isinstance(where, Lane) and not 0 <= where < rows:

@@ -25,10 +25,11 @@ from npuscope.ops.shaping import TRANSPOSE
 from npuscope.ops.spec import OpSpec
 from npuscope.tile.calls.functions import implements
 from npuscope.tile.calls.shaping import transposed
+from npuscope.tile.enums import TensorLayout
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.values.checks import describe, dtype_of, flag, index, shown
-from npuscope.tile.values.tensors import Shape, Tile
+from npuscope.tile.values.tensors import Shape, Tile, window
 
 
 def _matrix(tile: Tile) -> tuple[Array | None, Shape, Shape | None]:
@@ -47,6 +48,9 @@ def _product(
     name = spec.name
     left, right = run.tile(x, name), run.tile(y, name)
     a_trans, b_trans = flag(a_trans, name, "a_trans="), flag(b_trans, name, "b_trans=")
+    if left.block is not None and any(left is one for one in run.region(name).right_operands):
+        about = f"pl.{name}: {describe(left)} was gathered with is_b_matrix=True"
+        run.recorder.notice("layout", f"{about}, for the right side, and stands on the left")
     if left.dtype is not right.dtype:
         raise fault(f"pl.{name}: operands {describe(left)} and {describe(right)} differ in type", "Cast one of them.")
     a, a_shape, a_valid = _matrix(left)
@@ -85,7 +89,18 @@ def _product(
         if acc is not None and acc.array is not None and keep:
             np.add(product, acc.array.reshape(product.shape), out=product)
         result.array = product.reshape(result.shape)
+        if acc is not None and acc.part_of is not None:
+            _write_through(run, acc.part_of, result)
     return result
+
+
+def _write_through(run: TileRun, part_of: tuple[Tile, tuple[int, ...]], result: Tile) -> None:
+    """A product into a part of an accumulator: the whole one holds it, too."""
+    whole, offset = part_of
+    if whole.array is not None and result.array is not None:
+        run.shapes.only_first()  # the next turn finds what this one wrote
+        whole.writable()[window(result.shape, offset)] = result.array
+    result.part_of = part_of
 
 
 def _valid(
@@ -225,9 +240,20 @@ def _scaled_product(spec: OpSpec, x: object, x_scale: object, y: object, y_scale
     return result
 
 
+_SIDES = {TensorLayout.MX_A_ZZ: 1, TensorLayout.MX_B_NN: 0}
+
+
 @implements(QUANT_MX)
-def quant_mx(src: object, *, group_axis: object, dtype: DataType = FP8E4M3FN) -> tuple[Tile, Tile]:
-    """Groups along rows (1); along columns (0) the source is [N, K] and is transposed first."""
+def quant_mx(
+    src: object, *, group_axis: object = None, dtype: DataType = FP8E4M3FN, layout: object = None
+) -> tuple[Tile, Tile]:
+    """Groups along rows (1); along columns (0) the source is [N, K] and is transposed first. The first form of it
+    said `layout=pl.MX_A_ZZ` or `pl.MX_B_NN`, for the left and the right side of a product.
+    """
+    if group_axis is None and layout in _SIDES:
+        group_axis = _SIDES[layout]
+    if group_axis is None:
+        raise fault("pl.quant_mx needs group_axis=, 1 for groups along rows or 0 along columns")
     run, axis = current(), index(group_axis, "pl.quant_mx", "group_axis=")
     tile = run.tile(src, "quant_mx")
     if axis == 0:

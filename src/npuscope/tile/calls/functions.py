@@ -160,7 +160,12 @@ def _spread(spec: OpSpec, options: _Options) -> Callable[..., object]:
         left, right = run.tile(lhs, name), run.tile(rhs, name)
         want = (*left.shape[:-1], 1) if rows else (1, left.shape[-1])
         array = right.array
-        if right.shape != want:
+        block = 32 // right.dtype.bytes
+        if rows and right.shape == (*left.shape[:-1], block) and left.shape[-1] > block:
+            # 32 bytes for each row, which the chip repeats along it
+            wide = -(-left.shape[-1] // block)
+            array = None if array is None else np.tile(array, (1,) * (array.ndim - 1) + (wide,))[..., : left.shape[-1]]
+        elif right.shape != want:
             if right.size != (left.shape[-2] if rows else left.shape[-1]):
                 raise fault(f"pl.{name}: {describe(left)} needs a vector {list(want)}, not {describe(right)}")
             array = None if array is None else array.reshape(want)
@@ -230,6 +235,7 @@ def rounded(array: Array, dtype: DataType) -> Array:
 def literal(value: Scalar, dtype: DataType, op: str) -> tuple[Number | Unknown, DataType]:
     """A scalar operand takes the tile's type; a fraction beside whole numbers makes FP32."""
     if isinstance(value, Unknown):
+        current().compute_with(value)
         return UNKNOWN, dtype
     number = same_in_lanes(value)
     if number is None:
@@ -257,7 +263,7 @@ def settled(value: Scalar) -> Plain:
 def _of_two(spec: OpSpec, x: Scalar, y: Scalar) -> Scalar:
     """An op of two numbers."""
     if isinstance(x, Unknown) or isinstance(y, Unknown):
-        return UNKNOWN
+        return Unknown.of(*(one for one in (x, y) if isinstance(one, Unknown)))
     function = _OF_TWO.get(spec.name)
     if function is None:
         raise fault(f"pl.{spec.name} takes a tensor or a tile, not two scalars")
@@ -267,7 +273,7 @@ def _of_two(spec: OpSpec, x: Scalar, y: Scalar) -> Scalar:
 def _of_one(spec: OpSpec, kernel: Numeric, x: Scalar) -> Scalar:
     """An op of one number."""
     if isinstance(x, Unknown):
-        return UNKNOWN
+        return x
     if spec.bits:
         raise fault(f"pl.{spec.name} takes a tensor or a tile, not a scalar")
     function = _OF_ONE.get(spec.name)
@@ -288,7 +294,7 @@ def scalar_max(lhs: object, rhs: object) -> Scalar:
 
 def _extreme(x: object, y: object, kernel: np.ufunc, less: bool) -> Scalar:
     if isinstance(x, Unknown) or isinstance(y, Unknown):
-        return UNKNOWN
+        return Unknown.of(*(one for one in (x, y) if isinstance(one, Unknown)))
     if not is_number(x) or not is_number(y):
         name = "min" if less else "max"
         raise fault(f"pl.{name} takes two scalars", f"For tiles use pl.{name}imum; along rows pl.row_{name}.")

@@ -68,12 +68,13 @@ def read(src: object, offset: object) -> Scalar:
         access: AccessKey = (run.touch(x, "read"), "read", ones, x.strides)
         run.emit(READ, (), None, (access,), (start,))
     buffer = x.buffer
-    if buffer.data is None or not buffer.known:
-        return UNKNOWN
+    if not buffer.keeps_values or not buffer.known:
+        return Unknown.of(buffer)
+    assert buffer.data is not None
     if not run.computes:
         run.shapes.reads(x.buffer, run.block)
         start = lanes.plain(start)
-        if isinstance(start, Lane) and x.dtype is buffer.dtype:
+        if isinstance(start, Lane) and x.dtype is buffer.dtype and x.dtype.is_int:
             return start.like(buffer.data[start.values].astype(np.int64))
     at = int(start)
     if buffer.written is not None and not buffer.written[at]:
@@ -92,10 +93,10 @@ def _read_tile(run: TileRun, x: Tile, where: list[Whole]) -> Scalar:
     check_bounds("read", x.shape, where, (1,) * len(where), "the tile")
     run.emit(READ, (x,), None)
     if x.array is None:
-        return UNKNOWN
+        return UNKNOWN if run.block is None else Unknown.of(run.block.task)
     where = [lanes.plain(i) for i in where]
     lane = next((i for i in where if isinstance(i, Lane)), None)
-    if lane is not None:
+    if lane is not None and x.dtype.is_int:
         return lane.like(x.array[tuple([lanes.of(i) for i in where])].astype(np.int64))
     value = x.array[tuple([int(i) for i in where])]
     return int(value) if x.dtype.is_int else np.float32(value)
@@ -120,19 +121,35 @@ def write(dst: object, offset: object, value: object) -> Tensor | Tile:
     last = last_inside(run, "write", x, where)
     start, ones = _element_of(x, last or where, "write")
     access: AccessKey = (run.touch(x, "write", "write"), "write", ones, x.strides)
-    run.emit(WRITE, (value,), None, (access,), (start,))
+    run.emit(WRITE, (value,), None, (access,), (start,), attributes=_signal(run, x, start, value))
     buffer = x.buffer
     if last is not None:
         return x
-    if isinstance(value, Unknown) or (x.dtype is not buffer.dtype and not run.computes):
+    if isinstance(value, Unknown):
+        run.compute_with(value)
+    if isinstance(value, Unknown) or (x.dtype is not buffer.dtype and not run.computes_here):
         if buffer.known and not run.computes:
             run.shapes.will_write(x.buffer, run.block)
         buffer.known = False
-    elif buffer.data is not None and run.computes:
+    elif buffer.keeps_values and run.computes:
         write_box(run, x, int(start), ones, _element(settled(value), x.dtype), x.dtype)
-    elif buffer.data is not None:
+    elif buffer.keeps_values and (run.computes_here or not x.dtype.is_int):
+        run.shapes.only_first()
+        run.shapes.will_write(buffer, run.block)
+        write_box(run, x, int(start), ones, _element(settled(value), x.dtype), x.dtype)
+    elif buffer.keeps_values:
         run.shapes.write(x.buffer, start, value, run.block)
     return x
+
+
+def _signal(run: TileRun, x: Tensor, start: Number, value: Scalar) -> tuple[tuple[str, object], ...]:
+    """What a simulation of several ranks must know of a counter that is written."""
+    rank = run.orchestration.rank
+    window = None if rank is None else rank.signal(x.buffer.id)
+    if window is None:
+        return ()
+    known = None if isinstance(value, Unknown) else int(settled(value))
+    return ("window", window), ("cell", int(start) * x.dtype.bytes), ("value", known)
 
 
 def _element(value: int | float | np.number | np.bool_, dtype: DataType) -> Array:
@@ -147,6 +164,7 @@ def _write_tile(run: TileRun, x: Tile, where: list[Whole], value: Scalar) -> Non
         return
     run.shapes.only_first()  # the next turn finds what this one wrote
     if isinstance(value, Unknown):
+        run.compute_with(value)
         x.array = None
         return
     x.writable()[tuple([int(i) for i in where])] = _element(settled(value), x.dtype)

@@ -106,12 +106,13 @@ def set_validshape(input: object, valid_rows: object, valid_cols: object) -> Ten
 def reinterpret_view(data: object, dtype: DataType, *, shape: Sequence[Whole] | None = None) -> Tensor | Tile:
     run, kind = current(), dtype_of(dtype, "reinterpret_view")
     x = tensor_or_tile(data, "reinterpret_view")
-    if kind.bytes != x.dtype.bytes or kind.storage is None:
-        raise fault(f"pl.reinterpret_view: {describe(x)} as {kind}: the widths differ")
-    extents = x.shape if shape is None else shape_of(shape)
-    if math.prod(extents) != x.size:
-        raise fault(f"pl.reinterpret_view: {describe(x)} as {list(extents)}: the number of elements differs")
-    if isinstance(x, Tensor) and x.is_contiguous:
+    if kind.storage is None:
+        raise fault(f"pl.reinterpret_view: {describe(x)} as {kind}, which has no values")
+    row = x.shape[-1] * x.dtype.bytes
+    extents = (*x.shape[:-1], row // kind.bytes) if shape is None else shape_of(shape)
+    if math.prod(extents) * kind.bytes != x.size * x.dtype.bytes or row % kind.bytes:
+        raise fault(f"pl.reinterpret_view: {describe(x)} as {list(extents)} {kind}: the number of bytes differs")
+    if isinstance(x, Tensor) and x.is_contiguous and kind.bytes == x.dtype.bytes:
         return x.seen_as(extents, contiguous(extents), kind, None, run.block is not None)
     tile = run.tile(x, "reinterpret_view")
     result = run.result(REINTERPRET_VIEW, (tile,), extents, kind, None, tile.space)
@@ -276,6 +277,8 @@ def _slice_tile(run: TileRun, x: Tile, box: Shape, offset: Sequence[Whole], vali
     within = valid or box
     tile = run.result(SLICE, (x,), box, x.dtype, valid, x.space, plane="view")
     if x.array is not None:
+        if x.space == "Acc":
+            tile.part_of = (x, tuple([int(o) for o in offset]))
         part = x.array[window(within, [int(o) for o in offset])]
         if within == box:
             tile.array = np.ascontiguousarray(part)

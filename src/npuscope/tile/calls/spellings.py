@@ -5,12 +5,14 @@ Importing this module puts the operators into the classes of tensors and tiles.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Sequence
 
 from npuscope.ops.elementwise import ADD, DIV, MUL, NEG, SUB
 from npuscope.ops.spec import OpSpec
 from npuscope.ops.table import BY_SPELLING
-from npuscope.tile.calls import by_index, cube, scalars, shaping, transfer
+from npuscope.tile.calls import by_index, crossing, cube, scalars, shaping, transfer
 from npuscope.tile.calls.functions import FUNCTIONS, function_from
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
@@ -19,7 +21,7 @@ from npuscope.tile.values.checks import Scalar, describe, is_number
 from npuscope.tile.values.lanes import Whole
 from npuscope.tile.values.tensors import OperandValue, Tensor, Tile
 
-WRITTEN_BY_HAND = (by_index, cube, scalars, shaping, transfer)  # importing them binds their functions
+WRITTEN_BY_HAND = (by_index, crossing, cube, scalars, shaping, transfer)  # importing them binds their functions
 
 
 def function_of(spelling: str) -> Callable[..., object]:
@@ -28,8 +30,9 @@ def function_of(spelling: str) -> Callable[..., object]:
     if function is None:
         spec = BY_SPELLING[spelling]
         function = function_from(spec)
-        FUNCTIONS.update(dict.fromkeys(spec.names, function))
-    return function
+        for name in spec.names:
+            FUNCTIONS.setdefault(name, function)
+    return FUNCTIONS[spelling]
 
 
 def members(place: str) -> dict[str, Callable[..., object]]:
@@ -37,7 +40,39 @@ def members(place: str) -> dict[str, Callable[..., object]]:
     shared = place in ("pl", "tile", "tensor")
     plain = {name: function_of(name) for name in BY_SPELLING if shared and "." not in name}
     dotted = [name for name in BY_SPELLING if name.rpartition(".")[0] == place]
-    return plain | {name.rpartition(".")[2]: function_of(name) for name in dotted}
+    found = plain | {name.rpartition(".")[2]: function_of(name) for name in dotted}
+    return found if place == "pl" else {name: _in_other_words(one) for name, one in found.items()}
+
+
+# What `pl.tile` and `pl.tensor` call a parameter that `pl` calls otherwise: its place, or its name.
+WORDS: dict[str, int | str] = {
+    "tile": 0, "tensor": 0, "target": 0, "acc": 0, "src_tile": 0, "src0": 0, "src1": 1, "row_vec": 1, "col_vec": 1,
+    "indices": "offset", "indexes": "index", "span": "",
+}  # fmt: skip
+
+
+def _in_other_words(function: Callable[..., object]) -> Callable[..., object]:
+    known = inspect.signature(function).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in known.values()) and len(known) < 2:
+        return function
+    places = [name for name, one in known.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    words = {}
+    for word, means in WORDS.items():
+        name = means if isinstance(means, str) else places[means] if means < len(places) else ""
+        if word not in known and (name in known or word == "span"):
+            words[word] = name
+    if not words:
+        return function
+
+    @functools.wraps(function)
+    def call(*args: object, **named: object) -> object:
+        for word in words.keys() & named.keys() if named else ():
+            value = named.pop(word)
+            if words[word]:
+                named[words[word]] = value
+        return function(*args, **named)
+
+    return call
 
 
 def _box(x: OperandValue, index: object) -> tuple[list[Whole], list[Whole], list[int]]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuscope.ops import storage
-from npuscope.ops.dtypes import BF16, FP16, DataType
+import numpy as np
+
+from npuscope.ops import rounding, storage
+from npuscope.ops.dtypes import BF16, FP16, FP32, INT8, INT32, UINT8, DataType
+from npuscope.ops.elementwise import CAST
 from npuscope.ops.shaping import CREATE, TRANSPOSE
 from npuscope.ops.transfers import ASSEMBLE, GATHER_ROW, LOAD, MOVE, STORE
 from npuscope.tile.calls.functions import implements, settled
@@ -15,8 +18,8 @@ from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.run.op_recorder import check_bounds, check_room, load_box, position, store_box, write_box
 from npuscope.tile.run.state import TileRun, current
-from npuscope.tile.values.checks import Scalar, describe, dtype_of, fitting, flag, member, shape_of, shown
-from npuscope.tile.values.lanes import Whole
+from npuscope.tile.values.checks import Scalar, describe, dtype_of, fitting, flag, is_number, member, shape_of, shown
+from npuscope.tile.values.lanes import Lane, Unknown, Whole
 from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided, window
 
 
@@ -61,14 +64,42 @@ def store(
     shapes: object = None,
     *,
     atomic: AtomicType = AtomicType.None_,
+    pre_quant: object = None,
+    pre_relu: bool = False,
 ) -> Tensor | Tile:
-    """Any on-chip space to GM, the valid region only."""
+    """Any on-chip space to GM, the valid region only.
+
+    An accumulator may be scaled by a number on its way out (`pre_quant`), after what is below 0 became 0 (`pre_relu`):
+    rounded to even, held within the type of the tensor.
+    """
     run = current()
     run.region("store")
     if not isinstance(output_tensor, Tensor):
         raise fault(f"pl.store writes to a GM tensor, not {describe(output_tensor)}")
     member(atomic, AtomicType, "store", "atomic")
-    return store_box(run, run.tile(tile, "store"), output_tensor, offsets, atomic)
+    held = run.tile(tile, "store")
+    if pre_quant is not None or flag(pre_relu, "store", "pre_relu="):
+        held = _on_the_way_out(run, held, output_tensor.dtype, pre_quant, pre_relu)
+    return store_box(run, held, output_tensor, offsets, atomic)
+
+
+def _on_the_way_out(run: TileRun, tile: Tile, dtype: DataType, factor: object, relu: bool) -> Tile:
+    """What the cube core's own way out makes of an accumulator."""
+    if tile.space != "Acc" or dtype not in (FP32, FP16, BF16, INT8, UINT8, INT32):
+        raise fault(f"pl.store: pre_quant= and pre_relu= are for accumulators, not {describe(tile)} to {dtype}")
+    if factor is not None and (not is_number(factor) or isinstance(factor, Unknown | Lane)):
+        raise fault(f"pl.store: pre_quant= is a constant, not {shown(factor)}")
+    scale = np.float32(1 if factor is None else factor)
+    if relu and scale < 0:
+        raise fault(f"pl.store: pre_relu= with the negative factor {scale}: it comes before the factor")
+    made = (("mode", "rint"), ("pre_quant", float(scale)), ("pre_relu", bool(relu)))
+    result = run.result(CAST, (tile,), tile.shape, dtype, tile.valid, "Acc", attributes=made, plane="move")
+    if tile.array is not None:
+        array = np.multiply(np.maximum(tile.array, 0) if relu else tile.array, scale, dtype=np.float32)
+        if dtype.is_int:
+            array = np.clip(np.rint(array), *dtype.limits).astype(dtype.compute)
+        result.array = array if dtype.is_int else rounding.cast(array, FP32, dtype, "rint")
+    return result
 
 
 @implements(ASSEMBLE)
@@ -91,13 +122,15 @@ def assemble(
     result = run.result(ASSEMBLE, (into, tile), into.shape, into.dtype, into.valid, into.space, plane="vector")
     if into.array is not None and tile.array is not None:
         result.array = into.array.copy()
-        result.array[window(box, [int(o) for o in offset])] = tile.array[window(box)]
+        part = tile.array[window(tile.valid or tile.shape)]
+        result.array[window(box, [int(o) for o in offset])] = part.reshape(box)
     return result
 
 
 def _fitting_box(source: Tensor | Tile, target: Tensor | Tile) -> Shape:
     """What is put into a target: a box of its rank and type."""
     box = source.valid or source.shape
+    box = (1,) * (len(target.shape) - len(box)) + box
     if len(box) != len(target.shape):
         raise fault(f"pl.assemble: {describe(source)} into {describe(target)}")
     if source.dtype is not target.dtype:
@@ -128,10 +161,11 @@ def _alias(run: TileRun, target: Tensor, source: object, offset: Sequence[Whole]
                 site=sites.here(),
             )
         )
-    if source.buffer.data is None or target.buffer.data is None or not source.buffer.known:
+    if not (source.buffer.keeps_values and target.buffer.keeps_values and source.buffer.known):
         target.buffer.known = False
     else:
-        data = storage.load(strided(source.buffer, source.offset, box, source.strides, source.dtype), source.dtype)
+        strides = (0,) * (len(box) - len(source.strides)) + source.strides
+        data = storage.load(strided(source.buffer, source.offset, box, strides, source.dtype), source.dtype)
         write_box(run, target, start, box, data, source.dtype)
         if run.gm.phase is not None and source.buffer is not target.buffer:
             _join(target, start, source, box)
@@ -217,7 +251,7 @@ def create_tile(
 
 def _local(run: TileRun, extents: Shape, kind: DataType, space: str | None, fill: Scalar | None) -> Tile:
     tile = run.result(CREATE, (), extents, kind, None, space)
-    if kind.storage is not None and (run.computes or kind.steers):
+    if kind.storage is not None and (run.computes_here or kind.steers):
         tile.array = storage.new(extents, kind, storage.poison(kind) if fill is None else settled(fill))
     return tile
 

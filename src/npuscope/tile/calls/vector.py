@@ -8,10 +8,11 @@ import ml_dtypes
 import numpy as np
 
 from npuscope.ops import elementwise, rounding, sorting, storage
-from npuscope.ops.dtypes import FP32, INT32, UINT32, Array, DataType, Number
-from npuscope.ops.elementwise import ADD, ADDC, CAST, CMP, EXPANDS, LRELU, SEL, SUB, SUBC
+from npuscope.ops.dtypes import BF16, FP16, FP32, INT32, UINT32, Array, DataType, Number
+from npuscope.ops.elementwise import ADD, ADDC, CAST, CMP, EXPANDS, LRELU, MAXIMUM, MINIMUM, MUL, SEL, SUB, SUBC
 from npuscope.ops.shaping import ARANGE, EXPAND_CLONE, FILLPAD, FILLPAD_EXPAND, FULL, RANDOM, TRI, philox
 from npuscope.ops.sorting import GATHER, GATHERB, MRGSORT, SCATTER, SORT32
+from npuscope.ops.spec import OpSpec
 from npuscope.tile.calls.functions import function_from, implements, literal, rounded, same_in_lanes, settled
 from npuscope.tile.enums import PadValue
 from npuscope.tile.fault import fault
@@ -39,8 +40,14 @@ def subc(lhs: object, rhs: object, rhs2: object) -> object:
 
 
 @implements(CAST)
-def cast(input: object, target_type: object, mode: str | int = "round") -> Tile | Scalar:
-    """Another data type; ties go away from zero unless the mode says otherwise."""
+def cast(
+    input: object, target_type: object, mode: str | int = "round", *, saturation_mode: object = None
+) -> Tile | Scalar:
+    """Another data type; ties go away from zero unless the mode says otherwise. `saturation_mode="on"` holds what is
+    too large within the type, where the chip would keep its low bits or make it infinite.
+    """
+    if saturation_mode not in (None, "on", "off"):
+        raise fault(f"pl.cast: saturation_mode={shown(saturation_mode)}", "It is 'on' or 'off'.")
     dtype = dtype_of(target_type, "cast")
     mode = plain(mode)
     if isinstance(mode, int) and not isinstance(mode, bool):
@@ -53,8 +60,22 @@ def cast(input: object, target_type: object, mode: str | int = "round") -> Tile 
     tile = run.tile(input, "cast")
     result = run.result(CAST, (tile,), tile.shape, dtype, tile.valid, attributes=(("mode", mode),))
     if tile.array is not None:
-        result.array = tile.share() if dtype is tile.dtype else rounding.cast(tile.array, tile.dtype, dtype, mode)
+        array = tile.share() if dtype is tile.dtype else tile.array
+        if saturation_mode == "on" and dtype is not tile.dtype and array is not None:
+            array = _within(array, dtype)
+        result.array = array if dtype is tile.dtype or array is None else rounding.cast(array, tile.dtype, dtype, mode)
     return result
+
+
+def _within(array: Array, dtype: DataType) -> Array:
+    """Numbers held within those that a type has."""
+    if dtype.is_float:
+        info = ml_dtypes.finfo(dtype.storage)  # type: ignore[no-untyped-call]
+        low, high = float(info.min), float(info.max)
+    else:
+        low, high = map(float, dtype.limits)
+    held: Array = np.clip(array, low, high).astype(array.dtype)
+    return held
 
 
 def _cast_scalar(x: Scalar, dtype: DataType, mode: str) -> Scalar:
@@ -63,7 +84,8 @@ def _cast_scalar(x: Scalar, dtype: DataType, mode: str) -> Scalar:
     x = plain(x)
     if type(x) is Lane:
         if dtype.is_float:
-            return UNKNOWN
+            block = current().block
+            return UNKNOWN if block is None else Unknown.of(block.task)
         if x.values.dtype.kind != "f":
             return x
         return x.like(rounding.cast(x.values.astype(np.float32), FP32, dtype, mode).astype(np.int64))
@@ -73,6 +95,36 @@ def _cast_scalar(x: Scalar, dtype: DataType, mode: str) -> Scalar:
     if isinstance(x, float | np.floating):
         return int(rounding.cast(np.asarray(np.float32(x)), FP32, dtype, mode))
     return fitting(x, dtype, "pl.cast")
+
+
+def _part(spec: OpSpec, spelling: str) -> None:
+    """An op of two tiles of which one may be valid further than the other: there its own elements are the result."""
+    numeric = spec.numeric
+    assert numeric is not None
+
+    def op(lhs: object, rhs: object) -> Tile:
+        run = current()
+        one, other = run.tile(lhs, spelling), run.tile(rhs, spelling)
+        if one.shape != other.shape or one.dtype is not other.dtype:
+            raise fault(f"pl.{spelling}: {describe(one)} and {describe(other)} differ in shape or type")
+        valid = [one.valid or one.shape, other.valid or other.shape]
+        if not any(all(n >= m for n, m in zip(a, b, strict=True)) for a, b in (valid, valid[::-1])):
+            raise fault(f"pl.{spelling}: of {describe(one)} and {describe(other)} none is valid wherever the other is")
+        whole = tuple(map(max, *valid))
+        result = run.result(spec, (one, other), one.shape, one.dtype, whole)
+        if one.array is not None and other.array is not None:
+            wide, narrow = (one, other) if valid[0] == whole else (other, one)
+            assert wide.array is not None
+            result.array = wide.array.copy()
+            both = window(narrow.valid or narrow.shape)
+            result.array[both] = rounded(numeric(one.array[both], other.array[both]), one.dtype)
+        return result
+
+    implements(spec, spelling)(op)
+
+
+for _spec, _spelling in ((ADD, "part_add"), (MUL, "part_mul"), (MAXIMUM, "part_max"), (MINIMUM, "part_min")):
+    _part(_spec, _spelling)
 
 
 @implements(CMP)
@@ -94,13 +146,36 @@ def cmp(lhs: object, rhs: object, cmp_type: int = 0) -> Tile:
 def sel(mask: object, lhs: object, rhs: object, tmp: object = None) -> Tile:
     run = current()
     chosen, left = run.tile(mask, "sel"), run.tile(lhs, "sel")
-    _check_fits("sel", left, chosen)
+    packed = _holds_bits(chosen, left)
+    if not packed:
+        _check_fits("sel", left, chosen)
     right = _second("sel", left, rhs, left.dtype)
     result = run.result(SEL, (chosen, left, right), left.shape, left.dtype, left.valid)
     other = _known(right)
     if chosen.array is not None and left.array is not None and other is not None:
-        result.array = np.where(chosen.array != 0, left.array, other).astype(left.dtype.compute)
+        picked = _bits(chosen)[..., : left.shape[-1]] if packed else chosen.array != 0
+        result.array = np.where(picked, left.array, other).astype(left.dtype.compute)
     return result
+
+
+def _holds_bits(mask: Tile, tile: Tile) -> bool:
+    """Whether a mask is one of bits: whole numbers whose rows have a bit for each element.
+
+    Of the same shape it may also have a number for each element, as pl.cmp gives here: then all are 0 or 1.
+    """
+    same = mask.shape[:-1] == tile.shape[:-1]
+    if mask.shape == tile.shape and (mask.array is None or np.isin(mask.array, (0, 1)).all()):
+        return False
+    return same and mask.dtype.is_int and mask.shape[-1] * mask.dtype.bytes * 8 >= tile.shape[-1]
+
+
+def _bits(mask: Tile) -> Array:
+    """The bits of rows of whole numbers, the lowest first."""
+    assert mask.array is not None
+    held = np.empty(mask.shape, mask.dtype.storage)
+    storage.store(held, mask.array, mask.dtype)
+    bits: Array = np.unpackbits(held.view(np.uint8), axis=-1, bitorder="little") != 0
+    return bits
 
 
 @implements(SEL, "sels")
@@ -175,7 +250,7 @@ def random(
     key = [int(checks.index(word, "pl.random", "a word of the seed")) for word in words]
     valid = None if valid_shape is None else shape_of(valid_shape)
     result = run.result(RANDOM, words, extents, kind, valid, attributes=(("rounds", turns),))
-    if run.computes:
+    if run.computes_here:
         bits = philox(key[:2], key[2:], result.size, turns)
         result.array = bits.view(np.uint32 if kind is UINT32 else np.int32).reshape(extents)
     return result
@@ -197,7 +272,7 @@ def expands(target: object, scalar: object) -> Tile:
     tile = run.tile(target, "expands")
     number, _ = literal(fitting(scalar, tile.dtype, "pl.expands"), tile.dtype, "expands")
     result = run.result(EXPANDS, (tile, scalar), tile.shape, tile.dtype, tile.valid)
-    if number is not UNKNOWN and (run.computes or tile.dtype.steers):
+    if number is not UNKNOWN and (run.computes_here or tile.dtype.steers):
         result.array = np.full(tile.shape, number, tile.dtype.compute)
     return result
 
@@ -208,7 +283,7 @@ def full(shape: Sequence[Whole], dtype: DataType, value: object) -> Tile:
     extents, kind = shape_of(shape), dtype_of(dtype, "full")
     number = _one(run, fitting(value, kind, "pl.full"))
     result = run.result(FULL, (value,), extents, kind)
-    if number is not None and (run.computes or kind.steers):
+    if number is not None and (run.computes_here or kind.steers):
         held = checks.rounded_number(number, kind) if kind.is_float else number
         result.array = storage.new(extents, kind, held)
     return result
@@ -217,6 +292,7 @@ def full(shape: Sequence[Whole], dtype: DataType, value: object) -> Tile:
 def _one(run: TileRun, value: Scalar) -> Plain | None:
     """A number; None where shapes mode does not know it, or where it differs from lane to lane."""
     if isinstance(value, Unknown):
+        run.compute_with(value)
         return None
     number = same_in_lanes(value)
     if number is None:
@@ -233,7 +309,7 @@ def arange(start: object, shape: Sequence[Whole], dtype: DataType | None = None,
     first = _one(run, fitting(start, kind, "pl.arange"))
     step = -1 if flag(descending, "arange", "descending=") else 1
     result = run.result(ARANGE, (start,), extents, kind)
-    if first is not None and (run.computes or kind.steers):
+    if first is not None and (run.computes_here or kind.steers):
         ramp = np.add(first, step * np.arange(extents[-1]))
         result.array = ramp.astype(kind.compute).reshape(extents)
     return result
@@ -256,14 +332,18 @@ def tri(
     if valid is not None and (len(valid) != 2 or valid[0] > extents[0] or valid[1] > extents[1]):
         raise fault(f"pl.tri: valid_shape {list(valid)} is larger than {list(extents)}")
     result = run.result(TRI, (diagonal,), extents, kind, valid)
-    if run.computes or kind.steers:
+    if run.computes_here or kind.steers:
         below = np.tri(extents[-2], extents[-1], k=int(first))
         result.array = (1 - below if upper else below).astype(kind.compute)
     return result
 
 
 def pad_number(pad_value: object, dtype: DataType) -> Scalar:
-    """What a padding stands for in a data type: `min` and `max` are its finite extremes."""
+    """What a padding stands for in a data type: `min` and `max` are its extremes, of floats with infinities those.
+
+    pypto's tests on the device expect infinities (tests/st/runtime/ops/test_fillpad.py); its torch model of a program
+    has the largest finite numbers instead.
+    """
     if pad_value is PadValue.zero or pad_value is PadValue.null:
         return 0
     if is_number(pad_value):
@@ -273,6 +353,8 @@ def pad_number(pad_value: object, dtype: DataType) -> Scalar:
     if not isinstance(pad_value, PadValue):
         raise fault(f"a padding must be pl.PadValue.… or a number, not {shown(pad_value)}")
     if dtype.is_float:
+        if dtype in (FP32, FP16, BF16):
+            return -np.inf if pad_value is PadValue.min else np.inf
         info = ml_dtypes.finfo(dtype.storage)  # type: ignore[no-untyped-call]
         return float(info.min if pad_value is PadValue.min else info.max)
     return dtype.limits[0 if pad_value is PadValue.min else 1]
@@ -372,23 +454,77 @@ def gather(
     *,
     mask_pattern: object = None,
     output_dtype: DataType | None = None,
-) -> Tile:
-    """The columns a mask names, side by side; or per row the columns an index names."""
+    kvalue: object = None,
+    cmp_mode: object = "eq",
+    out_cols: object = None,
+    offset: object = 0,
+    count_dtype: DataType = INT32,
+) -> Tile | tuple[Tile, Tile]:
+    """The columns a mask names, side by side; per row the columns an index names; or which columns compare."""
+    if kvalue is not None:
+        return gather_compare(
+            input, kvalue, cmp_mode=cmp_mode, offset=offset, out_cols=out_cols, count_dtype=count_dtype
+        )
     if mask_pattern is not None:
         return gather_mask(input, mask_pattern, output_dtype=output_dtype)
     run = current()
     tile = run.tile(input, "gather")
     if index is None:
         dim, index = -1, dim
-    _check_last(dim, tile, "gather")
     numbers = _indices(index, "gather")
-    if len(tile.shape) != 2 or len(numbers.shape) != 2 or numbers.shape[0] > tile.shape[0]:
-        raise fault(f"pl.gather: indices {describe(numbers)} for {describe(tile)}")
+    rank, axis = len(tile.shape), int(checks.index(-1 if dim is None else dim, "pl.gather", "dim="))
+    fits = len(numbers.shape) == rank and -rank <= axis < rank
+    axis %= rank
+    others = [n for n in range(rank) if n != axis]
+    if not fits or any(numbers.shape[n] > tile.shape[n] for n in others):
+        raise fault(f"pl.gather: indices {describe(numbers)} for {describe(tile)} along dim={shown(dim)}")
     result = run.result(GATHER, (tile, numbers), numbers.shape, tile.dtype)
     if tile.array is not None and numbers.array is not None:
-        _check_index(numbers.array, tile.shape[-1], "columns", tile)
-        result.array = sorting.gather(tile.array, numbers.array.astype(np.int64))
+        _check_index(numbers.array, tile.shape[axis], "places along this axis", tile)
+        within = tuple(slice(None) if n == axis else slice(0, numbers.shape[n]) for n in range(rank))
+        result.array = np.take_along_axis(tile.array[within], numbers.array.astype(np.int64), axis)
     return result
+
+
+_COMPARES = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+@implements(GATHER, "gather_compare")
+def gather_compare(
+    src: object,
+    kvalue: object,
+    tmp: object = None,
+    *,
+    cmp_mode: object = "eq",
+    offset: object = 0,
+    out_cols: object = None,
+    count_dtype: DataType = INT32,
+) -> tuple[Tile, Tile]:
+    """Of each row the columns that compare with a number, counted from `offset`, and how many they are."""
+    run = current()
+    tile, number = run.tile(src, "gather_compare"), cmp_mode
+    if number in _COMPARES:
+        number = _COMPARES.index(str(cmp_mode))
+    if type(number) is not int or not 0 <= number < len(_COMPARES):
+        raise fault(f"pl.gather_compare: cmp_mode={shown(cmp_mode)}", f"Use one of {', '.join(_COMPARES)}.")
+    if len(tile.shape) != 2 or not is_number(kvalue) or out_cols is None:
+        raise fault(f"pl.gather_compare of {describe(tile)} needs rows, a number and out_cols=")
+    wide = int(checks.index(out_cols, "pl.gather_compare", "out_cols="))
+    first = int(checks.index(offset, "pl.gather_compare", "offset="))
+    counted = dtype_of(count_dtype, "gather_compare")
+    rows = tile.shape[0]
+    numbers = run.result(GATHER, (tile,), (rows, wide), INT32)
+    counts = run.result(GATHER, (tile,), (1, rows), counted)
+    value = _known(literal(kvalue, tile.dtype, "gather_compare")[0])
+    if tile.array is not None and value is not None:
+        found = elementwise.cmp(tile.array, value, number) != 0
+        if tile.valid is not None:
+            found[:, tile.valid[1] :] = False
+        numbers.array = storage.new((rows, wide), INT32, storage.poison(INT32))
+        for row, places in enumerate(map(np.flatnonzero, found)):
+            numbers.array[row, : len(places)] = places[:wide] + first
+        counts.array = found.sum(axis=1, dtype=np.int64).astype(counted.compute).reshape(1, rows)
+    return numbers, counts
 
 
 @implements(GATHER, "gather_mask")
@@ -433,24 +569,62 @@ def gatherb(src: object, offset: object, *, output_dtype: DataType | None = None
     run = current()
     tile, offsets = run.tile(src, "gatherb"), _indices(offset, "gatherb")
     dtype = tile.dtype if output_dtype is None else dtype_of(output_dtype, "gatherb")
-    if dtype.bytes != tile.dtype.bytes:
-        raise fault(f"pl.gatherb: {describe(tile)} read as {dtype}: the widths differ")
     if offsets.dtype is not UINT32 or offsets.shape[-1] % 8:
         raise fault(f"pl.gatherb: offsets are rows of UINT32, eight or a multiple of it, not {describe(offsets)}")
     shape = (*offsets.shape[:-1], offsets.shape[-1] * 32 // dtype.bytes)
-    result = run.result(GATHERB, (tile, offsets), shape, dtype)
+    valid = None if offsets.valid is None else (*offsets.valid[:-1], offsets.valid[-1] * 32 // dtype.bytes)
+    result = run.result(GATHERB, (tile, offsets), shape, dtype, valid)
     if tile.array is not None and offsets.array is not None:
-        if np.any(offsets.array % 32) or np.max(offsets.array, initial=0) > tile.size * dtype.bytes - 32:
+        asked = offsets.array[window(offsets.valid or offsets.shape)]
+        if np.any(asked % 32) or np.max(asked, initial=0) > tile.size * tile.dtype.bytes - 32:
             raise fault(f"pl.gatherb: an offset is no multiple of 32 bytes within {describe(tile)}")
         held = np.empty(tile.shape, tile.dtype.storage)
         storage.store(held, tile.array, tile.dtype)
         assert dtype.storage is not None
-        picked = sorting.gather_blocks(held, offsets.array.astype(np.int64))
+        blocks = np.zeros(offsets.shape, np.int64)
+        blocks[window(offsets.valid or offsets.shape)] = asked
+        picked = sorting.gather_blocks(held, blocks)
         result.array = storage.load(picked.view(dtype.storage), dtype)
     return result
 
 
-@implements(SCATTER)
+@implements(SCATTER, "scatter_mask")
+def scatter_mask(dst: object, src: object, mask_pattern: object) -> Tensor | Tile:
+    return scatter(src, mask_pattern=mask_pattern, dst=dst)
+
+
+@implements(SCATTER, "tile.scatter")
+def scatter_flat(
+    dst: object = None,
+    src: object = None,
+    indexes: object = None,
+    index: object = None,
+    *,
+    dim: object = None,
+    mask_pattern: object = None,
+    input: object = None,
+) -> Tensor | Tile:
+    """The tile form: scatter(dst, src, indexes), indexes counted over the whole tile; or as `pl.scatter`."""
+    if mask_pattern is not None or dim is not None or index is not None or is_number(src):
+        if mask_pattern is not None:
+            return scatter(input if src is None else src, mask_pattern=mask_pattern, dst=dst)
+        if is_number(src):  # by place: scatter(input, dim, index, src)
+            return scatter(dst, src, indexes, index)
+        return scatter(dst if input is None else input, dim, index if indexes is None else indexes, src)
+    run = current()
+    target, source, numbers = run.tile(dst, "scatter"), run.tile(src, "scatter"), _indices(indexes, "scatter")
+    if numbers.shape != source.shape or source.dtype is not target.dtype:
+        raise fault(f"pl.tile.scatter: {describe(source)} at {describe(numbers)} into {describe(target)}")
+    result = run.result(SCATTER, (target, numbers, source), target.shape, target.dtype, target.valid)
+    if target.array is not None and numbers.array is not None and source.array is not None:
+        inside = window(source.valid or source.shape)
+        _check_index(numbers.array[inside], target.size, "elements", target)
+        result.array = target.array.copy()
+        result.array.reshape(-1)[numbers.array[inside].astype(np.int64)] = source.array[inside]
+    return result
+
+
+@implements(SCATTER, "scatter")
 def scatter(
     input: object,
     dim: object = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -21,6 +22,7 @@ from npuscope.tile.fault import fault
 from npuscope.tile.language.namespace import Namespace, missing
 from npuscope.tile.run.state import current
 from npuscope.tile.values import signature
+from npuscope.tile.values.tensors import Tile
 
 __all__ = [
     "AtomicType",
@@ -103,7 +105,25 @@ tensor = Namespace(
     },
     **members("pld.tensor"),
 )
-tile = Namespace(_label="pld.tile", **members("pld.tile"))
+
+
+def _staged(copy: Callable[..., None]) -> Callable[..., None]:
+    """`pld.tile.put` and `get`: the same with the tiles that the bytes pass through, one or two."""
+
+    def staged(
+        dst: object, peer: object, src: object, stage: Tile, stage2: object = None, *places: object, **named: object
+    ) -> None:
+        if stage2 is not None and not isinstance(stage2, Tile):  # one tile, then the places
+            places, stage2 = (stage2, *places), None
+        rows, columns = stage.shape[-2:]
+        copy(dst, peer, src, *places, chunk_rows=rows, chunk_cols=columns, pipeline=stage2 is not None, **named)
+
+    return staged
+
+
+tile = Namespace(
+    _label="pld.tile", **members("pld.tile"), **{name: _staged(getattr(tensor, name)) for name in ("put", "get")}
+)
 
 
 def __getattr__(name: str) -> NoReturn:

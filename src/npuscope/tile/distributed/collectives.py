@@ -1,8 +1,9 @@
 """Collectives on windows: `pld.tensor.allreduce` and its relatives, as PyPTO's kernels do them.
 
 Inside a task they are a part of it. In a host function each is a call of its own on every rank, one task
-`__builtin_NAME`. Data go in pieces of 256 elements through one tile; a full barrier over the ranks stands where the
-kernels have one (before and after, for an allreduce after every piece). Signals are zero again after each.
+`__builtin_NAME`. Data go in pieces of 256 elements through one tile, inside a task in pieces of 16 KiB; a full barrier
+over the ranks stands where the kernels have one (before and after, for an allreduce after every piece). Signals are
+zero again after each.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from npuscope.tile.values.checks import describe, index, member, shown
 from npuscope.tile.values.lanes import Unknown
 from npuscope.tile.values.tensors import Tensor, Tile
 
-PIECE = 256  # elements that a kernel moves at a time
+BUILTIN = "__builtin_"  # what kernels of collectives are called
+PIECE = 256  # elements that a builtin moves at a time
+COMPOSITE = 16 * 1024  # bytes that a collective inside a task moves at a time
 _COMBINE = {ReduceOp.Sum: "add", ReduceOp.Max: "maximum", ReduceOp.Min: "minimum", ReduceOp.Prod: "mul"}
 
 
@@ -72,7 +75,7 @@ def broadcast(target: object, signal: object, *, root: object) -> object:
         flat = _flat(into)
         barrier(ready)
         if me != source:
-            for at, size in _pieces(into.size):
+            for at, size in _pieces(into.size, into):
                 store(remote_load(flat, source, [0, at], [1, size]), [0, at], flat)
         barrier(ready)
         return into
@@ -149,7 +152,7 @@ def _mesh(combine: Callable[..., object], target: Tensor, signal: object, core: 
     me, ranks = _place(target)
     flat, peers = _flat(target), [peer for peer in range(ranks) if peer != me]
     barrier(signal, core)
-    for number, (at, size) in enumerate(_pieces(target.size)):
+    for number, (at, size) in enumerate(_pieces(target.size, target)):
         if number % cores == core:
             _reduce(combine, flat, at, size, peers, partial(barrier, signal, core))
     return target
@@ -165,7 +168,7 @@ def _ring(combine: Callable[..., object], target: Tensor, signal: object, core: 
     for turn in range(ranks - 1):
         barrier(signal)
         first = (me - turn) % ranks * part
-        for at, size in _pieces(part):
+        for at, size in _pieces(part, flat):
             store(remote_load(flat, left, [0, first + at], [1, size]), [0, first + at], flat)
     barrier(signal)
     return target
@@ -180,7 +183,7 @@ def _reduce(
     before_store: Callable[[], object] = lambda: None,
 ) -> None:
     """A part of this rank's window combined with the peers' parts at the same place."""
-    for at, size in _pieces(count):
+    for at, size in _pieces(count, flat):
         total: object = load(flat, [0, first + at], [1, size])
         for peer in peers:
             total = combine(total, remote_load(flat, peer, [0, first + at], [1, size]))
@@ -191,12 +194,16 @@ def _reduce(
 
 def _push(source: Tensor, first: int, target: Tensor, into: int, count: int, peer: int) -> None:
     from_, to = _flat(source), _flat(target)
-    for at, size in _pieces(count):
+    for at, size in _pieces(count, to):
         put(to, peer, from_, [0, into + at], [0, first + at], [1, size])
 
 
-def _pieces(count: int) -> Iterator[tuple[int, int]]:
-    return ((at, min(PIECE, count - at)) for at in range(0, count, PIECE))
+def _pieces(count: int, of: Tensor) -> Iterator[tuple[int, int]]:
+    """Where each piece of so many elements begins, and how long it is."""
+    block = current().block
+    builtin = block is not None and block.task.kernel.startswith(BUILTIN)
+    whole = PIECE if builtin else COMPOSITE // of.dtype.bytes
+    return ((at, min(whole, count - at)) for at in range(0, count, whole))
 
 
 def _flat(tensor: Tensor) -> Tensor:
@@ -231,7 +238,7 @@ def _window(value: object, op: str) -> Tensor:
 
 
 def _run(op: str, run: Callable[..., object], *arguments: object, into: int = 0) -> object:
-    """Inside a task as a part of it; in a host function on every rank."""
+    """Inside a task as a part of it; in the orchestration as a task; in a host function on every rank."""
     if isinstance(arguments[into], Window):
         return _on_every_rank(op, run, arguments, into)
     for number, value in enumerate(arguments):
@@ -239,6 +246,9 @@ def _run(op: str, run: Callable[..., object], *arguments: object, into: int = 0)
             raise fault(f"pld.tensor.{op} takes tensors, not {describe(value)}")
         if number == into:
             _window(value, op)
+    if current().block is None:  # in the orchestration of a chip: a task of its own
+        Spmd(1, name_hint=f"{BUILTIN}{op}").run(lambda core: run(*arguments))
+        return arguments[into]
     return run(*arguments)
 
 
@@ -253,7 +263,7 @@ class Builtin(EntryFunction):
     """A collective that the host launches: an entry of one task, of which there is no source."""
 
     def __init__(self, op: str, run: Callable[..., object], arguments: tuple[object, ...], cores: int) -> None:
-        self.name = f"__builtin_{op}"
+        self.name = f"{BUILTIN}{op}"
         self.options = {"auto_scope": True}
         names = [f"argument_{number}" for number in range(len(arguments))]
         vars(self)["parameters"] = tuple(Parameter(name, None, "InOut") for name in names)

@@ -2,26 +2,49 @@
 
 Every such call is a stepped thread with a record of its own. It runs until it waits for a signal that is not there yet;
 then another goes on. When all of them wait nobody will ever signal: that is an error, not a hang. Calls on one device
-run in order, and so do calls that share memory of the host where one of them writes it.
+run in order, and so do calls that share memory of the host where one of them writes it. `ranks_by_chance` takes turns
+in another order, and also where nobody waits: what a program computes must not depend on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
+from random import Random
 
+from npuscope.ops.dtypes import Array
 from npuscope.tile.distributed.windows import Window
 from npuscope.tile.fault import TileError, fault
 from npuscope.tile.graph.boxes import Box, overlaps
 from npuscope.tile.language.functions import EntryFunction, TileFunction, decorator
 from npuscope.tile.record import sites
-from npuscope.tile.record.model import Site
+from npuscope.tile.record.model import RankPlace, Site
 from npuscope.tile.run import state
 from npuscope.tile.run.arguments import Placeholder
 from npuscope.tile.run.block import SteppedThread
 from npuscope.tile.run.execute import Compiled, EntryCall, record, run_entry
 from npuscope.tile.values import lanes
 from npuscope.tile.values.tensors import Tensor
+
+OFTEN = 0.5  # of the places where ranks may change by chance they do
+
+
+class _Turns:
+    """How ranks take turns: by chance, or in their order."""
+
+    draw: Random | None = None
+
+
+@contextmanager
+def ranks_by_chance(seed: int) -> Iterator[None]:
+    """Inside, ranks take turns in an order drawn by the seed, before and after everything that others can see."""
+    before, _Turns.draw = _Turns.draw, Random(seed)
+    try:
+        yield
+    finally:
+        _Turns.draw = before
 
 
 @dataclass(frozen=True)
@@ -36,8 +59,10 @@ class Waiting:
 class Rank:
     """One call on one device."""
 
-    def __init__(self, device: int, entry: EntryFunction, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        self.device, self.name = device, entry.name
+    def __init__(
+        self, place: RankPlace, entry: EntryFunction, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
+        self.device, self.place, self.name = place.rank, place, entry.name
         self.windows: dict[int, Window] = {}  # by the buffer of the run that stands for it
         self.after: list[Rank] = []
         self.touches = [  # memory of the host, and whether it is written
@@ -48,7 +73,7 @@ class Rank:
         self.waiting: Waiting | None = None
         given = [_outside(value) for value in args]
         named = {key: _outside(value) for key, value in kwargs.items()}
-        name = f"{entry.name}@{device}"
+        name = f"{entry.name}@{place.rank}"
         call = EntryCall(name, entry.body, entry.parameters, tuple(given), named, rank=self)
         self.thread = SteppedThread(lambda: run_entry(call))
 
@@ -56,6 +81,10 @@ class Rank:
         """A buffer of its run stands for a window."""
         assert isinstance(window, Window)
         self.windows[buffer] = window
+
+    def signal(self, buffer: int) -> int | None:
+        window = self.windows.get(buffer)
+        return window.buffer.number if window is not None and window.buffer.signals else None
 
     def clashes(self, other: Rank) -> bool:
         pairs = [(a, b) for a, one in self.touches for b, two in other.touches if one or two]
@@ -67,10 +96,18 @@ class Rank:
             return self.waiting.holds()
         return all(other.thread.ended for other in self.after)
 
+    def may_change(self) -> None:
+        """Called in the thread where another rank may have its turn first."""
+        if _Turns.draw is not None and _Turns.draw.random() < OFTEN:
+            self._pause(lambda: True, lambda: "")
+
     def wait(self, holds: Callable[[], bool], says: Callable[[], str]) -> None:
         """Called in the thread: comes back when the condition holds."""
-        if holds():
-            return
+        self.may_change()
+        if not holds():
+            self._pause(holds, says)
+
+    def _pause(self, holds: Callable[[], bool], says: Callable[[], str]) -> None:
         run = state.current()
         self.waiting = Waiting(holds, says, sites.site(sites.here()))
         self.thread.pause()
@@ -84,6 +121,8 @@ class HostRun:
 
     world_size: int
     ranks: list[Rank] = field(default_factory=list)
+    number: int = field(default_factory=count().__next__)  # of this call
+    _windows: Iterator[int] = field(default_factory=count)
 
     def dispatch(self, entry: object, args: tuple[object, ...], kwargs: dict[str, object], device: object) -> object:
         """Notes a call; it runs when the host function ends. What it returns: the tensors it writes."""
@@ -94,7 +133,9 @@ class HostRun:
         for value in (*args, *kwargs.values()):
             if isinstance(value, Window):
                 value.buffer.devices.add(number)
-        rank = Rank(number, entry, args, kwargs)
+                if value.buffer.number < 0:
+                    value.buffer.number = next(self._windows)
+        rank = Rank(RankPlace(self.number, number, self.world_size), entry, args, kwargs)
         rank.after = [other for other in self.ranks if other.device == number or rank.clashes(other)]
         self.ranks.append(rank)
         written = [v for p, v in entry.arguments(args, kwargs) if p.direction is not None]
@@ -108,7 +149,7 @@ class HostRun:
                 ready = [rank for rank in live if rank.can_go_on]
                 if not ready:
                     raise _deadlock(live)
-                for rank in ready:
+                for rank in ready if _Turns.draw is None else [_Turns.draw.choice(ready)]:
                     if rank.can_go_on:
                         state.switch(None)
                         rank.thread.advance()
@@ -137,7 +178,17 @@ def _outside(value: object) -> object:
     """A tensor of the host as an argument from outside."""
     if not isinstance(value, Tensor):
         return value
-    return Placeholder(value.shape, value.dtype) if value.buffer.data is None else value.view()
+    buffer = value.buffer
+    if buffer.keeps_values and buffer.is_made:
+        return value.view()
+    if not buffer.keeps_values and buffer.promise is None:
+        return Placeholder(value.shape, value.dtype)
+
+    def make() -> Array:
+        buffer.source = buffer.source if buffer.keeps_values else buffer.promise
+        return value.view()
+
+    return Placeholder(value.shape, value.dtype, make)
 
 
 class Host(TileFunction):

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from npuscope.ops import storage
 from npuscope.ops.dtypes import Array, DataType
 from npuscope.ops.spec import OpSpec
-from npuscope.ops.transfers import GET, NOTIFY, PUT, REMOTE_LOAD, REMOTE_STORE, WAIT
+from npuscope.ops.transfers import DEFER_WAIT, GET, NOTIFY, PUT, REMOTE_LOAD, REMOTE_STORE, WAIT
 from npuscope.tile.calls.functions import implements
 from npuscope.tile.calls.shaping import inside
 from npuscope.tile.enums import AtomicType, NotifyOp, WaitCmp
@@ -29,7 +29,7 @@ from npuscope.tile.run.orchestration import OneRank
 from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.values import lanes
 from npuscope.tile.values.checks import describe, dtype_of, shape_of
-from npuscope.tile.values.lanes import Lane
+from npuscope.tile.values.lanes import Lane, Number, Unknown
 from npuscope.tile.values.tensors import LiveBuffer, Shape, Tensor, Tile, contiguous, strided
 
 Whole = int | Lane
@@ -41,8 +41,11 @@ class WindowBuffer:
 
     def __init__(self, name: str, size: int) -> None:
         self.name, self.bytes = name, size
+        self.number = -1  # among the windows of the host function's call
+        self.signals = False  # whether ranks signal each other with it
         self.devices: set[int] = set()
         self._memory: dict[int, npt.NDArray[np.uint8]] = {}
+        self._unknown: set[int] = set()  # devices whose copy holds what nobody computed
         self._seen: dict[int, list[LiveBuffer]] = {}  # what programs on a device hold of it
 
     def memory(self, device: int, dtype: DataType, elements: int) -> Array:
@@ -63,6 +66,16 @@ class WindowBuffer:
 
     def hold(self, device: int, buffer: LiveBuffer) -> None:
         self._seen.setdefault(device, []).append(buffer)
+
+    def is_known(self, device: int) -> bool:
+        """Whether all that was written to a device's copy was computed."""
+        return device not in self._unknown and all(buffer.known for buffer in self._seen.get(device, ()))
+
+    def lose(self, device: int) -> None:
+        """Something that nobody computed is written to a device's copy."""
+        self._unknown.add(device)
+        for buffer in self._seen.get(device, ()):
+            buffer.known = False
 
     def changed(self, device: int) -> None:
         """A peer wrote: tiles that a program loaded before are not what memory holds now."""
@@ -89,12 +102,14 @@ class Window(Elsewhere):
             same = isinstance(window, Window) and window.buffer is self.buffer
             if same and held.dtype is self.dtype and held.shape == self.shape:
                 return Tensor(held, 0, self.shape, contiguous(self.shape))
-        data = self.buffer.memory(rank.device, self.dtype, self.elements) if run.computes else None
+        steers = self.dtype.steers or run.gm.slice.has("parameter", parameter.name, 0)
+        keeps = run.computes or (run.exchanges and steers)
+        data = self.buffer.memory(rank.device, self.dtype, self.elements) if keeps else None
         way = parameter.direction or "InOut"
         buffer = run.gm.add(
             parameter.name, self.shape, self.dtype, data, origin="parameter", direction=way, written=True
         )
-        buffer.known = run.computes  # without computing nobody knows what a peer wrote
+        buffer.known = keeps and self.buffer.is_known(rank.device)  # without values nobody knows what a peer wrote
         rank.hold(buffer.id, self)
         self.buffer.hold(rank.device, buffer)
         return Tensor(buffer, 0, self.shape, contiguous(self.shape))
@@ -143,6 +158,8 @@ def _window(run: TileRun, value: object, op: str) -> tuple[Tensor, Window]:
     run.region(op)
     held = held_window(run, value)
     if held is not None and isinstance(value, Tensor):
+        if run.computes:
+            held[0].may_change()
         return value, held[1]
     raise fault(f"pld.{op} takes a window, not {describe(value)}", "Make it with pld.window in the host function.")
 
@@ -160,7 +177,8 @@ def _peer(run: TileRun, target: Tensor, window: Window, peer: Whole) -> tuple[in
     device = window.buffer.device_of(rank)
     if device == _rank(run).device:
         return rank, target
-    data = window.buffer.memory(device, window.dtype, window.elements) if run.computes else None
+    keeps = run.computes or (run.exchanges and target.buffer.keeps_values)
+    data = window.buffer.memory(device, window.dtype, window.elements) if keeps else None
     theirs = LiveBuffer(-1, f"{target.buffer.name} of rank {rank}", window.shape, window.dtype, data, None)
     return rank, Tensor(theirs, target.offset, target.shape, target.strides, target.dtype)
 
@@ -177,28 +195,51 @@ def notify(target: object, peer: Whole, offsets: Offsets, value: Whole, *, op: N
     check_bounds("system.notify", mine.shape, offsets, (1,) * len(offsets), mine.buffer.name)
     start = position(mine, offsets)
     run.touch(mine, "add" if op is NotifyOp.AtomicAdd else "write")
-    run.emit(NOTIFY, (), None, attributes=(("peer", rank), ("op", op.value)))
-    if not run.computes:
-        return
+    window.buffer.signals = True
+    told = (*_cell(window, start), ("peer", rank), ("op", op.value), ("value", _number(value)))
+    run.emit(NOTIFY, (), None, attributes=told)
     data = theirs.buffer.data
-    assert data is not None
+    if data is None or not run.exchanges:
+        return
     data[int(start)] = int(value) + (int(data[int(start)]) if op is NotifyOp.AtomicAdd else 0)
     window.buffer.changed(window.buffer.device_of(rank))
+
+
+def _cell(window: Window, start: Number) -> tuple[tuple[str, object], ...]:
+    """Which counter of which window: what a simulation of all ranks must know."""
+    return ("window", window.buffer.number), ("cell", lanes.whole(start) * window.dtype.bytes)
+
+
+def _number(value: object) -> int | None:
+    return None if isinstance(value, Unknown) else lanes.whole(value)
 
 
 @implements(WAIT)
 def wait(signal: object, offsets: Offsets, expected: Whole, *, cmp: WaitCmp = WaitCmp.Ge) -> None:
     """Goes on when a counter of this rank is what it should be."""
+    _wait(WAIT, signal, offsets, expected, cmp)
+
+
+@implements(DEFER_WAIT)
+def defer_wait(signal: object, offsets: Offsets, expected: Whole, *, cmp: WaitCmp = WaitCmp.Ge) -> None:
+    """The task is done when a counter of this rank is what it should be; its core is free meanwhile."""
+    _wait(DEFER_WAIT, signal, offsets, expected, cmp)
+
+
+def _wait(op: OpSpec, signal: object, offsets: Offsets, expected: Whole, cmp: WaitCmp, takes: int = 0) -> None:
+    """`takes`: what a barrier takes off the counter when it goes on."""
     run = current()
-    mine, _ = _window(run, signal, "system.wait")
+    mine, window = _window(run, signal, "system.wait")
     ones = (1,) * len(offsets)
     check_bounds("system.wait", mine.shape, offsets, ones, mine.buffer.name)
     start = position(mine, offsets)
     number = run.touch(mine, "read")
     access: AccessKey = (number, "read", ones, mine.strides)
-    run.emit(WAIT, (), None, (access,), (start,), attributes=(("cmp", cmp.value),))
+    window.buffer.signals = True
+    told = (*_cell(window, start), ("cmp", cmp.value), ("value", _number(expected)), ("takes", takes))
+    run.emit(op, (), None, (access,), (start,), attributes=told)
     data = mine.buffer.data
-    if data is None or not run.computes:
+    if data is None or not run.exchanges:
         return
     at, wanted, where = int(start), int(expected), [int(o) for o in offsets]
     _rank(run).wait(
@@ -221,8 +262,8 @@ def barrier(signal: object, core: int = 0) -> Tensor:
     for peer in range(count):
         notify(mine, peer, slots[own_rank], 1)
     for slot in slots:
-        wait(mine, slot, 1)
-        if run.computes and mine.buffer.data is not None:
+        _wait(WAIT, mine, slot, 1, WaitCmp.Ge, takes=1)
+        if run.exchanges and mine.buffer.data is not None:
             mine.buffer.data[int(position(mine, slot))] -= 1
     return mine
 
@@ -257,7 +298,8 @@ def _load(
     run.touch(mine, "read")
     tile = Tile(None, box, mine.dtype, valid)
     run.emit(REMOTE_LOAD, (), tile, attributes=(("peer", rank), *attributes))
-    if run.computes:
+    known = theirs.buffer.keeps_values and window.buffer.is_known(window.buffer.device_of(rank))
+    if run.computes or (run.computes_here and known):
         tile.array = storage.new(box, mine.dtype, 0)
         part = strided(theirs.buffer, int(start), valid or box, mine.strides, mine.dtype)
         tile.array[tuple([slice(n) for n in valid or box])] = storage.load(part, mine.dtype)
@@ -276,7 +318,7 @@ def remote_store(
 
 def _store(
     run: TileRun, window: Window, tile: Tile, target: Tensor, peer: Whole, offsets: Offsets, atomic: AtomicType,
-    op: OpSpec,
+    op: OpSpec, staged: tuple[tuple[str, object], ...] = (),
 ) -> None:  # fmt: skip
     rank, theirs = _peer(run, target, window, peer)
     if theirs is target:
@@ -289,7 +331,9 @@ def _store(
     start = position(target, offsets)
     adds = atomic is AtomicType.Add
     run.touch(target, "add" if adds else "write")
-    run.emit(op, (tile,), None, attributes=(("peer", rank), ("elements", int(np.prod(box)))), plane="store")
+    run.emit(op, (tile,), None, attributes=(("peer", rank), ("elements", int(np.prod(box))), *staged), plane="store")
+    if tile.array is None and theirs.buffer.keeps_values:
+        window.buffer.lose(window.buffer.device_of(rank))
     if tile.array is not None and theirs.buffer.data is not None:
         array = tile.array.reshape(_fitted(tile.shape, target, op.name))[tuple([slice(n) for n in box])]
         write_box(run, theirs, int(start), box, array, tile.dtype, adds)
@@ -336,7 +380,7 @@ def put(
     check_bounds("tensor.put", source.shape, out_of, box, source.buffer.name)
     staged = _staged(box, chunk_rows, chunk_cols, pipeline)
     tile = load_box(run, source, position(source, out_of), box, None, op=PUT, attributes=staged)
-    _store(run, window, tile, mine, peer, into, atomic, PUT)
+    _store(run, window, tile, mine, peer, into, atomic, PUT, staged)
 
 
 def _in_gm(run: TileRun, value: object, op: str) -> Tensor:

@@ -107,7 +107,7 @@ def differences(
     """Compare the tensors of two runs by name. `only`: these names of A; `rename`: name in A → its name in B."""
     rename = rename or {}
     only = [only] if isinstance(only, str) else only
-    position = _last_tasks(run_a)
+    position = last_tasks(run_a)
     names = sorted(position, key=position.__getitem__)
     for option, wanted in (("only", only or ()), ("rename", rename)):
         unknown = [name for name in wanted if name not in run_a.named]
@@ -159,7 +159,7 @@ def _argument(given: object, seed: Seed) -> object:
     return array_of(given) if is_torch_tensor(given) else given
 
 
-def _last_tasks(run: Executed) -> dict[str, int]:
+def last_tasks(run: Executed) -> dict[str, int]:
     """The last task that wrote each named tensor, -1 where none did; in order of creation."""
     written: dict[int, int] = {}
     for task in run.recording.tasks:

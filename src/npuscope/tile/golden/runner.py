@@ -45,7 +45,7 @@ from npuscope.tile.golden.spec import (
 from npuscope.tile.golden.validation import LastWriter, validate_golden
 from npuscope.tile.record.model import Recording
 from npuscope.tile.record.recorder import asked_for
-from npuscope.tile.run.arguments import Placeholder, is_torch_tensor
+from npuscope.tile.run.arguments import Placeholder, is_lazy, is_torch_tensor
 
 MOST_NOTICES = 5  # of the run in the message of a failed golden
 RUNTIME_KEYS = frozenset({"platform", "device_id", "device_ids", "log_level", "profiling", "pto_isa_commit"})
@@ -89,6 +89,8 @@ class RunResult:
     compared: bool | None = None  # False: there was nothing to compare; None: it did not come to that
     unchecked: str = ""  # why it passed although nothing was compared
     golden_fn: Callable[..., object] | None = field(default=None, repr=False)
+    pairs: Mapping[str, tuple[UserTensor, UserTensor]] = field(default_factory=dict, repr=False)  # output, golden
+    tolerance: tuple[float, float] | None = None  # relative and absolute
 
     def __str__(self) -> str:
         verdict = "PASS" if self.passed else f"FAIL: {self.error}" if self.error else "FAIL"
@@ -226,7 +228,8 @@ def run(
             source = _Source(golden_fn, None if golden_data is None else Path(golden_data), target, chosen(seed))
             compare = functools.partial(validate_golden, rtol=rtol, atol=atol, compare_fn=compare_fn)
             result = _run(program, specs, source, compare, execute)
-    result = replace(result, execution_time=time.perf_counter() - start, golden_fn=golden_fn)
+    seconds = time.perf_counter() - start
+    result = replace(result, execution_time=seconds, golden_fn=golden_fn, tolerance=(rtol, atol))
     if result.passed:
         print(f"[RUN] {result}", flush=True)
     if _driver.watch is not None:
@@ -305,12 +308,14 @@ def _run(
         return RunResult(True, work_dir=place, run=ran, compared=False, unchecked=why)
     outputs = {spec.name: inputs[spec.name] for spec in _outputs(specs)}
     others = {name: value for name, value in inputs.items() if name not in outputs}
+    pairs = {name: (outputs[name], goldens[name]) for name in outputs}
     try:
         with _stage("validate"):
             compare(outputs, goldens, inputs=others, run=ran)
     except AssertionError as error:
-        return RunResult(False, f"{error}{_notices(ran.recording)}", work_dir=place, run=ran, compared=True)
-    return RunResult(True, work_dir=place, run=ran, compared=True)
+        why = f"{error}{_notices(ran.recording)}"
+        return RunResult(False, why, work_dir=place, run=ran, compared=True, pairs=pairs)
+    return RunResult(True, work_dir=place, run=ran, compared=True, pairs=pairs)
 
 
 def _notices(recording: Recording) -> str:
@@ -323,20 +328,32 @@ def _notices(recording: Recording) -> str:
 
 
 def _record_shapes(program: object, specs: Sequence[Spec], seed: Seed, execute: Executor) -> RunResult:
-    """Only integers that may steer the program get values; a script's own random stream is drawn up to the last one."""
-    steering = [isinstance(s, ScalarSpec) or (s.storage.kind in "iu" and s.storage.itemsize > 1) for s in specs]
-    last = max((i for i, steers in enumerate(steering) if steers), default=-1)
-    given: list[object] = []
+    """Inputs get values when somebody asks for them, those that steer the program; numbers have theirs."""
+    inputs = _Inputs(specs, seed)
     with _stage("generate inputs"):
-        for i, spec in enumerate(specs):
-            if steering[i]:
-                given.append(_argument(spec, make(spec, seed)))
-                continue
-            if i < last and seed.leaves_torch_alone():
-                make(spec, seed)
-            given.append(_placeholder(spec))
+        given = [
+            _argument(spec, make(spec, seed))
+            if isinstance(spec, ScalarSpec)
+            else _placeholder(spec, functools.partial(inputs.values, place))
+            for place, spec in enumerate(specs)
+        ]
     with _stage("record shapes"):
         return RunResult(True, run=execute(program, *given, mode="shapes"), unchecked="recorded without values")
+
+
+class _Inputs:
+    """Inputs that are made when somebody asks; in their order where they draw from the script's own random stream."""
+
+    def __init__(self, specs: Sequence[Spec], seed: Seed) -> None:
+        self._specs, self._seed, self._in_order = specs, seed, seed.leaves_torch_alone()
+        self._made: dict[int, UserTensor] = {}
+
+    def values(self, place: int) -> Array:
+        for i in range(0 if self._in_order else place, place + 1):
+            if i not in self._made:
+                self._made[i] = make(self._specs[i], self._seed)
+        made = self._made[place]
+        return array_of(made.made() if is_lazy(made) else made)  # a lazy one may stay so for others
 
 
 def make(spec: Spec, seed: Seed) -> UserTensor:
@@ -366,12 +383,11 @@ def _argument(spec: Spec, value: UserTensor) -> Array | int | float | bool:
     return python_number(value) if isinstance(spec, ScalarSpec) else array_of(value)
 
 
-def _placeholder(spec: Spec) -> Placeholder:
-    assert isinstance(spec, TensorSpec)  # scalars steer
+def _placeholder(spec: TensorSpec, make: Callable[[], Array]) -> Placeholder:
     dtype = of_storage(spec.storage)
     if dtype is None:
         raise NpuscopeError(f"'{spec.name}' is of {spec.dtype}, which the chip has not")
-    return Placeholder(tuple(spec.shape), dtype)
+    return Placeholder(tuple(spec.shape), dtype, make)
 
 
 def default_executor() -> Executor:

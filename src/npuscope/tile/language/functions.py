@@ -16,7 +16,9 @@ from npuscope.tile.record.recorder import Launch, TaskDraft
 from npuscope.tile.run import state
 from npuscope.tile.run.arguments import Parameter, by_name, parameters
 from npuscope.tile.run.execute import Compiled, EntryCall, Finished, record, run_entry
-from npuscope.tile.run.regions import Spmd, mark_no_dep, open_task, run_single
+from npuscope.tile.run.handover import HandedTiles
+from npuscope.tile.run.op_recorder import store_box
+from npuscope.tile.run.regions import Spmd, half_of, mark_no_dep, open_task, run_single
 from npuscope.tile.run.state import TileRun
 from npuscope.tile.shapes.reuse import Code
 from npuscope.tile.values.checks import TaskId, flat_ids
@@ -58,6 +60,11 @@ class TileFunction:
     def _func(self) -> TileFunction:
         """What old scripts reached the function by; its signature is the function's."""
         return self
+
+    @property
+    def _cache(self) -> dict[object, object]:
+        """Compiled forms, which tests of the language clear; nothing is compiled here."""
+        return {}
 
     def code(self) -> Code:
         """The function as it runs, and what it reads besides its arguments."""
@@ -102,7 +109,7 @@ class Inline(TileFunction):
         return super().inside(run, args, kwargs)
 
 
-class GraphFunction(Inline):
+class RecordedGraph(Inline):
     """A part of the orchestration that the runtime host_build_graph records at its first call and replays later.
 
     Its values are those of an inlined call; what a replay could not do is refused.
@@ -151,6 +158,7 @@ class Incore(TileFunction):
     """A device kernel: one task per call from orchestration; inside a task, part of it."""
 
     kind = "incore"
+    core: Core | None = None  # of functions that are written for one kind of core
 
     def inside(self, run: TileRun, args: Args, kwargs: Named) -> object:
         deps = kwargs.pop("deps", None)
@@ -159,14 +167,38 @@ class Incore(TileFunction):
             run.block.task.called(self.name)
             if run.block.task.form == "spmd":
                 self._declare(run.block.task, given)
-            return self.body(**given)
+            return self.in_block(run, given)
         task = open_task(run, self.name, 1, "call", Launch(flat_ids(deps)))
         given = {key: _in_gm(run, value) for key, value in given.items()}
         self._declare(task, given)
-        result = run_single(run, task, lambda: self.body(**given))
+        result = run_single(run, task, lambda: self._into_outputs(run, task, given, self.in_block(run, given)))
         self._check_outputs(run, task, given)
         mark_no_dep(run, task, run.orchestration.take_opted_out())
         return _in_gm(run, result)
+
+    def in_block(self, run: TileRun, given: Named) -> object:
+        """What the kernel does as a part of the block under way."""
+        if run.block is not None and run.block.handover is not None and self.core is not None:
+            written = (given[p.name] for p in self.parameters if p.direction is not None)
+            return run.block.handover.start(
+                self.name, self.core == "AIV", lambda: self.body(**given), next(written, None)
+            )
+        return self.body(**given)
+
+    def _into_outputs(self, run: TileRun, task: TaskDraft, given: Named, result: object) -> object:
+        """A tile that a kernel returns goes into its pl.Out parameter of the same shape that nothing was written to."""
+        values = list(result) if isinstance(result, tuple) else [result]
+        written = {a.key[0] for a in task.arguments if a.writes}
+        free = [given[p.name] for p in self.parameters if p.direction == "Out"]
+        for n, value in enumerate(values):
+            for tensor in free:
+                if not isinstance(tensor, Tensor) or not isinstance(value, Tile) or tensor.buffer.id in written:
+                    continue
+                if (tensor.shape, tensor.dtype) == (value.shape, value.dtype):
+                    values[n] = store_box(run, value, tensor, [0] * len(tensor.shape))
+                    written.add(tensor.buffer.id)
+                    break
+        return tuple(values) if isinstance(result, tuple) else values[0]
 
     def submit(self, run: TileRun, args: Args, kwargs: Named, deps: object, early: bool) -> tuple[object, TaskId]:
         """pl.submit: what the kernel returns, and its task id."""
@@ -205,6 +237,36 @@ def _in_gm(run: TileRun, value: object) -> object:
     return run.promoted(value) if isinstance(value, Tile) else value
 
 
+class CubeFunction(Incore):
+    core = "AIC"
+
+
+class VectorFunction(Incore):
+    core = "AIV"
+
+
+class GroupFunction(Incore):
+    """A cube function and a vector function side by side on one core group, which hand tiles to each other."""
+
+    kind = "group"
+
+    def in_block(self, run: TileRun, given: Named) -> object:
+        block = run.block
+        assert block is not None
+        attrs = self.options.get("attrs")
+        halved = half_of(attrs.get("split")) if isinstance(attrs, dict) else None
+        if halved is not None:
+            block.task.launch.split = halved
+        block.handover = together = HandedTiles(block, run.enter, whole=halved is not None)
+        try:
+            result = self.body(**given)
+            together.finish()
+        finally:
+            together.abandon()
+            block.handover = None
+        return result
+
+
 class Extern(Incore):
     """A kernel written in another language: its task is recorded, its values come from a substitute."""
 
@@ -231,7 +293,7 @@ class Extern(Incore):
             launch = Launch(flat_ids(kwargs.pop("deps", None)), core=core)
             task = open_task(run, self.name, 1, "extern", launch)
             first = True
-        result = None
+        result, computes = None, run.computes or (task.computes and self.substitute is not None)
         for parameter in self.parameters:
             value = given.get(parameter.name)
             if not isinstance(value, Tensor):
@@ -242,9 +304,9 @@ class Extern(Incore):
             if parameter.direction is not None:
                 draft.writes = True
                 value.buffer.changed()
-                value.buffer.known = value.buffer.known and run.computes
+                value.buffer.known = value.buffer.known and computes
                 result = value if result is None else result
-        if run.computes and first:
+        if computes and first:
             self._substitute(run, given, task.id)
         return result
 
@@ -305,7 +367,7 @@ class _Jit:
     inline = staticmethod(decorator(Inline))
     incore = staticmethod(decorator(Incore))
     extern = staticmethod(decorator(Extern))
-    graph = staticmethod(decorator(GraphFunction))
+    graph = staticmethod(decorator(RecordedGraph))
     opaque = staticmethod(decorator(EntryFunction))
     host: Callable[..., object]  # of several ranks: put in by npuscope.tile
 
@@ -316,7 +378,10 @@ _KINDS: dict[FunctionType, type[TileFunction]] = {
     **dict.fromkeys([FunctionType.Opaque, FunctionType.Orchestration], EntryFunction),
     FunctionType.Inline: Inline,
     FunctionType.Extern: Extern,
-    FunctionType.Graph: GraphFunction,
+    FunctionType.AIC: CubeFunction,
+    FunctionType.AIV: VectorFunction,
+    FunctionType.Group: GroupFunction,
+    FunctionType.Graph: RecordedGraph,
 }
 
 
@@ -358,12 +423,20 @@ class TileProgram:
         """The function that starts the program: the host's, else the last Opaque or Orchestration one."""
         hosts = [f for f in self.functions.values() if f.kind == "host"]
         entries = hosts or [f for f in self.functions.values() if isinstance(f, EntryFunction)]
+        if not entries and len(self.functions) == 1:  # a kernel alone: the compiler writes the entry that calls it
+            return _entry_of(next(iter(self.functions.values())), self)
         if not entries:
             raise fault(f"the program {self.name} has no entry", "Give one function the type Orchestration or Opaque.")
         return next((f for f in entries if f.name == "main"), entries[-1])
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         return self.entry(*args, **kwargs)
+
+
+def _entry_of(kernel: TileFunction, owner: TileProgram) -> EntryFunction:
+    entry = EntryFunction(kernel.function, {}, owner)
+    entry.body = kernel
+    return entry
 
 
 def program(cls: type) -> TileProgram:
@@ -393,4 +466,7 @@ def spmd_submit(kernel: object, *args: object, core_num: object, **options: Any)
         raise fault(f"pl.spmd_submit launches a kernel, not {kernel!r}")
     launch = Spmd(core_num, name_hint=kernel.name, **options)
     number = launch.launch()
+    if launch.skip:  # what it would have written is as it was
+        written = (value for parameter, value in kernel.arguments(args, {}) if parameter.direction is not None)
+        return next(written, None), number
     return launch.run(lambda index: kernel(*args)), number

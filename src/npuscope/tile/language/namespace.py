@@ -10,11 +10,11 @@ from typing import Any
 from npuscope.ops import dtypes
 from npuscope.ops.table import BY_SPELLING
 from npuscope.tile import enums
+from npuscope.tile.calls import crossing, shaping, vector
 from npuscope.tile.calls import scalars as system
-from npuscope.tile.calls import shaping, vector
 from npuscope.tile.calls.spellings import function_of, members
 from npuscope.tile.fault import Unsupported, fault
-from npuscope.tile.language import functions, history, runtime
+from npuscope.tile.language import from_text, functions, history, runtime
 from npuscope.tile.run import loops, regions
 from npuscope.tile.run.arguments import Placeholder
 from npuscope.tile.run.execute import collecting
@@ -24,6 +24,8 @@ from npuscope.tile.values import checks as tasks
 from npuscope.tile.values import tensors as values
 from npuscope.tile.values.checks import index, shown
 from npuscope.tile.values.tensors import Tensor, Tile
+
+_ARGUMENTS = ("input", "output", "output_existing", "inout", "no_dep", "scalar")  # directions in printed programs
 
 
 class Namespace(SimpleNamespace):
@@ -72,11 +74,15 @@ def language() -> dict[str, Any]:
     found: dict[str, Any] = {dtype.name: dtype for dtype in dtypes.ALL}
     found |= members("pl")
     found |= {
-        "tile": Namespace(_label="pl.tile", **members("tile"), MaskPattern=enums.MaskPattern),
+        "tile": Namespace(
+            _label="pl.tile", **members("tile"), MaskPattern=enums.MaskPattern, MemRefType=signature.TensorView
+        ),
+        "block": Namespace(_label="pl.block", **members("tile"), MaskPattern=enums.MaskPattern),  # `tile` in spring
         "tensor": Namespace(
             _label="pl.tensor",
             **members("tensor"),
             view=shaping.view,
+            create_tensor=function_of("pl.create_tensor"),
             no_dep=regions.no_dep,
             dump_tag=system.nothing,
         ),
@@ -98,6 +104,12 @@ def language() -> dict[str, Any]:
             sync_set=system.nothing,
             sync_wait=system.nothing,
             set_ffts=system.nothing,
+            sync_src=system.nothing,
+            sync_dst=system.nothing,
+            bar_v=system.nothing,
+            bar_m=system.nothing,
+            bar_all=system.nothing,
+            AUTO=crossing.AUTO,
         ),
         "prefetch": Namespace(
             _label="pl.prefetch",
@@ -114,7 +126,7 @@ def language() -> dict[str, Any]:
     found["Mem"] = enums.MemorySpace
     found |= {
         name: getattr(signature, name)
-        for name in ("Out", "InOut", "Scalar", "Array", "Tuple", "TensorView", "DynVar", "MemRef", "dynamic")
+        for name in ("Out", "InOut", "Scalar", "Array", "Tuple", "TensorView", "DynVar", "MemRef", "RUNTIME", "dynamic")
     }
     found |= enums.TensorLayout.__members__
     found |= dict.fromkeys(("TileView", "MemRefType", "Ptr", "PtrType"), signature.TensorView)  # of annotations
@@ -156,6 +168,13 @@ def language() -> dict[str, Any]:
         "chunked_loop_optimizer": runtime.chunked_loop_optimizer,
         "collecting": collecting,
         "Placeholder": Placeholder,
+        "parse": from_text.parse,
+        "parse_program": from_text.parse,
+        "loads": from_text.loads,
+        "loads_program": from_text.loads,
+        "optimizations": Namespace(_label="pl.optimizations", split=Split, cross_core_slot=CrossCoreSlot),
+        "adir": Namespace(_label="pl.adir", **{name: name for name in _ARGUMENTS}),
+        "AUTO": crossing.AUTO,
     }
     found |= {old: found[now] for old, now in history.renamed().items()}
     return found

@@ -31,6 +31,7 @@ from types import CellType, CodeType, FunctionType
 from typing import NamedTuple
 
 from npuscope.base.files import cached
+from npuscope.base.stand_in import source_age, source_bytes, stands_in
 from npuscope.tile.fault import TileError
 from npuscope.tile.language import runtime
 from npuscope.tile.language.grammar import (
@@ -100,13 +101,15 @@ def source_of(function: FunctionType) -> FunctionSource:
 
 def _age(path: str) -> int | None:
     try:
-        return os.stat(path).st_mtime_ns
+        return source_age(path)
     except OSError:
         return None
 
 
 @lru_cache(maxsize=32)
 def _lines(path: str, age: int) -> list[str]:
+    if stands_in(path):
+        return source_bytes(path).decode().splitlines(keepends=True)
     with tokenize.open(path) as file:
         return file.readlines()
 
@@ -240,6 +243,13 @@ def _function(name: str, parameters: Iterable[str], body: list[ast.stmt], at: as
     return made
 
 
+def _declared_places(annotation: ast.expr) -> list[ast.expr]:
+    """What `pl.Tile[[64, 64], pl.FP32, m[i % 2], pl.Mem.Vec]` says of a buffer that the author declared: `m[i % 2]`."""
+    if not isinstance(annotation, ast.Subscript) or not isinstance(annotation.slice, ast.Tuple):
+        return []
+    return [one for one in annotation.slice.elts[2:] if not isinstance(one, ast.Attribute | ast.Constant)]
+
+
 class _Rewriter(ast.NodeTransformer):
     def __init__(self, definition: ast.FunctionDef, has_self: bool, local: set[str]) -> None:
         self._has_self = has_self
@@ -279,7 +289,10 @@ class _Rewriter(ast.NodeTransformer):
         if node.value is None or not isinstance(node.target, ast.Name):
             return node
         _name(node.value, node.target.id)
-        return ast.copy_location(ast.Assign([node.target], node.value), node)
+        value = node.value
+        if places := _declared_places(node.annotation):
+            value = _call("declared()", node, value, *places)
+        return ast.copy_location(ast.Assign([node.target], value), node)
 
     def visit_With(self, node: ast.With) -> ast.stmt | list[ast.stmt]:
         first = node.items[0]

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import CellType
 from typing import Any, TypeVar
 
+from npuscope.ops import storage
+from npuscope.ops.shaping import DECLARE
 from npuscope.tile.fault import fault
 from npuscope.tile.language.history import note
 from npuscope.tile.record.recorder import Launch
@@ -25,10 +27,12 @@ from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.shapes.mode import lists_of
 from npuscope.tile.shapes.reuse import Code
 from npuscope.tile.values.checks import TaskId, is_number
+from npuscope.tile.values.lanes import plain
+from npuscope.tile.values.signature import MemRef
 from npuscope.tile.values.tensors import Tensor, Tile
 
 __all__ = ["UNBOUND", "blocks", "bound", "carried", "counted", "holds_tasks", "known_bounds", "launch", "outside"]
-__all__ += ["outside_tensor", "region"]
+__all__ += ["declared", "outside_tensor", "region"]
 
 UNBOUND = object()  # what a name holds that no statement has bound; the rewritten program deletes it again
 _EMPTY = CellType()  # of a name that is not bound yet
@@ -107,6 +111,38 @@ def bound(value: object) -> None:
     """The same for a name that was given a number."""
     if is_number(value):
         _end_drawn_task()
+
+
+def declared(value: object, *places: object) -> object:
+    """A tile that an annotation puts into a buffer of the author's: `t: pl.Tile[…, m[i % 2], pl.Mem.Vec] = …`.
+
+    What lay in that slot before is overwritten: who reads it from now on gets what lies there now.
+    """
+    place = next((one for one in places if isinstance(one, MemRef)), None)
+    if place is None or not isinstance(value, Tile):
+        return value
+    run = current()
+    block = run.region("MemRef")
+    label = place.name or block.memrefs.setdefault(id(place.whole), f"MemRef {len(block.memrefs) + 1}")
+    known = block.declared.setdefault(label, (place.slots, {}))
+    if known[0] != place.slots:
+        raise fault(f"pl.MemRef: {label} has {known[0]} slots elsewhere, {place.slots} here")
+    attributes = (("memref", label), ("slots", place.slots))
+    tile = run.result(DECLARE, (value,), value.shape, value.dtype, value.valid, value.space, attributes=attributes)
+    tile.array = value.share()
+    number = plain(place.index)
+    if not isinstance(number, int):  # it differs from turn to turn
+        return tile
+    if not 0 <= number < place.slots:
+        raise fault(f"pl.MemRef: slot {number} of {label}, which has {place.slots}", "Write m[i % slots].")
+    before = known[1].get(number)
+    if before is not None and before is not value:
+        before.overwritten = f"slot {number} of {label} was given to another tile"
+        same = (before.shape, before.dtype) == (tile.shape, tile.dtype)
+        if before.array is not None and tile.array is not None:
+            before.array = tile.array if same else storage.new(before.shape, before.dtype, storage.poison(before.dtype))
+    known[1][number] = tile
+    return tile
 
 
 def _end_drawn_task() -> None:

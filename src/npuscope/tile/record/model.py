@@ -206,6 +206,7 @@ class Task:
     skipped: bool = False  # its predicate was false: nothing ran
     scopes: tuple[Scope, ...] = ()  # open around it, outermost first
     layer: str = ""  # the inline call it was made in, e.g. "decode_layer#3"
+    graph: str = ""  # the call of a recorded graph it was made in, "decode_layer#3" being the third of that graph
     split: Half | Literal[""] = ""  # each vector core of a mixed task takes half of every tile
     ring_slots: int = 0  # depth of the ring between cube and vector cores; 0: the compiler's own
 
@@ -281,6 +282,15 @@ class RingSizes:
 
 
 @dataclass(frozen=True, slots=True)
+class RankPlace:
+    """Which of several ranks a program ran on: `call` counts the calls of host functions, `rank` their devices."""
+
+    call: int
+    rank: int
+    ranks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Recording:
     """One run of one program."""
 
@@ -296,6 +306,8 @@ class Recording:
     notes: tuple[str, ...] = field(default=())
     auto_scope: bool = True  # the compiler puts a scope around the function and around each turn of a loop
     rings: RingSizes = field(default=RingSizes())  # what the run asked for
+    runtime: str = ""  # that the run asked for; empty where it did not
+    place: RankPlace | None = None  # where a host function ran it
 
 
 def unique_names(buffers: Iterable[Buffer]) -> dict[str, int]:

@@ -40,6 +40,7 @@ from npuscope.tile.record.model import (
     Mode,
     Notice,
     Op,
+    RankPlace,
     Recording,
     Ref,
     RegionLoopKind,
@@ -55,6 +56,7 @@ from npuscope.tile.record.walk import ops_of
 MOST_TASKS = 1 << 20  # a few kilobytes each; 40 layers of a decode step have 17,000
 RINGS = 4
 MOST = 1 << 48  # bytes or slots: more than any machine has, and sums of it can be counted
+RUNTIME = "runtime kind"  # which runtime a run is for: said by its compiler's settings, not by those of the run
 NAMES = {"heap": "ring_heap", "task_window": "ring_task_window", "dep_pool": "ring_dep_pool"}
 _given: ContextVar[Mapping[str, Any]] = ContextVar("ring sizes", default=MappingProxyType({}))
 Numbers = npt.NDArray[np.int64]
@@ -89,7 +91,9 @@ class Recorder:
         self.turns: list[Turn] = []
         self.scopes: list[Scope] = []
         self.auto_scope = True
+        self.place: RankPlace | None = None
         self.layers: list[str] = []
+        self.graph = ""  # the call of a recorded graph that is open
         self._scope_count = 0
         self._numbers: dict[OpKey | LoopKey, int] = {}
         self._keys: list[OpKey | LoopKey] = []
@@ -99,7 +103,7 @@ class Recorder:
 
     def open_task(self, kernel: str, blocks: int, form: Form, launch: Launch) -> TaskDraft:
         launch.turns, launch.scopes = tuple(self.turns), tuple(self.scopes)
-        launch.layer = self.layers[-1] if self.layers else ""
+        launch.layer, launch.graph = self.layers[-1] if self.layers else "", self.graph
         site = sites.here()
         if len(self.tasks) >= MOST_TASKS:
             place = sites.site(site)
@@ -209,6 +213,7 @@ class Launch:
     turns: tuple[Turn, ...] = ()
     scopes: tuple[Scope, ...] = ()
     layer: str = ""
+    graph: str = ""
 
 
 class TaskDraft:
@@ -218,6 +223,7 @@ class TaskDraft:
         self.id, self.kernel, self.site, self.blocks, self.form, self.launch = id, kernel, site, blocks, form, launch
         self.arguments: list[ArgumentDraft] = []
         self.groups: dict[BodyKey, tuple[list[int], Rolled]] = {}
+        self.computes = False  # shapes mode: whether it belongs to what steers the program
         self.declared: dict[int, Direction] = {}  # buffer -> direction in an incore function's signature
         self._by_tensor: dict[TensorKey, int] = {}
 
@@ -378,6 +384,8 @@ class _Finish:
             notes=tuple(dict.fromkeys(rec.notes)),
             auto_scope=rec.auto_scope,
             rings=ring_sizes(),
+            runtime=asked_runtime(),
+            place=rec.place,
             sites=tuple([sites.site(number) for number in self._sites]),
         )
 
@@ -475,11 +483,17 @@ def _array(offset: Offset) -> Numbers:
 @contextmanager
 def asked_for(runtime_cfg: Mapping[str, Any]) -> Iterator[None]:
     """What runs inside the block has these settings of its run."""
-    token = _given.set({**_given.get(), **{name: runtime_cfg[name] for name in NAMES.values() if name in runtime_cfg}})
+    known = (RUNTIME, *NAMES.values())
+    token = _given.set({**_given.get(), **{name: runtime_cfg[name] for name in known if name in runtime_cfg}})
     try:
         yield
     finally:
         _given.reset(token)
+
+
+def asked_runtime() -> str:
+    """The runtime that the run under way asks for; empty where it does not."""
+    return str(_given.get().get(RUNTIME, ""))
 
 
 def ring_sizes() -> RingSizes:

@@ -291,7 +291,7 @@ def same_work(a: Sequence[Recording], b: Sequence[Recording]) -> bool:
 
 def _same(a: Recording, b: Recording) -> bool:
     whole = a.program == b.program and (a.buffers, a.aliases, a.host_reads) == (b.buffers, b.aliases, b.host_reads)
-    if not whole or (a.bodies, a.auto_scope, a.rings) != (b.bodies, b.auto_scope, b.rings):
+    if not whole or (a.bodies, a.auto_scope, a.rings, a.runtime) != (b.bodies, b.auto_scope, b.rings, b.runtime):
         return False
     return len(a.tasks) == len(b.tasks) and all(map(_same_task, a.tasks, b.tasks))
 

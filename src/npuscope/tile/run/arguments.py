@@ -10,14 +10,15 @@ import sys
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from types import CellType, FunctionType
 from typing import Any, TypeAlias, TypeGuard
 
 import ml_dtypes
 import numpy as np
 
-from npuscope.ops.dtypes import Array, DataType, Element, of_storage
+from npuscope.ops.dtypes import HALF_BYTES, Array, DataType, Element, of_storage, packed, unpacked
 from npuscope.tile.fault import TileError, fault
 from npuscope.tile.record.model import Direction
 from npuscope.tile.run.state import TileRun
@@ -33,10 +34,11 @@ _NO_DEFAULT = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class Placeholder:
-    """A tensor argument without values, for `shapes` mode."""
+    """A tensor argument without values, for `shapes` mode; `make`: its values, where they may steer something."""
 
     shape: tuple[int, ...]
     dtype: DataType
+    make: Callable[[], Array] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", shape_of(self.shape))
@@ -55,7 +57,7 @@ class Parameter:
         wanted = self.annotation
         if not isinstance(wanted, types.TensorType) or wanted.shape is None or wanted.dtype is None:
             return None
-        extents = [int(n) for n in wanted.shape if not isinstance(n, types.DynVar)]
+        extents = [int(n) for n in wanted.shape if not isinstance(n, types.DynVar | types.DynExpr)]
         complete = wanted.dtype.storage is not None and len(extents) == len(wanted.shape)
         return np.zeros(extents, wanted.dtype.storage) if complete else None
 
@@ -63,7 +65,7 @@ class Parameter:
     def rows_at_run_time(self) -> bool:
         """Whether the outermost extent is a run-time dimension."""
         shape = self.annotation.shape if isinstance(self.annotation, types.TensorType) else None
-        return isinstance(next(iter(shape or ()), None), types.DynVar)
+        return isinstance(next(iter(shape or ()), None), types.DynVar | types.DynExpr)
 
 
 class Elsewhere(ABC):
@@ -143,10 +145,13 @@ def bind(
     if isinstance(value, Placeholder):
         if run.computes:
             raise fault(f"{where}: the argument {name} is a placeholder", "Record it in shapes mode.")
-        _check(parameter, value.shape, value.dtype, dynamic, where)
-        return _in_gm(run, parameter, value.shape, value.dtype, None, written=True), None
+        return _of_placeholder(run, parameter, value, dynamic, where), None
     if is_number(value):
         return _number(value, parameter, where), None
+    if value is types.RUNTIME:
+        raise fault(f"{where}: {name} is pl.RUNTIME, which stands for a number", "Call it with the number.")
+    if is_lazy(value) and not run.computes and value.ndim and _takes_whole_bytes(annotation):
+        return bind(run, parameter, placeholder_of(value), dynamic, where)
     array = _as_array(value, name, where)
     if array is None:
         if isinstance(annotation, types.ScalarType) and not isinstance(value, Tensor):
@@ -154,6 +159,12 @@ def bind(
         return value, None
     if array.ndim == 0 or isinstance(annotation, types.ScalarType):
         return _one_element(array, parameter, where), None
+    carrier = None
+    wanted = annotation.dtype if isinstance(annotation, types.TensorType) else None
+    if wanted in HALF_BYTES and array.dtype.itemsize == 1 and array.dtype != wanted.storage:
+        array, carrier = unpacked(np.ascontiguousarray(array), wanted), array
+    elif wanted is not None and wanted.storage is not None and _carries(array.dtype, wanted):
+        array = array.view(wanted.storage)
     dtype = of_storage(array.dtype)
     if dtype is None:
         raise fault(f"{where}: the argument {name} has the type {array.dtype}, which the chip has not")
@@ -161,15 +172,28 @@ def bind(
     if parameter.direction is not None and not array.flags.writeable:
         raise fault(f"{where}: {name} is declared pl.{parameter.direction}, the array is read-only")
     flat = (array if array.flags.c_contiguous else np.ascontiguousarray(array)).reshape(-1)
-    copied = not np.shares_memory(flat, array) and array.size > 0
+    copied = (carrier is not None or not np.shares_memory(flat, array)) and array.size > 0
     # Shapes mode may write to the whole numbers it keeps: into a copy, for nothing real is computed.
-    data = flat if run.computes else flat.copy() if dtype.steers else None
+    keeps = dtype.steers or run.gm.slice.has("parameter", name, 0)
+    data = flat if run.computes else flat.copy() if keeps else None
     tensor = _in_gm(run, parameter, array.shape, dtype, data, written=parameter.direction != "Out" or not run.computes)
 
     def give_back() -> None:
-        array[...] = flat.reshape(array.shape)
+        if carrier is not None:
+            packed(flat.reshape(array.shape), carrier)
+        else:
+            array[...] = flat.reshape(array.shape)
 
     return tensor, give_back if copied and run.computes and parameter.direction else None
+
+
+def _carries(storage: np.dtype[Element], wanted: DataType) -> bool:
+    """Whether elements of one type stand for those of another by their bits: torch has few unsigned types and none of
+    scales, so its signed types and bytes carry them."""
+    if storage == wanted.storage or wanted.storage is None or storage.itemsize != wanted.storage.itemsize:
+        return False
+    scales = wanted.is_float and wanted.bytes == 1 and storage in (np.dtype("u1"), np.dtype("i1"))
+    return scales or (wanted.is_int and wanted.name.startswith("U") and storage.kind == "i")
 
 
 def _as_array(value: object, name: str, where: str) -> Array | None:
@@ -185,8 +209,36 @@ def _as_array(value: object, name: str, where: str) -> Array | None:
         raise fault(f"a torch tensor {what} shares no memory with NumPy", "Pass a dense tensor on the CPU.") from None
 
 
+def _takes_whole_bytes(annotation: object) -> bool:
+    return annotation is None or (isinstance(annotation, types.TensorType) and annotation.dtype not in HALF_BYTES)
+
+
+def _of_placeholder(run: TileRun, parameter: Parameter, value: Placeholder, dynamic: Extents, where: str) -> Tensor:
+    dtype, annotation = value.dtype, parameter.annotation
+    wanted = annotation.dtype if isinstance(annotation, types.TensorType) else None
+    if wanted is not None and dtype.storage is not None and _carries(dtype.storage, wanted):
+        dtype = wanted
+    _check(parameter, value.shape, dtype, dynamic, where)
+    keeps = dtype.steers or run.gm.slice.has("parameter", parameter.name, 0)
+    source = None if value.make is None else partial(_flat_copy, value.make, dtype)
+    tensor = _in_gm(run, parameter, value.shape, dtype, source if keeps else None, written=True)
+    tensor.buffer.promise = source
+    return tensor
+
+
+def _flat_copy(make: Callable[[], Array], dtype: DataType) -> Array:
+    array = make().reshape(-1)
+    return (array if dtype.storage is None else array.view(dtype.storage)).copy()
+
+
 def _in_gm(
-    run: TileRun, parameter: Parameter, shape: tuple[int, ...], dtype: DataType, data: Array | None, *, written: bool
+    run: TileRun,
+    parameter: Parameter,
+    shape: tuple[int, ...],
+    dtype: DataType,
+    data: Array | Callable[[], Array] | None,
+    *,
+    written: bool,
 ) -> Tensor:
     direction = parameter.direction or "In"
     buffer = run.gm.add(parameter.name, shape, dtype, data, origin="parameter", direction=direction, written=written)
@@ -226,7 +278,7 @@ def _check(parameter: Parameter, shape: tuple[int, ...], dtype: DataType, dynami
     wanted, about = parameter.annotation, f"{parameter.name} is declared"
     if not isinstance(wanted, types.TensorType):
         return
-    if wanted.dtype is not None and wanted.dtype is not dtype:
+    if wanted.dtype is not None and wanted.dtype is not dtype and wanted.dtype.storage != dtype.storage:
         raise fault(f"{where}: {about} {wanted.dtype}, the argument is {dtype}")
     if wanted.shape is None:
         return
@@ -234,7 +286,12 @@ def _check(parameter: Parameter, shape: tuple[int, ...], dtype: DataType, dynami
         declared = [getattr(n, "name", n) for n in wanted.shape]
         raise fault(f"{where}: {about} {declared}, the argument has shape {list(shape)}")
     for axis, (want, have) in enumerate(zip(wanted.shape, shape, strict=True)):
-        extent = dynamic.setdefault(want, have) if isinstance(want, types.DynVar) else int(want)
+        if isinstance(want, types.DynExpr):
+            want.solve(have, dynamic)
+            known = want.value(dynamic)
+            extent = have if known is None else known
+        else:
+            extent = dynamic.setdefault(want, have) if isinstance(want, types.DynVar) else int(want)
         if extent != have:
             raise fault(f"{where}: axis {axis} of {about} {extent}, the argument has shape {list(shape)}")
 
@@ -266,9 +323,24 @@ def is_torch_tensor(value: object) -> TypeGuard[TorchTensor]:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def is_lazy(value: object) -> TypeGuard[TorchTensor]:
+    """Whether a tensor's elements are made when somebody asks for them (script/lazy_torch.py)."""
+    return hasattr(value, "lazy_storage")
+
+
+def placeholder_of(tensor: TorchTensor) -> Placeholder:
+    """A lazy tensor as an argument."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    dtype = of_storage(by_bits(tensor.dtype) or np.dtype(name))
+    if dtype is None:
+        raise fault(f"a tensor of {tensor.dtype}, which the chip has not")
+    return Placeholder(tuple(tensor.shape), dtype, lambda: to_numpy(tensor.made()))
+
+
 def by_bits(dtype: object) -> np.dtype[Element] | None:
     """The NumPy type of a torch type that NumPy itself has not."""
-    return _BY_BITS.get(str(dtype).removeprefix("torch."))
+    name = str(dtype).removeprefix("torch.")
+    return np.dtype(np.uint8) if name == "float4_e2m1fn_x2" else _BY_BITS.get(name)  # two to a byte
 
 
 def to_torch(array: Array) -> TorchTensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +62,10 @@ class Block(BlockDraft):
         self.vector = VectorCores()
         self.barrier: Barrier | None = None  # where it meets the others of its launch
         self.barriers = 0  # met so far
+        self.handover: Any = None  # of a Group: its functions and the rings between them (run/handover.py)
+        self.right_operands: list[Tile] = []  # tiles that are laid out for the right side of a product
+        self.memrefs: dict[int, str] = {}  # buffers that the author declared, by their object
+        self.declared: dict[str, tuple[int, dict[int, Tile]]] = {}  # buffer -> its slots, and the tile in each
         self.starts_region = False  # a pl.at region has just opened it
         self.closed = False  # all that it does is recorded
         self.whole_changes = 0  # how often an op loaded a tensor whole, or made such a load out of date

@@ -6,20 +6,21 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from npuscope.base import progress
 from npuscope.base.process_memory import collected_rarely, keep_freed_memory
 from npuscope.ops.dtypes import Array
 from npuscope.tile.enums import FunctionType
-from npuscope.tile.fault import TileError, fault
+from npuscope.tile.fault import NeedsValues, TileError, fault
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import Mode, Recording, unique_names
 from npuscope.tile.record.recorder import recording_of
@@ -29,6 +30,8 @@ from npuscope.tile.run.arguments import Extents, Parameter, bind, is_torch_tenso
 from npuscope.tile.run.memory import Contents, OrderPhase
 from npuscope.tile.run.orchestration import OneRank
 from npuscope.tile.run.state import TileRun
+from npuscope.tile.run.steering import Slice
+from npuscope.tile.run.watch import ValueEvent, ValueWatch
 from npuscope.tile.shapes import RestartWithoutLanes
 from npuscope.tile.values.tensors import LiveBuffer, Tensor, Tile
 
@@ -53,6 +56,7 @@ class Finished:
     seconds: float
     buffers: tuple[LiveBuffer, ...] = field(default=(), repr=False)
     rerun: Rerun | None = field(default=None, repr=False)  # inside `repeatable`
+    events: tuple[ValueEvent, ...] = field(default=(), repr=False)  # inside `watched`
 
     @property
     def named(self) -> dict[str, Array]:
@@ -74,8 +78,10 @@ class _Settings:
     mode: Mode = "values"
     listeners: tuple[Callable[[Finished], None], ...] = ()
     repeatable: bool = False
+    watched: bool = False
     lanes: bool = True
     reuses: bool = True
+    slice: Slice = field(default=Slice())
 
 
 class _Runs:
@@ -102,6 +108,11 @@ def collecting() -> Iterator[list[Finished]]:
 def mode_of_runs(mode: Mode) -> AbstractContextManager[None]:
     """Entry functions called inside run in this mode."""
     return _runs_with(mode=mode)
+
+
+def watched() -> AbstractContextManager[None]:
+    """Runs inside look at every value that ops make (run/watch.py): `Finished.events`."""
+    return _runs_with(watched=True)
 
 
 def repeatable() -> AbstractContextManager[None]:
@@ -155,17 +166,48 @@ def run_entry(call: EntryCall) -> object:
     """Runs a program; what it returns."""
     started = time.perf_counter()
     with collected_rarely():
-        try:
-            run, result = _run(call, lanes=call.rank is None and _Runs.settings.lanes)
-        except RestartWithoutLanes:
-            run, result = _run(call, lanes=False)
+        run, result = _run_slice(call)
         run.recorder.auto_scope = call.auto_scope
+        run.recorder.place = None if call.rank is None else call.rank.place
         recording = recording_of(run.recorder)
     seconds = time.perf_counter() - started
-    finished = Finished(recording, result, seconds, tuple(run.gm.buffers), _rerun(call, run))
+    seen = () if run.watch is None else tuple(run.watch.events)
+    finished = Finished(recording, result, seconds, tuple(run.gm.buffers), _rerun(call, run), seen)
+    _tell(finished)
+    return result
+
+
+def _run_slice(call: EntryCall) -> tuple[TileRun, object]:
+    """Runs a program; in `shapes` mode again where a value steers it, with what leads to that value computed."""
+    slice, line = _Runs.settings.slice, ""
+    while True:
+        inner: list[Finished] = []  # runs of ranks, which count once all of them came to their end
+        try:
+            # ranks take turns, so that one may leave before another that came later: the settings are their host's
+            with nullcontext() if call.rank is not None else _runs_with(slice=slice, listeners=(inner.append,)):
+                try:
+                    run, result = _run(call, lanes=call.rank is None and _Runs.settings.lanes)
+                except RestartWithoutLanes:
+                    inner.clear()
+                    run, result = _run(call, lanes=False)
+        except NeedsValues as needs:
+            larger = needs.slice
+            if call.rank is not None or not isinstance(larger, Slice) or larger == slice:
+                raise
+            slice, line = larger, f"{Path(needs.path or '').name}, line {needs.line}"
+            progress.report(f"{call.name}: the values behind {line}", len(slice.tasks), 0)
+            continue
+        if slice and line:
+            about = f"values decide what runs (last at {line}): those were computed"
+            run.recorder.notes.append(f"{about}, and the record is of these values")
+        for one in inner:
+            _tell(one)
+        return run, result
+
+
+def _tell(finished: Finished) -> None:
     for listener in _Runs.settings.listeners:
         listener(finished)
-    return result
 
 
 def _rerun(call: EntryCall, run: TileRun) -> Rerun | None:
@@ -191,7 +233,9 @@ def _run(call: EntryCall, lanes: bool, phase: OrderPhase | None = None) -> tuple
         keeps=settings.repeatable,
         rank=call.rank,
         phase=phase,
+        slice=settings.slice,
     )
+    run.watch = ValueWatch() if settings.watched and settings.mode == "values" and phase is None else None
     given = with_outputs(call.name, call.parameters, call.args, call.kwargs)
     dynamic: Extents = {}
     keep_freed_memory()
@@ -204,8 +248,11 @@ def _run(call: EntryCall, lanes: bool, phase: OrderPhase | None = None) -> tuple
             np.errstate(all="ignore"),
             explained(),
             run.shapes.computing_what_is_needed(),
+            _slicing(run),
         ):
             result = _out(run, call.body(**values))
+            if run.watch is not None:
+                run.watch.settle()
         if phase is None and run.orchestration.ranks is None:  # a host function writes nothing itself
             _note_unwritten(run, where, call.parameters, values)
         for _, give_back in bound.values():
@@ -216,6 +263,17 @@ def _run(call: EntryCall, lanes: bool, phase: OrderPhase | None = None) -> tuple
     return run, result
 
 
+@contextmanager
+def _slicing(run: TileRun) -> Iterator[None]:
+    """Where a value is missing: what would have to be computed, said by the run that misses it."""
+    try:
+        yield
+    except NeedsValues as needs:
+        if needs.slice is None and needs.origins:
+            needs.slice = run.gm.slice.with_all_behind(needs.origins, run.recorder)
+        raise
+
+
 @cache
 def _threads() -> ThreadpoolController:
     return ThreadpoolController()
@@ -223,11 +281,15 @@ def _threads() -> ThreadpoolController:
 
 def _note_shared(run: TileRun, where: str, values: Mapping[str, object]) -> None:
     """One memory under two names: the graph knows tensors by buffer and would miss what one does to the other."""
-    arrays = [(key, value.buffer.data) for key, value in values.items() if isinstance(value, Tensor)]
+    arrays = [(key, np.asarray(value.buffer.data)) for key, value in values.items() if _has_array(value)]
     for (other, before), (key, data) in combinations(arrays, 2):
-        if data is not None and before is not None and np.may_share_memory(data, before):
+        if np.may_share_memory(data, before):
             about = f"{where}: {other} and {key} share memory"
             run.recorder.notice("shared", f"{about}: what one writes is no dependency of the other here")
+
+
+def _has_array(value: object) -> TypeGuard[Tensor]:
+    return isinstance(value, Tensor) and value.buffer.keeps_values and value.buffer.is_made
 
 
 def _note_unwritten(run: TileRun, where: str, parameters: tuple[Parameter, ...], values: Mapping[str, object]) -> None:
@@ -308,6 +370,11 @@ class Compiled:
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         return self.run(*args, **kwargs)
+
+    @contextmanager
+    def prepare(self, **_: object) -> Iterator[Compiled]:
+        """A worker that is ready to be called again and again; here every call is alike."""
+        yield self
 
     @cached_property
     def recording(self) -> Recording:

@@ -147,6 +147,9 @@ def in_orchestration(run: TileRun, loop: TileLoop) -> Iterator[object]:
 def in_region(run: TileRun, block: Block, loop: TileLoop) -> Iterator[object]:
     if loop.kind == "parallel" and run.orchestration.draws is None:
         run.recorder.notice("parallel", "pl.parallel inside a task runs in order, as pl.range does")
+    if block.handover is not None:  # two functions write into one record, turn by turn
+        yield from loop.turns()
+        return
     with block.loop(run.recorder, "range" if loop.kind == "parallel" else loop.kind, loop.stage) as frame:
         if run.shapes.on:
             yield from _by_lanes(run, block, frame, loop)

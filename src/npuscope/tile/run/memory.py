@@ -8,7 +8,7 @@ where every task writes, so that loops and branches take their usual way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -18,6 +18,7 @@ from npuscope.ops import storage
 from npuscope.ops.dtypes import Array, DataType
 from npuscope.tile.record import model, sites
 from npuscope.tile.record.recorder import Recorder
+from npuscope.tile.run.steering import Slice
 from npuscope.tile.values.lanes import Plain
 from npuscope.tile.values.tensors import LiveBuffer, Shape, Tensor, contiguous
 
@@ -41,10 +42,10 @@ class OrderPhase:
 class Allocations:
     """`keeps`: what parameters held at the start stays known, for runs in another order."""
 
-    def __init__(self, recorder: Recorder, computes: bool, keeps: bool, phase: OrderPhase | None) -> None:
+    def __init__(self, recorder: Recorder, computes: bool, keeps: bool, phase: OrderPhase | None, slice: Slice) -> None:
         self.buffers: list[LiveBuffer] = []
         self.initial: dict[int, Array] | None = {} if keeps else None  # of parameters that may be written
-        self.phase = phase
+        self.phase, self.slice = phase, slice
         self._recorder, self._computes = recorder, computes
         self._ordered = False  # whether the order's memory is in use; else it lies aside
 
@@ -53,7 +54,7 @@ class Allocations:
         name: str,
         shape: Shape,
         dtype: DataType,
-        data: Array | None,
+        data: Array | Callable[[], Array] | None,
         *,
         origin: model.Origin = "created",
         direction: model.Direction | None = None,
@@ -98,7 +99,8 @@ class Allocations:
     ) -> Tensor:
         """A new GM tensor; without a fill it holds poison."""
         data = None
-        if (self._computes or dtype.steers) and dtype.storage is not None:
+        keeps = self._computes or dtype.steers or (bool(self.slice) and self.slice.has(origin, name, sites.here()))
+        if keeps and dtype.storage is not None:
             data = np.full(prod(shape), storage.poison(dtype) if fill is None else fill, dtype.storage)
         written = fill is not None
         buffer = self.add(name, shape, dtype, data, origin=origin, manual_dep=manual_dep, written=written)

@@ -19,9 +19,10 @@ from npuscope.tile.record.recorder import AccessKey, Attributes, BlockDraft, Fra
 from npuscope.tile.run.block import Block, check_op
 from npuscope.tile.run.memory import Allocations
 from npuscope.tile.run.orchestration import Orchestration
+from npuscope.tile.run.watch import ValueWatch
 from npuscope.tile.shapes import Shapes
 from npuscope.tile.values.checks import check_offsets, describe
-from npuscope.tile.values.lanes import Lane, Number, Whole, place
+from npuscope.tile.values.lanes import Lane, Number, Unknown, Whole, place
 from npuscope.tile.values.tensors import Fractal, Shape, Tensor, Tile, strided, window
 
 _ADDS = (FP32, FP16, BF16, INT32, INT16, INT8)  # what the store unit can add to GM
@@ -36,6 +37,22 @@ class OpRecorder:
         self.recorder, self.gm, self.orchestration, self.shapes = recorder, gm, orchestration, shapes
         self.computes = computes
         self._block: Block | None = None
+        self.watch: ValueWatch | None = None  # where somebody asks where values come from
+
+    @property
+    def computes_here(self) -> bool:
+        """Whether what runs now computes: the whole run does, or the task under way steers the program."""
+        return self.computes or (self._block is not None and self._block.task.computes)
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether ranks wait for each other, for what one computes another may need."""
+        return self.computes or bool(self.gm.slice)
+
+    def compute_with(self, value: Unknown) -> None:
+        """A number that nobody knows goes into what runs now: a task that computes must know it."""
+        if self.computes_here:
+            value.needed()
 
     @property
     def block(self) -> Block | None:
@@ -116,6 +133,8 @@ class OpRecorder:
             result.iteration = frame.iteration
             result.index = len(items)
         items.append(self.recorder.number(key))
+        if self.watch is not None:
+            self.watch.op(spec, operands, result, key[3], block.task.kernel, block.task.id)
         if offsets:
             frame.offsets.extend([x if type(x) is int else place(x) for x in offsets])
 
@@ -127,6 +146,8 @@ class OpRecorder:
         key: OpKey = ("op", spec.name, "load", sites.here(), (), made, (access,), (), 0)
         result.block, result.index = block, len(block.prologue)
         block.prologue.append(self.recorder.number(key))
+        if self.watch is not None:
+            self.watch.op(spec, (), result, key[3], block.task.kernel, block.task.id)
         block.prologue_offsets.append(place(offset))
 
     def emit_late(self, home: BlockDraft, tile: Tile, tensor: Tensor) -> None:
@@ -341,7 +362,7 @@ def load_box(
     else:
         whole = tile if into is None else into
         run.emit(op, () if into is None else (into,), whole, (access,), (start,), attributes, plane="load")
-    if buffer.data is None or not (run.computes or (buffer.known and buffer.dtype.steers)):
+    if not buffer.keeps_values or not (run.computes or (buffer.known and (buffer.dtype.steers or run.computes_here))):
         return tile
     first = run.shapes.one_place(start)
     if not run.computes:
@@ -364,6 +385,7 @@ def write_box(
 ) -> None:
     """Writes the elements of a box, in each memory that the task under way works on."""
     buffer = tensor.buffer
+    buffer.edits += 1
     if dtype is not tensor.dtype:
         array = rounding.cast(array, dtype, tensor.dtype, "rint")
     for counts in run.gm.memories_of(buffer, run.task):
@@ -407,13 +429,13 @@ def store_box(
     access: AccessKey = (run.touch(tensor, mode, name), mode, box, tensor.strides)
     run.emit(op, (tile,), None, (access,), (start,), plane="store")
     buffer = tensor.buffer
-    if not run.computes and buffer.data is not None and buffer.known:
+    if not run.computes and buffer.keeps_values and buffer.known:
         run.shapes.will_write(tensor.buffer, run.block)
         if adds and tile.array is not None:
             run.shapes.only_first()
     if tile.array is None:
         buffer.known = False
-    elif buffer.data is not None:
+    elif buffer.keeps_values:
         at = run.shapes.one_place(start)
         array = tile.array.reshape(whole)
         if box != whole:

@@ -61,11 +61,17 @@ class OneRank(Protocol):
     """The rank that a run is for; `windows`: by the buffer of the run that stands for each."""
 
     device: int
+    place: model.RankPlace
 
     @property
     def windows(self) -> Mapping[int, object]: ...
 
     def hold(self, buffer: int, window: object) -> None: ...
+
+    def may_change(self) -> None: ...
+
+    def signal(self, buffer: int) -> int | None:
+        """The number of the window that a buffer of the run stands for, where ranks signal each other with it."""
 
     def wait(self, holds: Callable[[], bool], says: Callable[[], str]) -> None: ...
 
@@ -80,8 +86,8 @@ class Orchestration:
         self.cluster: OpenCluster | None = None
         self.draws: DrawsTasks | None = None
         self.in_manual_scope = False
-        self._graph = ""  # the recorded graph that is open
         self._launched: dict[str, list[tuple[str, int]]] = {}  # kernels and blocks of each graph's first call
+        self._replays: dict[str, int] = {}  # calls of each graph
         self.reads_for_runtime = False  # an element is read for a predicate: by the runtime, which makes nobody wait
         self.barriers = 0  # that blocks came to
         self._loops = 0  # entered so far
@@ -112,13 +118,16 @@ class Orchestration:
     @contextmanager
     def graph(self, key: str) -> Iterator[None]:
         """A region that the runtime records at its first call and replays later: it must launch the same again."""
-        if self._graph:
-            raise fault(f"the graph {key} inside the graph {self._graph}", "Graphs do not nest.")
-        self._graph, first = key, len(self._recorder.tasks)
+        if self._recorder.graph:
+            raise fault(
+                f"the graph {key} inside the graph {self._recorder.graph.rpartition('#')[0]}", "Graphs do not nest."
+            )
+        self._replays[key] = self._replays.get(key, 0) + 1
+        self._recorder.graph, first = f"{key}#{self._replays[key]}", len(self._recorder.tasks)
         try:
             yield
         finally:
-            self._graph = ""
+            self._recorder.graph = ""
         launched = [(task.kernel, task.blocks) for task in self._recorder.tasks[first:]]
         before = self._launched.setdefault(key, launched)
         if launched != before:

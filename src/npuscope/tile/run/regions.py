@@ -80,6 +80,7 @@ def open_task(run: TileRun, kernel: str, blocks: int, form: Form, launch: Launch
         launch = Launch()
     launch.manual_scope = orchestration.in_manual_scope
     task = run.recorder.open_task(kernel, blocks, form, launch)
+    task.computes = task.site in run.gm.slice.tasks
     if cluster is not None:
         cluster.task = task
     return task
@@ -248,7 +249,9 @@ class Spmd:
         if self.skip:
             return None
         try:
-            result = (self._by_lanes if run.shapes.on else self._one_by_one)(run, task, body, lists)
+            result = (self._by_lanes if run.shapes.on and not task.computes else self._one_by_one)(
+                run, task, body, lists
+            )
         finally:
             run.leave()
         mark_no_dep(run, task, run.orchestration.take_opted_out())

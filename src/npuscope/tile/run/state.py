@@ -14,6 +14,7 @@ from npuscope.tile.run.block import Block, in_stepped_thread
 from npuscope.tile.run.memory import Allocations, OrderPhase
 from npuscope.tile.run.op_recorder import OpRecorder, load_box
 from npuscope.tile.run.orchestration import OneRank, Orchestration
+from npuscope.tile.run.steering import Slice
 from npuscope.tile.shapes import Shapes
 from npuscope.tile.shapes.reuse import Code, Execute, Names
 from npuscope.tile.values.checks import describe, tensor_or_tile
@@ -37,9 +38,10 @@ class TileRun(OpRecorder):
         keeps: bool = False,
         rank: OneRank | None = None,
         phase: OrderPhase | None = None,
+        slice: Slice | None = None,
     ) -> None:
         recorder, computes = Recorder(program, mode), mode == "values"
-        gm = Allocations(recorder, computes, keeps and computes and phase is None, phase)
+        gm = Allocations(recorder, computes, keeps and computes and phase is None, phase, slice or Slice())
         super().__init__(
             recorder, gm, Orchestration(recorder, rank), Shapes(lanes and not computes, reuses, recorder), computes
         )
@@ -50,11 +52,13 @@ class TileRun(OpRecorder):
     def enter(self, block: Block) -> None:
         """The block is the one under way."""
         self._block = block
+        self.shapes.on = self.shapes.lanes and not block.task.computes
         self.gm.use(block.task.id)
 
     def leave(self) -> None:
         """Back in the orchestration."""
         self._block = None
+        self.shapes.on = self.shapes.lanes
         self.gm.use(None)
 
     def perform(
@@ -64,7 +68,7 @@ class TileRun(OpRecorder):
         that the task leaves.
         """
         reuse = self.shapes.reuse
-        if reuse is None or not self.orchestration.tasks_are_self_contained:
+        if reuse is None or task.computes or not self.orchestration.tasks_are_self_contained:
             return False, execute(values)
         return reuse.perform(task, code, values, left, self._marks, bool(self.orchestration.carries), execute)
 
@@ -87,6 +91,9 @@ class TileRun(OpRecorder):
         """A value as a tile of this block: tensors are loaded whole, once; tiles of other tasks come through GM."""
         if type(value) is Tile:
             if value.block is self._block:
+                if value.overwritten:
+                    about = f"pl.{op} reads {describe(value)} after it is gone: {value.overwritten}"
+                    self.recorder.notice("overwritten", about)
                 return value
             value = self.promoted(value)
         if not isinstance(value, Tensor):

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from npuscope.base.errors import BadInput
+from npuscope.base.stand_in import source_bytes
 from npuscope.tile.language.grammar import called
 from npuscope.tile.record import sites
 from npuscope.tile.record.recorder import NAMES
@@ -65,7 +66,7 @@ def own_files(script: Path) -> tuple[OwnFile, ...]:
         if path in found:
             continue
         try:
-            tree, nodes = _parsed(path.read_bytes(), str(path))
+            tree, nodes = _parsed(source_bytes(path), str(path))
         except (OSError, SyntaxError, ValueError):
             continue
         found[path] = OwnFile(path, module, tree, nodes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import importlib.util
@@ -12,7 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -21,17 +22,20 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
 from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.notebook import is_notebook, left_out
+from npuscope.base.stand_in import source_bytes, stands_in
 from npuscope.models import program_file
 from npuscope.tile.fault import NeedsValues, fault
 from npuscope.tile.golden import RunResult, driven
 from npuscope.tile.golden.runner import run_jit
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import NO_EFFECT, Mode, Notice, Recording, Site
-from npuscope.tile.record.recorder import asked_for
+from npuscope.tile.record.recorder import RUNTIME, asked_for, asked_runtime
 from npuscope.tile.record.walk import same_work
 from npuscope.tile.run.execute import Compiled, Finished, collecting, mode_of_runs, record
 from npuscope.tile.script.places import SettingPlace
-from npuscope.tile.script.settings import Settings
+from npuscope.tile.script.pytest_files import RunSettings, has_tests, modules, run_tests
+from npuscope.tile.script.settings import Settings, package_of
 
 SETTLED_S = 2.0  # a source that is older than this is edited in another second
 WITHOUT = "did not change the program that ran: it takes another configuration"
@@ -81,7 +85,7 @@ def run_script(
     nothing is compared.
     """
     try:
-        ran = _run(path, argv, mode, echo, settings, golden)
+        ran = _with_notes(_run(path, argv, mode, echo, settings, golden), path)
         return ran if mode == "values" or not ran.unread else _without_effect(ran, path, argv, settings or {})
     except NeedsValues as needs:
         if mode != "shapes":
@@ -92,6 +96,15 @@ def run_script(
         recordings = [replace(one, notes=(*one.notes, note)) for one in ran.recordings]
         runs = zip(ran.runs, recordings, strict=True)
         return replace(ran, runs=tuple(replace(run, recording=recording) for run, recording in runs))
+
+
+def _with_notes(ran: ScriptRun, path: str | Path) -> ScriptRun:
+    """What of a notebook was left out."""
+    if not is_notebook(path) or not (dropped := left_out(path)):
+        return ran
+    note = f"{dropped} line{'s' if dropped > 1 else ''} for the notebook's own shell (% and !) were left out"
+    runs = (replace(run, recording=replace(run.recording, notes=(*run.recording.notes, note))) for run in ran.runs)
+    return replace(ran, runs=tuple(runs))
 
 
 def _without_effect(ran: ScriptRun, path: str | Path, argv: Sequence[str], settings: Mapping[str, str]) -> ScriptRun:
@@ -131,13 +144,18 @@ def _run(
         stack.enter_context(served())
         stack.enter_context(_as_main(file, argv))
         stack.enter_context(_never_old_modules())
+        if mode == "shapes":
+            stack.enter_context(_lazy_torch())
         stack.enter_context(mode_of_runs(mode))
         runs = stack.enter_context(collecting())
         stack.enter_context(driven(watch=results.append, shapes=mode == "shapes", golden=golden))
         seen = stack.enter_context(given.given())
         given.asked = stack.enter_context(_asked_variables())
         try:
-            if given.rewrites:
+            if has_tests(file):
+                failure = _tests(file, argv, mode, given, runs)
+                code = 1 if failure else None
+            elif given.rewrites or stands_in(file) or package_of(file):
                 given.run()
             else:
                 runpy.run_path(str(file), run_name="__main__")
@@ -155,11 +173,43 @@ def _run(
         given.check()
     if not runs and not results:
         if code is None:
-            raise BadInput("the script ran no tile program", path=path, remedy="It must call a @pl.jit function.")
+            raise _ran_nothing(file)
         sys.stdout.write(printed.getvalue())
         raise SystemExit(code)  # it printed its usage, or refused its arguments
     code = 1 if _are_wrong(results) else code or 0
     return ScriptRun(tuple(runs), tuple(results), code, printed.getvalue(), failure, unread)
+
+
+def _tests(file: Path, argv: Sequence[str], mode: Mode, given: Settings, runs: Sequence[Finished]) -> str:
+    """Runs a file of tests; what failed. Where only shapes are recorded, numbers cannot be what a test expects."""
+    if given.values:
+        raise BadInput("a file of tests takes no settings", path=file, remedy="Choose tests: -- -k NAME.")
+    sys.modules.update(modules(_MissingModule))
+    outcome = run_tests(file, argv)
+    error = next(iter(outcome.failed.values()), None)
+    if error is not None and not runs:
+        raise error
+    return outcome.text if outcome.failed and mode == "values" else ""
+
+
+def _ran_nothing(file: Path) -> BadInput:
+    """What a script defines and which calls were looked for, none of which it made."""
+    calls = "a call of it, golden.run or run_jit, pypto.runtime.run, pypto.ir.compile(…)(…), tests that pytest finds"
+    try:
+        tree = ast.parse(source_bytes(file))
+    except SyntaxError:
+        tree = ast.Module([], [])
+    own = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef) and _is_entry(node)]
+    if not own:
+        return BadInput("the script ran no tile program", path=file, remedy="It must call a @pl.jit function.")
+    names = ", ".join(node.name for node in own[:4]) + (", …" if len(own) > 4 else "")
+    what = f"the script ran no tile program: it defines {names} and makes no call that npuscope looks for"
+    return BadInput(what, path=file, line=own[0].lineno, remedy=f"It looks for {calls}.")
+
+
+def _is_entry(node: ast.FunctionDef | ast.ClassDef) -> bool:
+    words = [ast.unparse(one).partition("(")[0].rpartition("pl.")[2] for one in node.decorator_list]
+    return any(word in ("jit", "jit.host", "jit.opaque", "program") for word in words)
 
 
 def _are_wrong(results: Sequence[RunResult]) -> bool:
@@ -221,9 +271,14 @@ def _asked_variables() -> Iterator[set[str]]:
 
 class _JustWritten(SourceFileLoader):
     """A module of the user's. Byte code knows its source by size and second, so a further edit in the same second is
-    lost on it: of a source that has just been written none is taken or left behind."""
+    lost on it: of a source that has just been written none is taken or left behind. Nor of a text that stands in."""
+
+    def get_data(self, path: str) -> bytes:
+        return source_bytes(path) if stands_in(path) else super().get_data(path)
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
+        if stands_in(path):
+            raise OSError("a text stands in for it")
         stats = super().path_stats(path)
         if time.time() - stats["mtime"] < SETTLED_S:
             raise OSError("just written")  # byte code is then left out
@@ -246,6 +301,44 @@ def _never_old_modules() -> Iterator[None]:
     finally:
         with contextlib.suppress(ValueError):  # the script has removed it
             sys.meta_path.remove(finder)
+
+
+@contextlib.contextmanager
+def _lazy_torch() -> Iterator[None]:
+    """Large tensors of torch are made when somebody asks for their elements; from when the script imports torch."""
+    with contextlib.ExitStack() as entered:
+
+        def enter() -> None:
+            lazy_torch = importlib.import_module("npuscope.tile.script.lazy_torch")
+            entered.enter_context(lazy_torch.lazily())
+
+        if "torch" in sys.modules:
+            enter()
+            yield
+            return
+
+        def find_spec(fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+            if fullname != "torch":
+                return None
+            sys.meta_path.remove(finder)
+            spec = importlib.util.find_spec("torch")
+            if spec is not None and spec.loader is not None:
+                execute = spec.loader.exec_module
+
+                def then_enter(module: ModuleType) -> None:
+                    execute(module)
+                    enter()
+
+                spec.loader.exec_module = then_enter  # type: ignore[method-assign]
+            return spec
+
+        finder: Any = SimpleNamespace(find_spec=find_spec)
+        sys.meta_path.insert(0, finder)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ValueError):  # torch was imported
+                sys.meta_path.remove(finder)
 
 
 @contextlib.contextmanager
@@ -291,10 +384,13 @@ def _explained(error: BaseException, file: Path, values: str) -> BadInput:
     return BadInput(what, path=frame.filename, line=frame.lineno, remedy=remedy)
 
 
+_SERVED = ("pypto", "golden", "harness")
+
+
 @contextmanager
 def served() -> Iterator[tuple[str, ...]]:
     """While inside, imports of what is not installed find npuscope's; the names served."""
-    before = {name: module for name, module in sys.modules.items() if name.split(".")[0] in ("pypto", "golden")}
+    before = {name: module for name, module in sys.modules.items() if name.split(".")[0] in _SERVED}
     for name in before:
         del sys.modules[name]
     new = _modules()
@@ -302,7 +398,7 @@ def served() -> Iterator[tuple[str, ...]]:
     try:
         yield tuple(new)
     finally:
-        for name in [name for name in sys.modules if name.split(".")[0] in ("pypto", "golden")]:
+        for name in [name for name in sys.modules if name.split(".")[0] in _SERVED]:
             del sys.modules[name]
         sys.modules.update(before)
 
@@ -340,9 +436,11 @@ def _members() -> dict[str, dict[str, object]]:
         "pypto.ir.printer": {},
         "pypto.passes": {},
         "pypto.pypto_core": {},
-        "pypto.pypto_core.passes": {"PassContext": _Context, "RuntimeKind": AnyName()},
+        "pypto.pypto_core.passes": {"PassContext": _Context, "RuntimeKind": AnyName(), "MemoryPlanner": AnyName()},
+        "pypto.runtime.runner": {"RunConfig": RunSettings},
+        "pypto.runtime.tensor_spec": {"ScalarSpec": ScalarSpec, "TensorSpec": TensorSpec},
         "pypto.runtime": {
-            "RunConfig": Anything,
+            "RunConfig": RunSettings,
             "run": _run_program,
             "ScalarSpec": ScalarSpec,
             "TensorSpec": TensorSpec,
@@ -386,25 +484,39 @@ def _run_program(program: Any, *args: Any, **options: Any) -> object:
         return run_jit(program, specs, given, compile_only=bool(settings.get("codegen_only")), **rules)
 
 
-def _compile(program: Any, *_: Any, distributed_config: object = None, **__: object) -> Compiled:
-    """`pypto.ir.compile`: a program ready to be called, on the ranks of its configuration."""
+def _compile(
+    program: Any, *_: Any, distributed_config: object = None, runtime: object = None, **__: object
+) -> Compiled:
+    """`pypto.ir.compile`: a program ready to be called, on the ranks of its configuration, for this runtime."""
     options = {} if distributed_config is None else {"config": distributed_config}
     entry = getattr(program, "entry", program)
     title = getattr(program, "__name__", type(program).__name__)
-    return Compiled(title, lambda *args: entry(*args, **options), lambda: record(entry, mode="shapes", **options))
+    runtime = runtime if runtime is not None else asked_runtime()
+
+    def call(*args: Any, config: object = None, **named: Any) -> object:
+        with under(runtime):
+            return entry(*args, **named, **(options or ({} if config is None else {"config": config})))
+
+    return Compiled(title, call, lambda: record(entry, mode="shapes", **options))
 
 
 class _Context:
     """`passes.PassContext`: settings of the compiler while it is open. Another runtime changes no value, but time."""
 
     def __init__(self, *_: object, runtime: object = None, **__: object) -> None:
-        if runtime == "HOST_BUILD_GRAPH":
-            print("[RUN]   note: HOST_BUILD_GRAPH is not simulated: times are those of the default runtime", flush=True)
+        self._settings = under(runtime)
 
     def __enter__(self) -> _Context:
+        self._settings.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self._settings.__exit__(None, None, None)
+
+
+def under(runtime: object) -> AbstractContextManager[None]:
+    """What runs inside the block asks for this `RuntimeKind`, if any."""
+    return asked_for({RUNTIME: str(runtime).lower()} if runtime else {})
 
 
 def _ignored(*_: object, **__: object) -> None:

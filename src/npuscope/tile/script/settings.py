@@ -28,6 +28,7 @@ from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 
 from npuscope.base.errors import BadInput
+from npuscope.base.stand_in import source_bytes
 from npuscope.tile.script.observed import Reads, current_reads, is_read, reads
 from npuscope.tile.script.places import OFF, ON, SettingPlace, assigned, places_named, places_of, unknown, value_for
 
@@ -123,17 +124,33 @@ class Settings:
 
     def run(self) -> None:
         """The file as `__main__`, its values replaced."""
-        mine = self.replacements[str(self.file.resolve())]
-        tree = _replaced(ast.parse(self.file.read_bytes(), str(self.file)), mine)
+        mine = self.replacements.get(str(self.file.resolve()), ())
+        tree = _replaced(ast.parse(source_bytes(self.file), str(self.file)), mine)
         module = ModuleType("__main__")
-        module.__dict__.update(__file__=str(self.file), __package__="", __spec__=None, __builtins__=__builtins__)
+        package = package_of(self.file)
+        module.__dict__.update(__file__=str(self.file), __package__=package, __spec__=None, __builtins__=__builtins__)
         module.__dict__[HELPER] = _helper_for(mine)
         before = sys.modules["__main__"]
         sys.modules["__main__"] = module
         try:
-            exec(compile(tree, str(self.file), "exec"), module.__dict__)
+            exec(compile(tree, str(self.file), "exec", dont_inherit=True), module.__dict__)
         finally:
             sys.modules["__main__"] = before
+
+
+def package_of(file: Path) -> str:
+    """The package of a script that imports beside itself (`from .config import …`), whose root is made importable."""
+    tree = ast.parse(source_bytes(file), str(file))
+    if not any(isinstance(node, ast.ImportFrom) and node.level for node in tree.body):
+        return ""
+    folder = file.resolve().parent
+    names: list[str] = []
+    while (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    if names and str(folder) not in sys.path:
+        sys.path.insert(1, str(folder))  # whoever runs a script puts the path back
+    return ".".join(names)
 
 
 def _words(option: str, action: argparse.Action, value: str) -> list[str]:
@@ -252,7 +269,7 @@ class _Loader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
-        tree = _replaced(ast.parse(self.get_data(path), path), self.those)
+        tree = _replaced(ast.parse(source_bytes(path), path), self.those)
         return compile(tree, path, "exec", dont_inherit=True)
 
     def exec_module(self, module: ModuleType) -> None:

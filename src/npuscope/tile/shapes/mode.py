@@ -71,7 +71,7 @@ class Shapes:
     """One run's; `on`: whether equal turns and blocks are run as one (else it stays idle)."""
 
     def __init__(self, on: bool, reuses: bool, recorder: Recorder) -> None:
-        self.on = on
+        self.on = self.lanes = on  # `on` is off while a task computes
         self.axes = Axes()
         self.writes = 0  # of whole numbers that steer the program
         self.reuse = Reuse(recorder, self.axes, lambda: self.writes) if on and reuses else None
@@ -131,7 +131,7 @@ class Shapes:
         try:
             yield
         except NeedsValues as error:
-            if self.on and self._lost:
+            if self.lanes and self._lost:
                 raise RestartWithoutLanes from error
             raise
 
@@ -148,6 +148,7 @@ class Shapes:
     def will_write(self, buffer: LiveBuffer, block: RunningBlock | None) -> None:
         """Before a write: what this turn read or wrote there already, the next turn would find changed."""
         self.writes += 1
+        buffer.edits += 1
         if buffer.id in self._touched:
             self.only_first()
             self._flush()

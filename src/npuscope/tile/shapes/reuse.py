@@ -45,7 +45,7 @@ from npuscope.tile.values.tensors import Tensor
 
 _TRIES = 8  # tasks of a kind that run with their numbers watched, though no other took a record of theirs
 _UNBOUND = -1  # a name that a task does not bind
-_MOST_BYTES = 1 << 20  # of whole numbers that a task may look at and still be like another
+_MOST_BYTES = 1 << 20  # of whole numbers that are compared one by one
 _WIDE = 1 << 31  # a number from here on is part of the kind
 _NUMBER = object()  # stands in a key for a number in which tasks may differ
 Key = tuple[object, ...]
@@ -205,15 +205,17 @@ def _kind_of(values: list[object]) -> tuple[Key, tuple[int, ...]] | None:
                 continue
             buffer = value.buffer
             around = buffers.setdefault(buffer.id, place)
-            about: Key | None = _kept_numbers(value) if buffer.data is not None else None
-            if value.captured is not value or (about is None and buffer.data is not None):
+            about: Key | None = _kept_numbers(value) if buffer.keeps_values else None
+            if value.captured is not value or (about is None and buffer.keeps_values):
                 return None
             if around != place:  # several views of one buffer: which of them are the same argument
                 about = (about, around, _first_like(values, value))
             flags = (buffer.read_only, buffer.rows_at_run_time)
             key.append((value.shape, value.strides, value.dtype.name, value.valid, buffer.shape, flags, about))
-        elif value is None or kind is Unknown or kind is object:  # object: a name without a value
+        elif value is None or kind is object:  # object: a name without a value
             key.append(("is", id(value)))
+        elif kind is Unknown:
+            key.append((Unknown,))
         elif is_constant(value) and kind is not TaskId:
             key.append((kind, repr(value)))
         else:
@@ -221,13 +223,15 @@ def _kind_of(values: list[object]) -> tuple[Key, tuple[int, ...]] | None:
     return tuple(key), tuple(numbers)
 
 
-def _kept_numbers(tensor: Tensor) -> Key | None:
+def _kept_numbers(tensor: Tensor) -> Key:
     """Whole numbers that a task may steer by: all of them, and where the tensor lies among them."""
     buffer = tensor.buffer
-    assert buffer.data is not None
     if not buffer.known:
         return (tensor.offset, None)
-    return None if buffer.data.nbytes > _MOST_BYTES else (tensor.offset, buffer.data.tobytes())
+    if not buffer.is_made or buffer.size_in_bytes > _MOST_BYTES:  # known to be the same only where it is the same
+        return (tensor.offset, buffer.id, buffer.edits)
+    assert buffer.data is not None
+    return (tensor.offset, buffer.data.tobytes())
 
 
 def _first_like(values: Sequence[object], tensor: Tensor) -> int:
@@ -304,6 +308,7 @@ class TaskRecord:
             (tensor,) = _tensors(values, [place])
             assert tensor.buffer.data is not None
             tensor.buffer.data[...], tensor.buffer.known = data, known
+            tensor.buffer.edits += 1
 
 
 def _record_of(
@@ -362,7 +367,7 @@ def _record_of(
         moves=list(moves),
         groups=groups,
         rows_at_run_time=[k for k, tensor in enumerate(tensors) if tensor.buffer.rows_at_run_time],
-        whole=[(k, b.data.copy(), b.known) for k, b in buffers.values() if b.data is not None],
+        whole=[(k, b.data.copy(), b.known) for k, b in buffers.values() if b.is_made and b.data is not None],
     )
 
 

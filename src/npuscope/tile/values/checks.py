@@ -188,6 +188,8 @@ def rounded_number(value: Plain, dtype: DataType) -> np.float32:
 def dtype_of(value: object, op: str) -> DataType:
     if not isinstance(value, DataType):
         raise fault(f"pl.{op}: {value!r} is not a data type of the language")
+    if value.storage is None and value.is_float:
+        raise fault(f"pl.{op}: which values {value} has is not public", "Use FP8E4M3FN or FP4.")
     return value
 
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -435,12 +436,32 @@ def whole(value: Any) -> int:
 
 
 class Unknown:
-    """Arithmetic with it stays unknown; a branch, a bound or an index on it cannot be recorded without computing."""
+    """Arithmetic with it stays unknown; a branch, a bound or an index on it cannot be recorded without computing.
+
+    `origins`: the tensors and tasks that it came from. There is one object for each set of them, so that turns of a
+    loop that find the same are seen to do so.
+    """
 
     __array_ufunc__ = None
+    _kept: ClassVar[WeakValueDictionary[frozenset[object], Unknown]] = WeakValueDictionary()
 
-    def _arithmetic(self, *_: object) -> Unknown:
-        return self
+    def __init__(self, origins: frozenset[object] = frozenset()) -> None:
+        self.origins = origins
+
+    @classmethod
+    def of(cls, *origins: object) -> Unknown:
+        """What comes from tensors, tasks and other unknown numbers."""
+        found: frozenset[object] = frozenset()
+        for one in origins:
+            found |= one.origins if isinstance(one, Unknown) else {one}
+        made = cls._kept.get(found)
+        if made is None:
+            made = cls._kept[found] = cls(found)
+        return made
+
+    def _arithmetic(self, *others: object) -> Unknown:
+        more = [one for one in others if isinstance(one, Unknown) and one is not self]
+        return Unknown.of(self, *more) if more else self
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _arithmetic
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __neg__ = __abs__ = __pow__ = _arithmetic
@@ -450,16 +471,19 @@ class Unknown:
     __eq__ = __ne__ = _arithmetic  # type: ignore[assignment]
     __hash__ = object.__hash__
 
-    def _needed(self) -> NoReturn:
+    def needed(self) -> NoReturn:
+        """Somebody must know it."""
         place = sites.site(sites.here())
-        raise NeedsValues(
+        needs = NeedsValues(
             "the program's control flow depends on a value that shapes mode does not compute",
             path=place.file,
             line=place.line,
             remedy="Record it with values instead.",
         )
+        needs.origins = self.origins
+        raise needs
 
-    __bool__ = __index__ = __int__ = __float__ = _needed
+    __bool__ = __index__ = __int__ = __float__ = needed
 
 
 UNKNOWN = Unknown()

@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import operator
+from copy import copy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,18 +17,82 @@ from npuscope.tile.fault import fault
 from npuscope.tile.record.model import Direction
 
 
+class _RunTimeExtent:
+    """What is computed with dimensions in a signature: `pl.dynamic("N") * 64`."""
+
+    name: str
+
+    def __mul__(self, other: object) -> DynExpr:
+        return DynExpr("*", self, other)
+
+    def __rmul__(self, other: object) -> DynExpr:
+        return DynExpr("*", other, self)
+
+    def __add__(self, other: object) -> DynExpr:
+        return DynExpr("+", self, other)
+
+    def __radd__(self, other: object) -> DynExpr:
+        return DynExpr("+", other, self)
+
+    def __sub__(self, other: object) -> DynExpr:
+        return DynExpr("-", self, other)
+
+    def __rsub__(self, other: object) -> DynExpr:
+        return DynExpr("-", other, self)
+
+    def __floordiv__(self, other: object) -> DynExpr:
+        return DynExpr("//", self, other)
+
+
 @dataclass(frozen=True)
-class DynVar:
+class DynVar(_RunTimeExtent):
     """A dimension known at run time."""
 
     name: str
+
+
+_COMPUTES = {"*": operator.mul, "+": operator.add, "-": operator.sub, "//": operator.floordiv}
+
+
+@dataclass(frozen=True)
+class DynExpr(_RunTimeExtent):
+    """An extent that follows from dimensions known at run time."""
+
+    sign: str
+    left: object
+    right: object
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        left, right = (str(getattr(side, "name", side)) for side in (self.left, self.right))
+        return f"{left} {self.sign} {right}"
+
+    def value(self, known: dict[DynVar, int]) -> int | None:
+        """What it is where every dimension in it is known."""
+        sides = [_extent(side, known) for side in (self.left, self.right)]
+        return None if None in sides else int(_COMPUTES[self.sign](*sides))
+
+    def solve(self, extent: int, known: dict[DynVar, int]) -> None:
+        """The dimension that an extent gives, where that is the only one left open: `N * 64` of 256 is 4."""
+        sides = [_extent(side, known) for side in (self.left, self.right)]
+        if self.sign == "*" and sides.count(None) == 1:
+            other = sides[1] if sides[0] is None else sides[0]
+            side = self.left if sides[0] is None else self.right
+            if isinstance(side, DynVar) and other and extent % other == 0:
+                known[side] = extent // other
+
+
+def _extent(side: object, known: dict[DynVar, int]) -> int | None:
+    if isinstance(side, DynExpr):
+        return side.value(known)
+    return known.get(side) if isinstance(side, DynVar) else int(side)  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)
 class TensorType:
     """What a parameter must be; None where the annotation does not say."""
 
-    shape: tuple[int | np.integer | DynVar, ...] | None = None
+    shape: tuple[int | np.integer | DynVar | DynExpr, ...] | None = None
     dtype: DataType | None = None
     layout: str = ""  # how a matrix lies in GM where that is not row by row
 
@@ -60,7 +127,7 @@ def tensor(item: object) -> TensorType:
     if not isinstance(item, tuple) or not item or not isinstance(item[0], list | tuple):
         return TensorType()
     for extent in item[0]:
-        if not isinstance(extent, DynVar) and (not isinstance(extent, int | np.integer) or extent < 0):
+        if not isinstance(extent, DynVar | DynExpr) and (not isinstance(extent, int | np.integer) or extent < 0):
             raise fault(f"a declared shape has whole numbers or pl.dynamic names, not {extent!r}")
     dtype = item[1] if len(item) > 1 else None
     if dtype is not None and not isinstance(dtype, DataType):
@@ -111,16 +178,30 @@ class TensorView:
 class MemRef:
     """A buffer that the author of a program declares, alone or in slots: `t: pl.Tile[…, m[i % 2], pl.Mem.Vec] = …`.
 
-    Annotations in bodies are not evaluated, so here it is a name: npuscope places such tiles as it does others.
+    It lies in memory for the whole function, as many times the largest of its tiles as it has slots, and shares its
+    place with nothing else. A tile in a slot overwrites the one before it there.
     """
 
-    def __init__(self, *where: object, slots: int = 1) -> None:
+    def __init__(self, name: object = "", *where: object, slots: int = 1) -> None:
         if type(slots) is not int or slots < 1:
             raise fault(f"pl.MemRef: slots= is a whole number from 1, not {slots!r}")
-        self.slots = slots
+        self.slots, self.index, self.whole = slots, 0, self
+        self.name = name if isinstance(name, str) else ""
 
-    def __getitem__(self, index: object) -> MemRef:
-        return self
+    def __getitem__(self, index: Any) -> MemRef:
+        chosen = copy(self)
+        chosen.index = index
+        return chosen
+
+
+class _AtRunTime:
+    """`pl.RUNTIME`: stands for a number that `compile` leaves open."""
+
+    def __repr__(self) -> str:
+        return "pl.RUNTIME"
+
+
+RUNTIME = _AtRunTime()
 
 
 class Tuple:

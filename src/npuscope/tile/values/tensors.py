@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -177,6 +177,8 @@ class Tile(OperandValue):
     index: int = 0
     promoted: Tensor | None = None
     _owned: bool = False
+    overwritten: str = ""  # why what it held is gone
+    part_of: tuple[Tile, tuple[int, ...]] | None = None  # of an accumulator: where products into this part go, too
 
     def share(self) -> Array | None:
         """The array, for another tile to hold too."""
@@ -219,21 +221,47 @@ def strided(buffer: LiveBuffer, offset: int, shape: Sequence[int], strides: Sequ
 
 @dataclass(slots=True, eq=False)
 class LiveBuffer:
-    """One piece of GM. `data` is None where `shapes` mode keeps no values; `written` marks elements once they hold
-    something (None: all do).
+    """One piece of GM. `data` is None where `shapes` mode keeps no values, and made where somebody first asks for it if
+    it is an input that may steer nothing. `written` marks elements once they hold something (None: all do).
     """
 
     id: int
     name: str
     shape: Shape
     dtype: DataType
-    data: Array | None  # flat
+    source: Array | Callable[[], Array] | None  # of `data`, or what makes it when somebody asks
     written: npt.NDArray[np.bool_] | None  # flat
     aside: Array | None = None  # a second memory, not in use (run/memory.py)
     known: bool = True  # shapes mode: no uncomputed value was stored here
     read_only: bool = False  # a parameter of the entry without a direction
     rows_at_run_time: bool = False  # a parameter whose outermost extent the program does not know
     changes: int = 0  # stores by others than the blocks of the task under way
+    edits: int = 0  # shapes mode: how often whole numbers were written
+    promise: Callable[[], Array] | None = None  # of elements that this run does not keep
+
+    @property
+    def data(self) -> Array | None:
+        """The elements, flat."""
+        if callable(self.source):
+            self.source = self.source()
+        return self.source
+
+    @data.setter
+    def data(self, data: Array | None) -> None:
+        self.source = data
+
+    @property
+    def keeps_values(self) -> bool:
+        return self.source is not None
+
+    @property
+    def size_in_bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.bytes
+
+    @property
+    def is_made(self) -> bool:
+        """Whether its elements are there and not only a promise."""
+        return not callable(self.source)
 
     def swap(self) -> None:
         if self.aside is not None:

@@ -7,6 +7,11 @@ more than there is.
 Handed out first: a launch whose blocks start together, for which everything else waits; then mixed tasks on idle
 clusters, then single tasks on idle cores (cube or vector first by the thread's parity); then places behind running
 blocks, unless a peer has an idle place; then tasks whose producers are early, which wait on their core for a bell.
+
+Where the host has built the graph (`Machine.hosted`) nobody submits: all threads scan the tasks side by side, ready
+ones go to their queue, each other one hangs on the wake list of its latest unfinished producer. A finished task's
+waiters move on to their queue or to the next unfinished producer: with a resolver a thread of its own does that, which
+owns no core. Nodes of recorded graphs are expanded by the scheduler threads, a few at each visit, graph by graph.
 """
 
 from __future__ import annotations
@@ -24,12 +29,16 @@ from npuscope.time.chip.job import (
     DISPATCHED,
     FOLLOWER,
     HEAP,
+    LEAVES,
     MIX,
     NONE,
+    PLAIN,
     POLLED,
+    PREPARED,
     RELEASED,
     RETIRED,
     RING,
+    SLICE,
     SLOTS,
     THREAD,
     Floats,
@@ -43,15 +52,23 @@ from npuscope.time.chip.job import (
 from npuscope.time.compiled import compiled, compiled_part
 
 FAR = 1e300
-IDLE, GATED, WAITING, RUNNING, HELD = range(5)  # what a core does; HELD: a vector core of a mixed block
-# rows of `core`: the front block and its class, the one behind, blocks nobody has seen, whether it ever ran, its thread
-STATE, TASK, BLOCK, KIND, BEHIND, BEHIND_BLOCK, BEHIND_GATED, UNSEEN_COUNT, USED, OWNER = range(10)
+# what a core does; HELD: a vector core of a mixed block, STOPPED: its block waits for another rank
+IDLE, GATED, WAITING, RUNNING, HELD, STOPPED = range(6)
+# rows of `core`: the front block and its class, the one behind, blocks nobody has seen, whether it ever ran, its
+# thread, how many stops the front block is past
+STATE, TASK, BLOCK, KIND, BEHIND, BEHIND_BLOCK, BEHIND_GATED, UNSEEN_COUNT, USED, OWNER, PASSED = range(11)
 DUE, SPAN = range(2)  # rows of `clock`: when the front block starts or ends, its length at the present slow-down
 # rows of `todo`: producers not done; those neither done, nor early and handed out; blocks handed out and done; flags
 MISSING, UNREADY, HANDED, DONE, COMPLETE, SUBMITTED, STAGED = range(7)
 AT, LAST, PERIOD, ASLEEP = range(4)  # rows of `thread`: next turn, last turn, length of an idle turn, nothing to do
-FINISHED, NEXT, ORCHESTRATING, TOGETHER, ROWS, TAKEN = range(6)  # places of `number`; TAKEN: entries of rings
+# places of `number`; TAKEN: entries of rings, EVENTS: turns of blocks so far, UNKNOWN: a block came to a stop of which
+# nobody knows when it may go on, BOOTED: a graph that the host has built was scanned
+FINISHED, NEXT, ORCHESTRATING, TOGETHER, ROWS, TAKEN, EVENTS, UNKNOWN, BOOTED = range(9)
+NOW, LAST_DONE = range(2)  # places of `moment`
+STUCK, PAUSED = -1.0, -2.0  # what `run` gives where not all is done
 HEAD, USED_SLOTS, USED_BYTES = range(3)  # rows of `ring`: its oldest entry and what is taken
+FIRST_IN, WAITS, BEFORE = range(3)  # rows of `wake`: a task's first producer, its list's last waiter, the one before it
+NODE, NODES = range(2)  # rows of `graph`: of each recorded graph the next of `nodes` to expand, and the end of its own
 EARLY = 4  # ready tasks have queues 0 to 3 by shape, those that may be staged early 4 to 7
 
 
@@ -74,19 +91,28 @@ class State(NamedTuple):
     slow: Floats  # the memory's present slow-down
     own: Ints  # per scheduler thread its cores, cube cores first, -1 beyond the last
     orchestrator: Floats  # when it is next at work
+    wake: Ints  # a column per task, one more for the end; empty unless the host has built the graph
+    into: Ints  # producers of each task, in order of submission
+    done: Ints  # per scheduler thread the tasks it has seen done, for the resolver
+    done_at: Floats
+    graph: Ints  # a column per recorded graph
+    nodes: Ints  # tasks that are nodes, graph by graph
+    expanding: Ints  # graphs with nodes to expand, in a circle
+    ahead: Ints  # of `done` per thread head and tail; then those of `expanding`
+    moment: Floats  # how far the run is, and when a task was last seen done
 
 
 def new_state(job: Job, machine: Machine) -> State:
     cores, tasks = 3 * machine.clusters, len(job.shape)
-    core = np.full((10, cores), -1, np.int64)
-    core[[STATE, BEHIND_GATED, UNSEEN_COUNT, USED]] = 0
+    core = np.full((11, cores), -1, np.int64)
+    core[[STATE, BEHIND_GATED, UNSEEN_COUNT, USED, PASSED]] = 0
     clusters = np.concatenate([np.arange(machine.clusters), np.repeat(np.arange(machine.clusters), 2)])
     core[OWNER] = clusters % machine.threads
     todo = np.zeros((7, tasks), np.int64)
     todo[[MISSING, UNREADY]] = job.producers
-    thread = np.zeros((4, machine.threads))
+    thread = np.zeros((4, machine.threads + machine.resolver))
     thread[AT], thread[PERIOD], thread[ASLEEP] = FAR, machine.loop, 1.0
-    count = np.zeros(6, np.int64)
+    count = np.zeros(9, np.int64)
     count[TOGETHER] = -1
     entries = job.rings.entry.shape[1]
     rings = np.zeros((3, job.rings.room.shape[1]), np.int64)
@@ -112,67 +138,151 @@ def new_state(job: Job, machine: Machine) -> State:
         np.array([0.0, 0.0, 1.0]),
         own,
         np.zeros(1),
+        *_wake_lists(job, machine),
+        np.zeros(2),
     )
+
+
+def _wake_lists(job: Job, machine: Machine) -> tuple[Ints, Ints, Ints, Floats, Ints, Ints, Ints, Ints]:
+    """The last fields of `State`."""
+    tasks, threads = len(job.shape) * machine.hosted, machine.threads * machine.resolver
+    wake = np.full((3, tasks + 1), -1, np.int64)
+    producer = np.repeat(np.arange(len(job.shape), dtype=np.int64), np.diff(job.first_out))
+    order = np.lexsort((producer, job.out))
+    wake[FIRST_IN] = np.searchsorted(job.out[order], np.arange(tasks + 1))
+    graphs = int(np.max(job.graph, initial=-1)) + 1
+    nodes = np.argsort(job.graph, kind="stable")
+    nodes = nodes[job.graph[nodes] >= 0]
+    graph = np.searchsorted(job.graph[nodes], np.arange(graphs) + np.arange(2)[:, None]).astype(np.int64)
+    ahead = np.zeros((machine.threads + 1, 2), np.int64)
+    done = np.zeros((threads, tasks), np.int64)
+    return wake, producer[order], done, np.zeros(done.shape), graph, nodes, np.zeros(graphs + 1, np.int64), ahead
 
 
 ANEW = 512  # turns of blocks after which the memory's rates are added up anew
 
 
 @compiled
-def run(job: Job, machine: Machine, times: Times, s: State) -> float:
-    """Runs until all tasks are done; when the last was seen done, or -1 where nobody can go on."""
-    now, last, events, due, threads = 0.0, 0.0, 0, s.clock[DUE], s.thread[AT]
+def run(job: Job, machine: Machine, times: Times, s: State, until: float) -> float:
+    """Runs until all tasks are done: when the last was seen done, or STUCK where nobody can go on.
+
+    PAUSED where the next event is not before `until`, or where a block has come to a stop of which nobody knows when it
+    may go on. Called again it goes on from there, with what is known by then.
+    """
+    due, threads = s.clock[DUE], s.thread[AT]
+    s.number[UNKNOWN] = 0
+    for core in range(len(due)):
+        if s.core[STATE, core] == STOPPED:
+            due[core] = max(s.moment[NOW], job.stops.release[stop_of(job, s.core, core) - 1])
+    if machine.hosted == 1 and s.number[BOOTED] == 0:
+        s.number[BOOTED] = 1
+        scan(job, machine, times, s)
     while s.number[FINISHED] < len(job.shape):
         blocks = FAR
         for core in range(len(due)):
             blocks = min(blocks, due[core])
         when = blocks
-        for thread in range(machine.threads):
+        for thread in range(len(threads)):
             when = min(when, threads[thread])
         if s.number[NEXT] < len(job.shape):
             when = min(when, s.orchestrator[0])
-        if when >= FAR:
-            return -1.0
-        now = when
+        if when >= until:
+            return STUCK if until >= FAR else PAUSED
+        s.moment[NOW] = now = when
         if blocks <= now:
-            events += 1
+            s.number[EVENTS] += 1
             turn_blocks(job, machine, times, s, now)
-            if events % ANEW == 0:
+            if s.number[EVENTS] % ANEW == 0:
                 add_up(job, s)
             set_spans(job, machine, s, now)
         if s.orchestrator[0] <= now:
             orchestrate(job, machine, times, s, now)
         for thread in range(machine.threads):
             if threads[thread] <= now:
-                last = max(last, loop(job, machine, times, s, thread, now))
-    return last
+                s.moment[LAST_DONE] = max(s.moment[LAST_DONE], loop(job, machine, times, s, thread, now))
+        if machine.resolver == 1 and threads[machine.threads] <= now:
+            s.moment[LAST_DONE] = max(s.moment[LAST_DONE], resolve(job, machine, times, s, now))
+        if s.number[UNKNOWN] == 1:
+            return PAUSED
+    return float(s.moment[LAST_DONE])
+
+
+@compiled_part
+def stop_of(job: Job, cores: Ints, core: int) -> int:
+    """The number of the stop that a core's front block comes to next. (`cores` is the state's `core`.)"""
+    return int(job.stops.first[job.first_block[cores[TASK, core]] + cores[BLOCK, core]] + cores[PASSED, core])
+
+
+@compiled_part
+def part(job: Job, cores: Ints, core: int, slow: int) -> float:
+    """How much of its block's run a core is in: all of it where the block has no stops."""
+    if len(job.stops.first) == 0:
+        return 1.0
+    row = job.first_block[cores[TASK, core]] + cores[BLOCK, core]
+    stop = job.stops.first[row] + cores[PASSED, core]
+    begin = job.stops.share[stop - 1, slow] if cores[PASSED, core] > 0 else 0.0
+    end = job.stops.share[stop, slow] if stop < job.stops.first[row + 1] else 1.0
+    return float(end - begin)
+
+
+@compiled_part
+def begin_part(job: Job, s: State, core: int, now: float) -> None:
+    """A block starts, or goes on after a stop."""
+    kind = s.core[KIND, core]
+    s.core[STATE, core] = RUNNING
+    s.clock[SPAN, core] = job.run[kind, 0] * part(job, s.core, core, 0)
+    s.clock[DUE, core] = now + s.clock[SPAN, core]
+    for n in range(len(s.rates)):
+        s.rates[n] += job.draws[kind, n]
+
+
+@compiled_part
+def comes_to_stop(job: Job, times: Times, s: State, core: int, now: float) -> bool:
+    """Whether a part of a block ends here and another follows: at once, or when another rank has sent its signal."""
+    if len(job.stops.first) == 0:
+        return False
+    row, stop = job.first_block[s.core[TASK, core]] + s.core[BLOCK, core], stop_of(job, s.core, core)
+    if stop >= job.stops.first[row + 1]:
+        return False
+    times.reached[stop] = now
+    s.core[PASSED, core] += 1
+    if job.stops.release[stop] <= now:
+        begin_part(job, s, core, now)
+    else:
+        s.core[STATE, core] = STOPPED
+        s.clock[DUE, core] = job.stops.release[stop]
+        if job.stops.release[stop] >= FAR:
+            s.number[UNKNOWN] = 1
+    return True
 
 
 @compiled_part
 def turn_blocks(job: Job, machine: Machine, times: Times, s: State, now: float) -> None:
-    """Blocks that are due start or end; what waited behind one that ended goes on."""
+    """Blocks that are due start, stop, go on or end; what waited behind one that ended goes on."""
     cores, clock, rates, draws, clusters = s.core, s.clock, s.rates, job.draws, machine.clusters
     first, last = clusters, -1  # clusters where something ended
     for core in range(cores.shape[1]):
         if clock[DUE, core] > now:
             continue
+        if cores[STATE, core] == STOPPED:
+            begin_part(job, s, core, now)
+            continue
         task = cores[TASK, core]
         row = job.first_block[task] + cores[BLOCK, core]
         kind = job.block_class[row]
         if cores[STATE, core] == WAITING:
-            cores[STATE, core] = RUNNING
             cores[KIND, core] = kind
-            clock[SPAN, core] = job.run[kind, 0]
-            clock[DUE, core] = now + job.run[kind, 0]
+            cores[PASSED, core] = 0
             times.start[row] = now
-            for n in range(len(rates)):
-                rates[n] += draws[kind, n]
+            begin_part(job, s, core, now)
+            continue
+        for n in range(len(rates)):
+            rates[n] -= draws[kind, n]
+        if comes_to_stop(job, times, s, core, now):
             continue
         cluster = core if core < clusters else (core - clusters) // 2
         first, last = min(first, cluster), max(last, cluster)
         times.end[row] = now
-        for n in range(len(rates)):
-            rates[n] -= draws[kind, n]
         s.unseen[cores[UNSEEN_COUNT, core], core] = row
         cores[UNSEEN_COUNT, core] += 1
         cores[STATE, core] = IDLE
@@ -264,7 +374,7 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
     go_on(job, s, begin)
     polled, clock, seen, done = poll(job, machine, times, s, thread, begin)
     retiring = clock
-    if thread == 0:
+    if thread == 0 and machine.resolver == 0:
         while s.ends[NONE, 0] < s.ends[NONE, 1]:
             task = s.queue[NONE, s.ends[NONE, 0]]
             s.ends[NONE, 0] += 1
@@ -273,6 +383,9 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
             s.seen[task] = done
             clock = finish(job, machine, times, s, task, done)
     go_on(job, s, clock)
+    preparing = clock
+    if len(s.expanding) > 1:
+        clock = expand(job, machine, times, s, clock)
     handing = clock
     find_together(job, s)
     if s.number[TOGETHER] >= 0:
@@ -281,7 +394,7 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
         clock = hand_out(job, machine, times, s, thread, clock)
     s.thread[LAST, thread] = now
     s.thread[PERIOD, thread] = max(machine.loop, polled)
-    if released == 0 and seen == 0 and clock == handing:  # it keeps polling and acts in the turn after something
+    if released == 0 and seen == 0 and clock == preparing:  # it keeps polling and acts in the turn after something
         s.thread[ASLEEP, thread] = 1
         s.thread[AT, thread] = FAR
         for n in range(s.own.shape[1]):
@@ -293,7 +406,8 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
     if s.number[ROWS] < len(times.loops):
         row = times.loops[s.number[ROWS]]
         row[THREAD], row[BEGIN], row[POLLED], row[COMPLETED] = thread, now, polled, retiring - begin - polled
-        row[RETIRED], row[DISPATCHED], row[RELEASED] = handing - retiring, clock - handing, begin - now
+        row[RETIRED], row[DISPATCHED], row[RELEASED] = preparing - retiring, clock - handing, begin - now
+        row[PREPARED] = handing - preparing
     s.number[ROWS] += 1
     s.thread[ASLEEP, thread] = 0
     s.thread[AT, thread] = max(clock, now + machine.loop)
@@ -329,7 +443,13 @@ def poll(
             s.seen[task] = max(s.seen[task], clock)
             if s.todo[DONE, task] == job.blocks[task]:
                 done = s.seen[task]  # a peer whose turn is under way may see its block later
-                clock = finish(job, machine, times, s, task, done)
+                if machine.resolver == 1:
+                    tail = s.ahead[thread, 1]
+                    s.done[thread, tail], s.done_at[thread, tail] = task, done
+                    s.ahead[thread, 1] += 1
+                    wake(s.thread, machine.threads, done)
+                else:
+                    clock = finish(job, machine, times, s, task, done)
     return polled, clock, seen, done
 
 
@@ -371,6 +491,15 @@ def finish(job: Job, machine: Machine, times: Times, s: State, task: int, clock:
     todo, out = s.todo, job.out
     todo[COMPLETE, task] = 1
     s.number[FINISHED] += 1
+    if machine.hosted == 1:
+        clock += machine.settle
+        waiter = s.wake[WAITS, task]
+        while waiter >= 0:
+            before = s.wake[BEFORE, waiter]
+            clock += machine.resolve
+            hang(job, times, s, waiter, clock)
+            waiter = before
+        return clock
     count_users(job.rings, s, task, -1, clock)
     late = 1 - job.early[task]
     for n in range(job.first_out[task], job.first_out[task + 1]):
@@ -389,6 +518,107 @@ def finish(job: Job, machine: Machine, times: Times, s: State, task: int, clock:
                     s.clock[DUE, core] = max(times.ready[consumer], sent) + machine.visible
             push(s, job.shape[consumer], consumer)
     return clock
+
+
+@compiled_part
+def hang(job: Job, times: Times, s: State, task: int, clock: float) -> None:
+    """A task goes to its queue, or onto the wake list of its latest unfinished producer."""
+    for n in range(s.wake[FIRST_IN, task + 1] - 1, s.wake[FIRST_IN, task] - 1, -1):
+        producer = s.into[n]
+        if s.todo[COMPLETE, producer] == 0:
+            s.wake[BEFORE, task] = s.wake[WAITS, producer]
+            s.wake[WAITS, producer] = task
+            return
+    times.ready[task] = clock
+    push(s, job.shape[task], task)
+
+
+@compiled_part
+def scan(job: Job, machine: Machine, times: Times, s: State) -> None:
+    """All threads look at the tasks that the host has submitted, each at a stretch of its own; then they begin."""
+    tasks, lanes = len(job.shape), machine.threads + machine.resolver
+    submitted = 0  # what is looked at: nodes of recorded graphs and their ends are not
+    for task in range(tasks):
+        s.todo[SUBMITTED, task] = 1
+        if len(job.graph) == 0 or job.graph[task] == PLAIN:
+            s.queue[EARLY, submitted] = task  # nobody is early here: the queue is free
+            submitted += 1
+    longest = (submitted + lanes - 1) // lanes
+    begin = machine.attach + machine.scan * longest
+    for step in range(longest):
+        for lane in range(lanes):
+            at = lane * submitted // lanes + step
+            if at < (lane + 1) * submitted // lanes:
+                hang(job, times, s, s.queue[EARLY, at], begin)
+    for task in range(tasks if len(job.graph) > 0 else 0):
+        if job.graph[task] == LEAVES:
+            hang(job, times, s, task, begin)
+    ends = s.ahead[machine.threads]
+    for graph in range(s.graph.shape[1]):
+        if s.graph[NODE, graph] < s.graph[NODES, graph]:
+            s.expanding[ends[1]] = graph
+            ends[1] += 1
+    s.number[NEXT] = tasks
+    s.orchestrator[0] = FAR
+    for lane in range(lanes):
+        s.thread[AT, lane], s.thread[LAST, lane], s.thread[ASLEEP, lane] = begin, begin, 0
+
+
+@compiled_part
+def expand(job: Job, machine: Machine, times: Times, s: State, clock: float) -> float:
+    """A visit to the recorded graph that is next: a few of its nodes become tasks."""
+    ends, size = s.ahead[machine.threads], len(s.expanding)
+    if ends[0] == ends[1]:
+        return clock
+    graph = s.expanding[ends[0] % size]
+    ends[0] += 1
+    for _ in range(min(SLICE, s.graph[NODES, graph] - s.graph[NODE, graph])):
+        clock += machine.expand
+        hang(job, times, s, s.nodes[s.graph[NODE, graph]], clock)
+        s.graph[NODE, graph] += 1
+    if s.graph[NODE, graph] < s.graph[NODES, graph]:
+        s.expanding[ends[1] % size] = graph
+        ends[1] += 1
+    return clock
+
+
+@compiled_part
+def resolve(job: Job, machine: Machine, times: Times, s: State, now: float) -> float:
+    """A turn of the thread that owns no core: finished tasks of each scheduler thread, then tasks that do nothing."""
+    own, clock, done, seen = machine.threads, now, 0.0, 0
+    for thread in range(own):
+        ends = s.ahead[thread]
+        while ends[0] < ends[1] and s.done_at[thread, ends[0]] <= clock:
+            done = clock + machine.settle
+            clock = finish(job, machine, times, s, s.done[thread, ends[0]], clock)
+            ends[0] += 1
+            seen += 1
+    retiring = clock
+    while s.ends[NONE, 0] < s.ends[NONE, 1]:
+        task = s.queue[NONE, s.ends[NONE, 0]]
+        s.ends[NONE, 0] += 1
+        clock = max(clock, times.ready[task]) + machine.dummy
+        s.seen[task] = clock
+        done = clock + machine.settle
+        clock = finish(job, machine, times, s, task, clock)
+        seen += 1
+    s.thread[LAST, own] = now
+    if seen == 0:
+        s.thread[ASLEEP, own] = 1
+        s.thread[AT, own] = FAR
+        for thread in range(own):
+            if s.ahead[thread, 0] < s.ahead[thread, 1]:
+                wake(s.thread, own, max(s.done_at[thread, s.ahead[thread, 0]], now + machine.loop))
+        return 0.0
+    if s.number[ROWS] < len(times.loops):
+        row = times.loops[s.number[ROWS]]
+        row[THREAD], row[BEGIN], row[COMPLETED], row[RETIRED] = own, now, retiring - now, clock - retiring
+    s.number[ROWS] += 1
+    s.thread[ASLEEP, own] = 0
+    s.thread[AT, own] = max(clock, now + machine.loop)
+    for thread in range(own):
+        wake(s.thread, thread, clock)
+    return done
 
 
 @compiled_part
@@ -595,9 +825,11 @@ def set_spans(job: Job, machine: Machine, s: State, now: float) -> None:
     s.slow[0], s.slow[1], s.slow[2] = g, share, factor
     cores, clock, run = s.core, s.clock, job.run
     for core in range(cores.shape[1]):
-        if cores[STATE, core] == RUNNING:
+        if cores[STATE, core] == RUNNING and clock[SPAN, core] > 0:
             kind = cores[KIND, core]
-            span = (run[kind, g] + share * (run[kind, g + 1] - run[kind, g])) * factor
+            fast = run[kind, g] * part(job, cores, core, g)
+            slower = run[kind, g + 1] * part(job, cores, core, g + 1)
+            span = (fast + share * (slower - fast)) * factor
             clock[DUE, core] = now + (clock[DUE, core] - now) / clock[SPAN, core] * span
             clock[SPAN, core] = span
 
@@ -698,7 +930,7 @@ def run_with_room(job: Job, machine: Machine, grow: bool = True) -> tuple[Times,
     found: dict[tuple[int, int], GrownRing] = {}
     while True:
         times, state = new_times(job), new_state(job, machine)
-        end = run(job._replace(together=job.together.copy()), machine, times, state)
+        end = run(job._replace(together=job.together.copy()), machine, times, state, FAR)
         more = _lacking(job.rings, state) if end < 0 and grow else []
         if not more:
             return times._replace(loops=times.loops[: state.number[ROWS]]), end, tuple(found.values())

@@ -39,6 +39,12 @@ class Machine(NamedTuple):
     dummy: float
     loop: float  # a scheduler turn that polls nobody
     release: float  # per task or tensor whose room a ring gets back
+    hosted: int = 0  # 1: the host has built the whole graph before; tasks hang on wake lists of their producers
+    resolver: int = 0  # 1: one more thread, without cores, takes finished tasks and makes ready who waits for them
+    attach: float = 0.0  # before the threads scan the tasks of a graph that the host built
+    scan: float = 0.0  # per task scanned, the threads side by side
+    settle: float = 0.0  # per finished task whose flag is set and whose wake list is taken
+    expand: float = 0.0  # per node of a recorded graph that a scheduler thread expands
 
 
 class Rings(NamedTuple):
@@ -77,6 +83,40 @@ def rings_with(first_entry: Sequence[int], entry: Ints, uses: Sequence[Iterable[
     )
 
 
+class Stops(NamedTuple):
+    """Where blocks stop to talk to other ranks: signals that they send, and signals that they wait for.
+
+    A block is in parts between its stops. `release`: from when on it may go on after a stop; FAR until that is known.
+    """
+
+    first: Ints  # of each block its stops in the rows below, and one more; empty where no block has any
+    share: Floats  # [stop, slow-down]: how much of the block's run is over then
+    release: Floats
+
+
+NO_STOPS = Stops(_NONE, np.zeros((0, len(SLOW))), np.zeros(0))
+
+
+def stops_at(stops: Stops, blocks: Ints) -> Stops:
+    """The stops of these blocks, in their order."""
+    if not len(stops.first):
+        return stops
+    count = np.diff(stops.first)[blocks]
+    first = np.concatenate([[0], np.cumsum(count)])
+    rows = np.arange(first[-1]) + np.repeat(stops.first[blocks] - first[:-1], count)
+    return Stops(first, stops.share[rows], stops.release[rows])
+
+
+NO_END = 1 << 48  # slots or bytes: more than anybody takes
+
+
+def with_room(rings: Rings, what: int = SLOTS, ring: int = 0, size: int = NO_END) -> Rings:
+    """The rings with room without end, but for one of them."""
+    room = np.full_like(rings.room, NO_END)
+    room[what, ring : ring + 1] = size
+    return rings._replace(room=room)
+
+
 class Job(NamedTuple):
     """Tasks in order of submission; edges in rows (`first_out[t]` to `first_out[t + 1]` of `out`)."""
 
@@ -95,6 +135,12 @@ class Job(NamedTuple):
     run: Floats  # [class, slow-down]
     draws: Floats  # [class, slow-down]
     rings: Rings = ENDLESS
+    graph: Ints = _NONE  # per task the recorded graph that it is a node of, PLAIN or LEAVES; empty where none is
+    stops: Stops = NO_STOPS
+
+
+PLAIN, LEAVES = -1, -2  # `Job.graph`: an ordinary task, and what stands for the end of a recorded graph
+SLICE = 4  # nodes of a recorded graph that a visit expands
 
 
 class Times(NamedTuple):
@@ -112,15 +158,17 @@ class Times(NamedTuple):
     began: Floats  # per task: when it began with it
     ready: Floats  # per task: when the last producer was seen done
     loops: Floats  # rows of the scheduler's turns that did something: THREAD, BEGIN and how long each part took
+    reached: Floats  # per stop of the blocks: when the block came to it
 
 
-THREAD, BEGIN, POLLED, COMPLETED, RETIRED, DISPATCHED, RELEASED = range(7)  # columns of `Times.loops`
+# columns of `Times.loops`
+THREAD, BEGIN, POLLED, COMPLETED, RETIRED, DISPATCHED, RELEASED, PREPARED = range(8)
 
 
 def new_times(job: Job) -> Times:
     """Times of a run that has not begun."""
     blocks, tasks = len(job.block_class), len(job.shape)
     zeros = [np.zeros(size) for size in (*[blocks] * 4, *[tasks] * 3)]
-    # a turn that did something handed out a block, saw one or a task without any done, or gave back room of an entry
-    turns = 2 * blocks + tasks + job.rings.entry.shape[1]
-    return Times._make([np.full(blocks, -1, np.int64), *zeros, np.zeros((turns, 7))])
+    # a turn that did something handed out a block, saw one or a task done, expanded a node, or gave back room
+    turns = 2 * blocks + 2 * tasks + job.rings.entry.shape[1]
+    return Times._make([np.full(blocks, -1, np.int64), *zeros, np.zeros((turns, 8)), np.zeros(len(job.stops.release))])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
@@ -23,10 +23,26 @@ from npuscope.lower.rings import RingEntry, entries_of, limits_of
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.graph.exact import once
 from npuscope.tile.record.model import Access, BlockGroup, Recording, Task
-from npuscope.time.chip.job import AIC, AIV, ENDLESS, MIX, NONE, SLOW, Floats, Ints, Job, Machine, Rings, rings_with
-from npuscope.time.core.costs import NS, line_bytes, spans_of
+from npuscope.time.chip.hosted import hosted_job, hosted_machine, mode_of
+from npuscope.time.chip.job import (
+    AIC,
+    AIV,
+    ENDLESS,
+    MIX,
+    NO_STOPS,
+    NONE,
+    SLOW,
+    Floats,
+    Ints,
+    Job,
+    Machine,
+    Rings,
+    Stops,
+    rings_with,
+)
+from npuscope.time.core.costs import NS, line_bytes, link_constant, spans_of
 from npuscope.time.core.pipes import Timing, time_ways
-from npuscope.time.core.stream import InstructionStream, KeptStreams, fresh_lines, stream_of
+from npuscope.time.core.stream import InstructionStream, KeptStreams, Message, fresh_lines, stream_of
 
 SHAPE = {"MIX": MIX, "AIC": AIC, "AIV": AIV, "none": NONE}
 
@@ -48,6 +64,12 @@ COSTS = {  # constants of the device file -> fields of the machine, in nanosecon
     "idle_loop": "loop",
     "release_entry": "release",
 }
+HOSTED = {  # the same of a runtime whose graph the host builds
+    "attach": "attach",
+    "scan_task": "scan",
+    "settle_task": "settle",
+    "expand_node": "expand",
+}
 
 
 @dataclass(frozen=True)
@@ -58,6 +80,8 @@ class Prepared:
     classes: BlockClasses
     job: Job
     machine: Machine
+    messages: tuple[Message, ...] = ()  # of every stop of the job's blocks
+    peers: Peers | None = None  # the ranks that it runs together with
 
     def kind_of(self, number: int) -> BlockKind:
         """The kind of block that a class of the job is of; with noise a kind has several classes, side by side."""
@@ -66,6 +90,21 @@ class Prepared:
     @cached_property
     def _kinds(self) -> list[BlockKind]:
         return self.classes.entries
+
+
+@dataclass(frozen=True)
+class Peers:
+    """The programs of all ranks in order, and which of them a `Prepared` is: rank and program."""
+
+    ranks: tuple[tuple[Prepared, ...], ...]
+    own: tuple[int, int]
+    skew: float  # nanoseconds
+    between: float
+
+    @property
+    def prepared(self) -> Prepared:
+        rank, number = self.own
+        return self.ranks[rank][number]
 
 
 def prepare(program: Program) -> Prepared:
@@ -96,24 +135,58 @@ def prepare(program: Program) -> Prepared:
         draws=draws,
         rings=rings_of(program, edges),
     )
-    return Prepared(program, classes, job, machine_of(program.device))
+    job, machine = _scheduled(program, job)
+    stops, messages = stops_of(classes, job)
+    return Prepared(program, classes, job._replace(stops=stops), machine, messages)
+
+
+def _scheduled(program: Program, job: Job) -> tuple[Job, Machine]:
+    """The job and the machine under the device's runtime."""
+    machine = machine_of(program.device)
+    if not machine.hosted:
+        return job, machine
+    job = hosted_job(program, job)
+    return job, hosted_machine(machine, mode_of(program, job))
+
+
+def stops_of(classes: BlockClasses, job: Job) -> tuple[Stops, tuple[Message, ...]]:
+    """Where blocks talk to other ranks, and what they say. Alone on a chip nobody waits for anybody."""
+    found = [classes.streams[stream].stops for stream, _ in classes.entries]
+    counts = np.array([len(one) for one in found], np.int64)[job.block_class] if found else np.zeros(0, np.int64)
+    if not np.any(counts):
+        return NO_STOPS, ()
+    start = classes.device.timing["block_start"].value * NS
+    share = {
+        number: (np.array([timing.stops for timing in classes.timed[kind]]) + start) / job.run[number][:, None]
+        for number, kind in enumerate(classes.entries)
+        if found[number]
+    }
+    rows = [number for number in job.block_class.tolist() if found[number]]
+    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    shares = np.minimum(np.concatenate([share[number].T for number in rows]), 1.0)
+    return Stops(first, shares, np.zeros(len(shares))), tuple(message for number in rows for message in found[number])
 
 
 def retimed(prepared: Prepared, device: Device) -> Prepared:
     """The program with other constants of [timing]. Blocks are timed anew only where a constant of theirs differs."""
     program = prepared.program.with_timing(device)
     job, classes = prepared.job, prepared.classes
-    job = job._replace(submit=np.sum(list(submit_costs(program, job.producers).values()), axis=0))
+    if not prepared.machine.hosted:
+        job = job._replace(submit=np.sum(list(submit_costs(program, job.producers).values()), axis=0))
     if classes.entries and _of_blocks(device) != _of_blocks(prepared.program.device):
         classes = classes.retimed(program)
         run, draws = classes.tables()
         job = job._replace(run=run, draws=draws)
-    return Prepared(program, classes, job, machine_of(device))
+        job = job._replace(stops=stops_of(classes, job)[0])
+    machine = machine_of(device)
+    if machine.hosted:
+        machine = hosted_machine(machine, mode_of(program, job))
+    return replace(prepared, program=program, classes=classes, job=job, machine=machine)
 
 
 def _of_blocks(device: Device) -> dict[str, float]:
     """Constants that a block's time depends on; the others are the machine's and the orchestrator's."""
-    others = {"hbm_rate", "fill_rate", *COSTS}
+    others = {"hbm_rate", "fill_rate", *COSTS, *HOSTED}
     return {
         name: constant.value
         for name, constant in device.timing.items()
@@ -139,11 +212,14 @@ def submit_costs(program: Program, producers: Ints) -> dict[str, Floats]:
 def machine_of(device: Device) -> Machine:
     """The chip's constants in nanoseconds."""
     ns = {name: constant.value * NS for name, constant in device.timing.items()}
+    flags = {name: int(device.runtime[name].value) for name in ("hosted", "resolver") if name in device.runtime}
     return Machine(
         clusters=int(device.cores.cube.value),
         threads=int(device.runtime["scheduler_threads"].value),
         limit=device.timing["hbm_rate"].value / NS,
-        **{field: ns[name] for name, field in COSTS.items()},
+        **{field: ns[name] for name, field in COSTS.items()},  # type: ignore[arg-type]
+        **{field: ns[name] for name, field in HOSTED.items() if name in ns},  # type: ignore[arg-type]
+        **flags,
     )
 
 
@@ -181,9 +257,10 @@ class BlockClasses:
     """Classes found so far; `of` gives the class of each block of a task in order."""
 
     program: Program
-    known: dict[tuple[BlockKind, Meeting], int] = field(default_factory=dict)  # -> class
+    known: dict[tuple[BlockKind, Meeting, int], int] = field(default_factory=dict)  # with its crowd -> class
     streams: list[InstructionStream] = field(default_factory=list)
     timed: dict[BlockKind, list[Timing]] = field(default_factory=dict)  # at every slow-down; the first is none
+    passed: float = 0.0  # bytes that come through L2 over the whole run: what is read for the first time, and stored
 
     def __post_init__(self) -> None:
         self.device: Device = self.program.device
@@ -200,7 +277,7 @@ class BlockClasses:
     @property
     def entries(self) -> list[BlockKind]:
         """The kind of every class."""
-        return [kind for kind, _ in self.known]
+        return [kind for kind, _, _ in self.known]
 
     def stream(self, task: Task, group: BlockGroup) -> int:
         key = planned_key(task, group.body)
@@ -229,6 +306,7 @@ class BlockClasses:
                 if whole <= self._whole:
                     if not self._cache.touch(buffer.id, whole):
                         missed += min(once, whole / len(group.blocks))
+                        self.passed += whole
                     continue
                 places = _places(group.offsets, reads, len(group.blocks), self._line)
                 missing = {
@@ -237,6 +315,8 @@ class BlockClasses:
                     if not self._cache.touch((buffer.id, place, number, reads.argument), once)
                 }
                 missed += [missing.get(place, 0.0) for place in places]
+                self.passed += once * len(missing)
+            self.passed += self.streams[number].written * len(group.blocks)
             for n, at in enumerate(group.blocks.tolist()):
                 kinds[at] = (number, round(STEPS * missed[n] / total) if total else 0)
         for argument in task.arguments:
@@ -246,13 +326,16 @@ class BlockClasses:
         meets = any(self.streams[stream].barriers for stream, _ in kinds.values())
         meeting = frozenset(kinds.values() if meets else ())
         found = np.zeros(max(task.blocks, 1), np.int64)
+        far = sum(self.streams[stream].remote > 0 for stream, _ in kinds.values())
+        crowd = min(far, int(self.device.cores.vector.value))  # blocks that talk to other ranks side by side
         for at, kind in kinds.items():
-            found[at] = self.known.setdefault((kind, meeting), len(self.known))
+            talks = crowd if self.streams[kind[0]].remote else 0
+            found[at] = self.known.setdefault((kind, meeting, talks), len(self.known))
         return found
 
     def retimed(self, program: Program) -> BlockClasses:
         """The same with other constants of [timing], which decide neither the kinds of blocks nor what L2 has."""
-        other = BlockClasses(program, self.known)
+        other = BlockClasses(program, self.known, passed=self.passed)
         other._numbers, other._fresh = self._numbers, self._fresh
         bodies = zip(self._numbers, self._fresh, strict=True)
         other.streams = [stream_of(program.runs(key), program.device, fresh) for key, fresh in bodies]
@@ -283,13 +366,25 @@ class BlockClasses:
                 self.timed[stream, share] = timings[n * len(SLOW) : (n + 1) * len(SLOW)]
         start = self.device.timing["block_start"].value * NS
         run, draws = np.zeros((len(self.known), len(SLOW))), np.zeros((len(self.known), len(SLOW)))
-        for (kind, meeting), number in self.known.items():
+        stored = self._stored()
+        for (kind, meeting, crowd), number in self.known.items():
             stream, share = kind
+            # a rank's cores together get through so many transfers: a block of a crowd takes at least its part of that
+            least = (
+                self.streams[stream].remote * crowd / link_constant(self.device, "remote_issue") if crowd > 1 else 0.0
+            )
             for n, timing in enumerate(self.timed[kind]):
                 waited = self._waited(kind, meeting, n) if meeting else 0.0
-                run[number, n] = timing.duration + waited + start
-                draws[number, n] = self.streams[stream].drawn * share / STEPS / run[number, n]
+                run[number, n] = max(timing.duration, least) + waited + start
+                moved = self.streams[stream].drawn * share / STEPS + self.streams[stream].written * stored
+                draws[number, n] = moved / run[number, n]
         return run, draws
+
+    def _stored(self) -> float:
+        """What a stored byte takes of HBM, in bytes read: the more comes through L2, the more of it is written back."""
+        if "store_hbm" not in self.device.timing or self.passed <= self._cache.size:
+            return 0.0
+        return self.device.timing["store_hbm"].value * (1 - self._cache.size / self.passed)
 
     def parts(self) -> Floats:
         """Of the run of every class, the share that the cube core and each of two vector cores work.

@@ -6,6 +6,9 @@ Running_Task_Single for a block handed to an idle core, Running_Task_Pair for on
 scheduler's turns Drain (room of rings given back, left over from the turn before), Phase1 (seeing ends and what they
 make ready), Phase3b (tasks that do nothing), Phase2 (blocks that start together) and Phase4 (handing out). There is
 no Phase3: the runtime that is modelled wires a task when the orchestrator submits it. Counters: `counters_of`.
+
+Where the host builds the graph there is no orchestrator on the device: the fourth thread resolves, and the phases have
+the names of such captures (graph_prepare, complete, resolve_standalone, dummy, drain, dispatch).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 
+from npuscope.chip.runtimes import runtime_named
 from npuscope.explain.diagnosis.on_cores import HBM, HBM_LIMIT
 from npuscope.tile.graph.outputs import timeless_trace
 from npuscope.time.chip.engine import slow_down
@@ -26,6 +30,7 @@ from npuscope.time.chip.job import (
     DISPATCHED,
     MIX,
     POLLED,
+    PREPARED,
     RELEASED,
     RETIRED,
     THREAD,
@@ -56,6 +61,8 @@ def trace_of(prepared: Prepared, times: Times, wall_ns: int) -> Trace:
         "whole_graph": True,  # where there are no edges, nobody waits for anybody
         HBM_LIMIT: machine.limit,  # bytes per nanosecond, as the counter
     }
+    if prepared.program.device.scheduled_by:
+        notes["runtime"] = runtime_named(prepared.program.device.scheduled_by).title
     counters = counters_of(job, machine, times)
     records = slices.height + counters.height
     meta = Meta(FORMAT, device=prepared.program.device.name, clock="simulated", records=records, notes=notes)
@@ -85,7 +92,10 @@ def slices_of(prepared: Prepared, times: Times) -> pl.DataFrame:
         for n in range(2)
     ]
     cores = _with_slots(pl.concat([cube, *vectors]))
-    slices = pl.concat([cores, _scheduler(prepared, times), _orchestrator(prepared, times)], how="diagonal")
+    threads = [_scheduler(prepared, times)]
+    if not machine.hosted:
+        threads.append(_orchestrator(prepared, times))
+    slices = pl.concat([cores, *threads], how="diagonal")
     return slices.with_columns(phase=phase_of(pl.col("marker")))
 
 
@@ -134,10 +144,20 @@ def _with_slots(slices: pl.DataFrame) -> pl.DataFrame:
 
 def _phases(prepared: Prepared, times: Times) -> list[tuple[str, Floats, Floats]]:
     """Label, begin and end of what the turns of the scheduler's loops did."""
-    parts = [BEGIN, RELEASED, POLLED, COMPLETED, RETIRED, DISPATCHED]
-    begin, released, _, seen, retired, handed = np.cumsum(times.loops[:, parts].T, axis=0)
+    parts = [BEGIN, RELEASED, POLLED, COMPLETED, RETIRED, PREPARED, DISPATCHED]
+    begin, released, _, seen, retired, prepared_at, handed = np.cumsum(times.loops[:, parts].T, axis=0)
     together = np.sort(times.dispatch[prepared.job.together[prepared.job.task_of] == 1])
     synced = np.searchsorted(together, handed, "right") > np.searchsorted(together, retired, "left")
+    if prepared.machine.hosted:
+        scheduler = times.loops[:, THREAD] < prepared.machine.threads
+        return [
+            ("complete", released, np.where(scheduler, seen, released)),
+            ("resolve_standalone", released, np.where(scheduler, released, seen)),
+            ("dummy", seen, retired),
+            ("graph_prepare", retired, prepared_at),
+            ("drain", prepared_at, np.where(synced, handed, prepared_at)),
+            ("dispatch", prepared_at, np.where(synced, prepared_at, handed)),
+        ]
     return [
         ("Drain", begin, released),
         ("Phase1", released, seen),
@@ -150,9 +170,10 @@ def _phases(prepared: Prepared, times: Times) -> list[tuple[str, Floats, Floats]
 def _scheduler(prepared: Prepared, times: Times) -> pl.DataFrame:
     """Each thread from the first moment: waiting for its first turn, then one slice per phase that took time."""
     thread = times.loops[:, THREAD].astype(np.int64)
-    first = np.full(prepared.machine.threads, np.max(times.finish, initial=0.0))
+    threads = prepared.machine.threads + prepared.machine.resolver
+    first = np.full(threads, np.max(times.finish, initial=0.0))
     np.minimum.at(first, thread, times.loops[:, BEGIN])
-    everyone = np.arange(prepared.machine.threads)
+    everyone = np.arange(threads)
     frames = [_marked("Scheduling", everyone, np.zeros(len(first)), first, everyone)]
     for label, begin, end in _phases(prepared, times):
         took = end > begin
@@ -178,7 +199,8 @@ def _marked(label: str, lanes: Ints, begin: Floats, end: Floats, extra: Ints | N
 def lanes_of(prepared: Prepared) -> pl.DataFrame:
     """Named as the runtime's own traces name them."""
     machine = prepared.machine
-    roles = [*(f"scheduler {n}" for n in range(machine.threads)), "orchestrator"]
+    last = "resolver" if machine.resolver else "idle" if machine.hosted else "orchestrator"
+    roles = [*(f"scheduler {n}" for n in range(machine.threads)), last]
     rows: list[tuple[str, str, int, str | None]] = [(f"AICPU_{n}", "AICPU", n, role) for n, role in enumerate(roles)]
     rows += [(f"AICube_{n}", "AIC", n, None) for n in range(machine.clusters)]
     rows += [(f"AIVector_{n}", "AIV", n, None) for n in range(2 * machine.clusters)]

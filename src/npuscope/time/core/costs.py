@@ -19,6 +19,7 @@ from npuscope.lower.chip import matrix
 from npuscope.lower.model import CoreKind, Instruction, Lowered, Pipe, Value
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import OpRole, OpSpec, Plane
+from npuscope.ops.transfers import NOTIFY, PUT, REMOTE_LOAD, REMOTE_STORE
 from npuscope.tile.record.model import Access
 
 NS = 1e9
@@ -47,6 +48,10 @@ class Cost:
 def cost_of(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     """The cost of one instruction of a lowered body."""
     cycle = NS / _clock(device)
+    if one.spec in REMOTE:
+        found = _remote(one, lowered, device)
+        if found is not None:
+            return found
     if one.pipe in ("MTE2", "MTE3", "FIXP") and one.accesses:
         return _transfer(one, lowered, device)
     if one.spec.is_a(OpRole.SEND, OpRole.RECEIVE):
@@ -66,6 +71,55 @@ def cost_of(one: Instruction, lowered: Lowered, device: Device) -> Cost:
         # where its line is not in the data cache
         return Cost(device.timing["scalar_read"].value * NS, place="timing.scalar_read")
     return Cost(0.0)
+
+
+REMOTE = (PUT, REMOTE_LOAD, REMOTE_STORE)
+
+
+def link_constant(device: Device, name: str) -> float:
+    """A constant of the links between ranks, in nanoseconds or bytes per nanosecond."""
+    if name not in device.timing:
+        raise NpuscopeError(
+            f"the file of {device.name} has no timing.{name}, so nothing is known of its links",
+            remedy="Let the file inherit from ascend910b1.",
+        )
+    constant = device.timing[name]
+    return constant.value / NS if constant.unit.endswith("/s") else constant.value * NS
+
+
+def _remote(one: Instruction, lowered: Lowered, device: Device) -> Cost | None:
+    """A transfer from or to another rank; None where a load or store of this rank's own memory is an ordinary one.
+
+    A put goes through a tile on chip, in pieces of it, one after the other: both ways are in what its store takes.
+    """
+    far = one.attribute("peer") is not None
+    if one.spec is PUT and one.plane == "load":
+        near = _transfer(one, lowered, device)
+        return Cost(0.0, lines=near.lines, drawn=near.drawn)
+    if not far and one.spec is not PUT:
+        return None
+    value = lowered.values[one.reads[0] if one.plane == "store" else one.result]  # type: ignore[index]
+    moved, steps = _size(value), 1.0
+    if isinstance(staged := one.attribute("staged"), tuple):
+        rows, columns, depth = staged
+        steps = prod(value.shape) / (rows * columns) / depth
+    if one.spec is REMOTE_LOAD:
+        place = "remote_load"
+    elif one.spec is PUT:
+        place = "put_remote" if far else "put_local"
+    else:
+        place = "remote_store"
+    rate = link_constant(device, "put_rate" if one.plane == "store" else "remote_load_rate")
+    lines = sum(line_bytes(access, BY_NAME[value.dtype].bytes, 1) for access in one.accesses)
+    return Cost(steps * link_constant(device, place) + moved / rate, lines=lines, place=f"timing.{place}")
+
+
+def signal_cost(one: Instruction, device: Device) -> Cost:
+    """What telling another rank takes, and looking whether another has told."""
+    place = "signal_wait" if one.spec is not NOTIFY else "notify_set" if one.attribute("op") == "set" else "notify_add"
+    if one.attribute("window") is None:
+        return Cost(0.0)
+    return Cost(link_constant(device, place), place=f"timing.{place}")
 
 
 def _clock(device: Device) -> float:

@@ -12,7 +12,7 @@ function runs compiled and as plain Python.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -52,6 +52,7 @@ class Timing:
     vector: float
     busy: Floats
     met: Floats  # when the block came to each barrier
+    stops: Floats = field(default_factory=lambda: np.zeros(0))  # and to each message to or from another rank
 
 
 @dataclass(frozen=True)
@@ -329,7 +330,9 @@ def trace_block(
 def _timed(
     stream: InstructionStream, slow: Floats, share: Floats, plain: bool, most: int
 ) -> tuple[list[Timing], BlockTrace]:
-    busy, met, cores = (np.zeros((size, len(slow))) for size in (len(PIPES), stream.barriers, 2))
+    busy, met, cores = (
+        np.zeros((size, len(slow))) for size in (len(PIPES), max(len(stream.messages), stream.barriers), 2)
+    )
     ints, floats = np.zeros((most, 5), np.int64), np.zeros((most, 2))
     run = _run if plain else _run_compiled
     count = run(
@@ -354,4 +357,9 @@ def _timed(
     pipe, rows, reason, slot, because = ints.T
     lane = BlockTrace(pipe, rows, stream.sites[rows], floats[:, 0], floats[:, 1], reason, slot, because)
     found = zip(cores.T.tolist(), busy.T, met.T, strict=True)
-    return [Timing(max(cube, vector), cube, vector, worked, at) for (cube, vector), worked, at in found], lane
+    stops = np.array([one is not None for one in stream.messages], bool)
+    if not stops.any():
+        return [Timing(max(cube, vector), cube, vector, worked, at) for (cube, vector), worked, at in found], lane
+    return [
+        Timing(max(cube, vector), cube, vector, worked, at[~stops], at[stops]) for (cube, vector), worked, at in found
+    ], lane

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,8 @@ from npuscope.lower.kept_bodies import KIND, device_content
 from npuscope.lower.model import Instruction, Items, Lowered, instructions
 from npuscope.lower.program import PlannedBody
 from npuscope.ops.spec import OpRole
-from npuscope.time.core.costs import NS, Cost, cost_of, hand_over
+from npuscope.ops.transfers import DEFER_WAIT, NOTIFY, WAIT
+from npuscope.time.core.costs import NS, Cost, cost_of, hand_over, signal_cost
 
 PIPES = ("MTE2", "MTE1", "M", "FIXP", "S", "MTE2", "V", "MTE3", "S")  # the cube core's, then a vector core's
 UNITS = ("AIC",) * 5 + ("AIV",) * 4
@@ -37,6 +39,26 @@ MOST_NESTED = 32  # loops
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+
+
+class Message(NamedTuple):
+    """What a block tells another rank, or waits to be told: about a counter of a window, by its bytes.
+
+    `sign`: "set" and "add" change the counter of `peer` (-1: its own) to or by `value`; "ge" and "eq" wait for it, and
+    then take `takes` off it. A `value` that only run-time data decides is None.
+    """
+
+    sign: str
+    window: int
+    cell: int
+    value: int | None
+    peer: int = -1
+    takes: int = 0
+    deferred: bool = False  # the core does not wait, the task does
+
+    @property
+    def waits(self) -> bool:
+        return self.sign in ("ge", "eq")
 
 
 @dataclass(frozen=True)
@@ -65,6 +87,12 @@ class InstructionStream:
         default_factory=dict
     )  # op, or "", and place of a cost -> nanoseconds
     drawn: float = 0.0  # bytes for which HBM is taken where nothing is in L2
+    messages: tuple[Message | None, ...] = ()  # in the order in which a block comes to them; None is a barrier
+    remote: int = 0  # transfers from and to other ranks
+
+    @property
+    def stops(self) -> tuple[Message, ...]:
+        return tuple(one for one in self.messages if one is not None)
 
 
 def stream_of(body: PlannedBody, device: Device, fresh: Mapping[int, int] | None = None) -> InstructionStream:
@@ -94,6 +122,8 @@ class _StreamWriter:
         cycles = (device.timing[name].value * (NS / device.clock.core.value) for name in names)
         self.step, self.access, self.turn, self.barrier = cycles
         self.spent: dict[tuple[str, str], float] = defaultdict(float)
+        self.messages: list[Message | None] = []
+        self.remote = 0
         self.loops = self.nested = 0
 
     def stream(self) -> InstructionStream:
@@ -118,6 +148,8 @@ class _StreamWriter:
             1 << PLACE["AIV", "MTE2"] if self.device.timing["load_groups"].value else 0,
             self.spent,
             self.drawn,
+            tuple(self.messages),
+            self.remote,
         )
 
     def _items(self, items: Items, times: int, met: int) -> None:
@@ -136,7 +168,9 @@ class _StreamWriter:
             self.nested += 1
             if self.nested > MOST_NESTED:
                 raise self._too_much(f"more than {MOST_NESTED} loops in one another")
+            before = len(self.messages)
             self._items(item.items, times * item.count, met * turns)
+            self.messages += self.messages[before:] * (turns - 1)
             self.nested -= 1
             for carry in item.carries:
                 self._row((CARRY_ROUND, -1, carry.value, 0), (carry.next,), item.site)
@@ -153,12 +187,17 @@ class _StreamWriter:
             reads = [result]
         if one.spec.is_a(OpRole.BARRIER):
             self.spent["", "timing.barrier"] += self.barrier * times
+            self.messages.append(None)
             self._row((BARRIER, -1, -1, 0), (), one.site, Cost(self.barrier))
             return
         if one.spec.is_a(OpRole.HOLD) and one.unit is not None and one.pipe is not None:
             for n in range(0, len(reads), READS):
                 self._row((HOLD, PLACE[one.unit, one.pipe], -1, 0), tuple(reads[n : n + READS]), one.site)
             return
+        if one.spec in SIGNALS:
+            self._stop(one, times)
+            return
+        self.remote += times * (one.attribute("peer") is not None)
         if one.pipe is None or one.unit is None:
             self._row((VIEW, -1, result, 0), tuple(reads), one.site)
             return
@@ -188,6 +227,20 @@ class _StreamWriter:
         tile = one.result if one.result is not None else next(iter(one.reads), None)
         self.places[-1] = _ruling_place(one, cost), _latency_place(one)
         self.names[-1] = one.name if tile is None else f"{one.name} {self.lowered.values[tile].name}"
+        if one.attribute("window") is not None:  # a counter that other ranks see is written
+            self._stop(one, times, Cost(0.0))
+
+    def _stop(self, one: Instruction, times: int, cost: Cost | None = None) -> None:
+        """A block tells another rank something or waits for it, when all that it did before is done."""
+        cost = signal_cost(one, self.device) if cost is None else cost
+        if one.attribute("window") is None:  # nothing is known of the ranks, as of the compiler's own output
+            self._row((VIEW, -1, -1, 0), (), one.site)
+            return
+        if cost.place:
+            self.spent[one.name, cost.place] += cost.fixed * times
+        self.messages.append(_message(one))
+        self._row((BARRIER, -1, -1, 0), (), one.site, cost)
+        self.names[-1] = one.name
 
     def _row(
         self, head: tuple[int, ...], reads: tuple[int, ...], site: int, cost: Cost = Cost(0.0), issue: float = 0.0
@@ -238,6 +291,16 @@ class _StreamWriter:
             copies[storage] = len(found)
             slots += found
         return copies, turns, first, np.array(slots or [0], np.int64)
+
+
+SIGNALS = (NOTIFY, WAIT, DEFER_WAIT)
+
+
+def _message(one: Instruction) -> Message:
+    told: dict[str, Any] = dict(one.attributes)
+    sign = told.get("op") or told.get("cmp") or "set"
+    peer, takes = told.get("peer", -1), told.get("takes", 0)
+    return Message(sign, told["window"], told["cell"], told["value"], peer, takes, one.spec is DEFER_WAIT)
 
 
 def _ruling_place(one: Instruction, cost: Cost) -> str:

@@ -267,7 +267,16 @@ def calibrate(program: Program, captures: Sequence[Observed], source: str = "") 
         for n, one in enumerate(constants)
     )
     device = with_values(program.device, {f"timing.{one.name}": one.value for one in fitted if one.moved})
-    return Calibrated(device, fitted, fit.first, bench.errors(device), bench.runs)
+    after = bench.errors(device)
+    if misfit(after) >= misfit(fit.first):  # what fits worse, or no better, is not kept
+        device, after = program.device, fit.first
+        fitted = tuple(replace(one, log=0.0) for one in fitted)
+    return Calibrated(device, fitted, fit.first, after, bench.runs)
+
+
+def misfit(errors: Sequence[Error]) -> float:
+    """How far all that was measured is off together, in units of what it may well be."""
+    return float(np.sum(huber(FAR, [one.off / one.unit for one in errors])))
 
 
 def _only_what_is_asked(fit: ConstantFit, bend: Floats) -> None:

@@ -1,39 +1,65 @@
 """A run over several ranks as PyPTO leaves it: rank<r>/d<k>/ with the k-th dispatch of each card, and the host's logs.
 
-Every card has a clock of its own. Ranks are brought onto the clock of the first by collectives that end for all at
-once; how far several of them disagree is the error. The host's lanes are laid where the first card's device window
-fits into its call. A dispatch without records, and records of older runs, are counted and not mixed in.
+Every card has a clock of its own; `trace/clocks.py` brings them onto the first one's. The host's lanes are laid where
+the device's windows fit into their calls. Dispatches without records, and records of older runs, are counted and not
+mixed in.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 import polars as pl
 
 from npuscope.base import progress
 from npuscope.base.errors import BadInput
-from npuscope.trace.core import Meta, Trace, add_counts, combine, with_depth
+from npuscope.chip.kernels import exchange_of
+from npuscope.trace.clocks import (
+    COLLECTIVES,
+    ENDS,
+    LONG_NS,
+    MUCH_LONGER,
+    ClockOffset,
+    HostWindow,
+    between,
+    by_collectives,
+    by_host,
+    end_together,
+)
+from npuscope.trace.core import Meta, Trace, add_counts, arrays_of, combine, with_depth
 from npuscope.trace.formats import Reader, Sample
+from npuscope.trace.intervals import one_group, union
 from npuscope.trace.readers import swimlane
-from npuscope.trace.readers.host_log import CHIP, DEVICE_WALL, ON_DEVICE, HostCall, HostLog, host_slices, read_logs
+from npuscope.trace.readers.host_log import (
+    DEVICE_WALL,
+    LAUNCH,
+    ON_DEVICE,
+    RUNNER,
+    HostCall,
+    HostLog,
+    host_slices,
+    read_logs,
+)
 from npuscope.trace.readers.root import TASKS_PER_RANK, merge
+from npuscope.trace.readers.run_files import phase_files, read_phases
 from npuscope.trace.readers.swimlane_file import records_in
 from npuscope.trace.source import decode_object
 
+_NODE = re.compile(r"node_?(\d{1,6})$")
 _RANK = re.compile(r"rank_?(\d{1,6}|local)$")
 _DISPATCH = re.compile(r"d(\d{1,9})$")
 OUTPUTS = "dfx_outputs"
 IDENTITY, PROGRAM = "dispatch_identity.json", "dispatch_program.json"
-# Collectives whose kernels end with a barrier over all ranks; puts, gets and broadcasts let some go earlier.
-ENDS_FOR_ALL = re.compile(r"all_?to_?all|all_?reduce|reduce_?scatter|all_?gather|barrier", re.IGNORECASE)
 ANONYMOUS = "task"  # the kernel of tasks without a name map
-MUCH_LONGER, LONG_NS = 3, 10_000  # a task without a name that waits on one rank and not on another
+MOST_MEETINGS = 4096  # of a kernel and dispatch: ranks meet a few times a layer, and what runs more often is work
+LOCAL = "rank_local"  # dispatches that name no card: the runtime placed them
 
 
 class Identity(msgspec.Struct):
@@ -53,6 +79,15 @@ class Identity(msgspec.Struct):
     host_pid: int | None = None
 
 
+class Place(NamedTuple):
+    """Where a dispatch lies: `rank` None where its folder names no card."""
+
+    node: int | None
+    rank: int | None
+    number: int
+    folder: Path
+
+
 @dataclass(frozen=True)
 class Dispatch:
     """One dispatch of one rank; `trace` None where it left no records."""
@@ -65,89 +100,224 @@ class Dispatch:
     trace: Trace | None
     older: pl.DataFrame
 
+    @property
+    def run(self) -> int:
+        """Which run of the host it belongs to, as far as that is recorded."""
+        return self.identity.run_id if self.identity.run_id is not None else self.number
 
-@dataclass(frozen=True)
-class ClockOffset:
-    """How a rank's clock stands to the first one's: to be added to its times."""
+    @property
+    def what(self) -> str:
+        """Which program it ran: equal on all ranks."""
+        return self.program or self.identity.callable_digest or ""
 
-    offset_ns: int
-    spread_ns: int  # between the collectives that say it
-    collectives: int
-    by: str  # the kernel whose ends were compared
+
+def is_run_over_ranks(folder: Path) -> bool:
+    return any(True for _ in _places(folder))
 
 
 def recognises(sample: Sample) -> bool:
-    return sample.is_folder and any(True for _ in _folders(sample.path))
+    return sample.is_folder and is_run_over_ranks(sample.path)
 
 
-def _folders(root: Path) -> Iterator[tuple[int, int, Path]]:
-    """rank, dispatch and folder of every dispatch below a root, in their order."""
-    top = root / OUTPUTS if (root / OUTPUTS).is_dir() else root
-    found = []
-    for rank in top.iterdir() if top.is_dir() else ():
-        named = _RANK.match(rank.name)
-        for folder in rank.iterdir() if named and rank.is_dir() else ():
-            number = _DISPATCH.match(folder.name)
-            if named and number and folder.is_dir() and ((folder / IDENTITY).is_file() or records_in(folder)):
-                found.append((0 if named[1] == "local" else int(named[1]), int(number[1]), folder))
-    yield from sorted(found)
+def _top(root: Path) -> Path:
+    return root / OUTPUTS if (root / OUTPUTS).is_dir() else root
+
+
+def _places(root: Path) -> Iterator[Place]:
+    """Every dispatch below a root, in the order of nodes, ranks and dispatches."""
+    found: list[Place] = []
+    for node, folder in [(None, _top(root)), *_numbered(_top(root), _NODE)]:
+        if node is not None:  # a node may have its dispatches at once, or ranks
+            found += [Place(node, None, number, one) for number, one in _dispatches(folder)]
+        for rank, below in _numbered(folder, _RANK):
+            found += [Place(node, rank, number, one) for number, one in _dispatches(below)]
+    yield from sorted(found, key=lambda one: (one.node or 0, one.rank is None, one.rank or 0, one.number))
+
+
+def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[tuple[int | None, Path]]:
+    """Folders whose names match, with their numbers; None for `local`."""
+    if not folder.is_dir():
+        return []
+    named = [(pattern.match(child.name), child) for child in folder.iterdir()]
+    return [
+        (int(match[1]) if match[1].isdecimal() else None, child) for match, child in named if match and child.is_dir()
+    ]
+
+
+def _dispatches(folder: Path) -> list[tuple[int, Path]]:
+    """Those of a rank; one whose records lie in its own folder is its only one."""
+    found = [(number or 0, one) for number, one in _numbered(folder, _DISPATCH) if _is_one(one)]
+    return found or ([(0, folder)] if (folder / IDENTITY).is_file() and _is_one(folder) else [])
+
+
+def _is_one(folder: Path) -> bool:
+    return (folder / IDENTITY).is_file() or records_in(folder) is not None
 
 
 def logs_of(root: Path) -> list[Path]:
-    """The host's logs beside the ranks."""
-    top = root / OUTPUTS if (root / OUTPUTS).is_dir() else root
-    return sorted({*top.glob("host.*.log"), *root.glob("host.*.log")})
+    """The host's logs beside the ranks, and those of every node."""
+    folders = [root, _top(root), *(folder for _, folder in _numbered(_top(root), _NODE))]
+    return sorted({log for folder in folders for log in folder.glob("host.*.log")})
+
+
+@dataclass
+class RunOverRanks:
+    """What a root holds, before its ranks are laid onto one clock."""
+
+    root: Path
+    dispatches: list[Dispatch] = field(default_factory=list)
+    broken: dict[str, str] = field(default_factory=dict)
+    unknown: Counter[str] = field(default_factory=Counter)
+    notes: dict[str, object] = field(default_factory=dict)
+
+    @staticmethod
+    def of(root: Path) -> RunOverRanks:
+        """Every dispatch read; one that cannot be is named and left out."""
+        found = RunOverRanks(root)
+        places = list(_places(root))
+        numbers = _rank_numbers(places)
+        for number, place in enumerate(places):
+            progress.report(f"reading {root.name}", number, len(places))
+            try:
+                found.dispatches.append(_dispatch(numbers, place, found.unknown))
+            except BadInput as error:
+                found.broken[str(place.folder)] = error.what
+        found.dispatches.sort(key=lambda one: (one.rank, one.number))
+        unplaced = sorted({one.rank for one in found.dispatches if one.folder.parent.name == LOCAL
+                           and one.identity.chip_rank is None})  # fmt: skip
+        if unplaced and len({one.rank for one in found.dispatches}) > 1:
+            found.notes["rank_local"] = f"which card it ran on is not recorded; it counts as rank {unplaced[0]}"
+        return found
+
+    @property
+    def recorded(self) -> list[Dispatch]:
+        return [one for one in self.dispatches if one.trace is not None]
+
+    @cached_property
+    def log(self) -> HostLog:
+        log = read_logs(logs_of(self.root))
+        log.spans += read_phases(phase_files(_top(self.root)), log.ledger)
+        return log
+
+    @cached_property
+    def calls(self) -> dict[tuple[int, int], HostCall]:
+        return {(call.pid, call.number): call for call in self.log.calls}
+
+    @cached_property
+    def pids(self) -> dict[int, int]:
+        """rank -> process."""
+        return pids_of_ranks(self.log, self.recorded, self.notes)
+
+    def call_of(self, one: Dispatch) -> HostCall | None:
+        """The host's call of a dispatch."""
+        pid = self.pids.get(one.rank)
+        return next((call for (p, _), call in self.calls.items() if p == pid and _same_call(one, call)), None)
+
+    @cached_property
+    def clocks(self) -> tuple[dict[int, ClockOffset], dict[int, str]]:
+        """Offsets of ranks to the first one, and of those that keep their own clock why."""
+        ranks = sorted({one.rank for one in self.recorded})
+        found, why = by_collectives(self.ends, ranks)
+        if why and self.log.spans:
+            placed, longest = by_host(self.host_windows), max(_length(one) for one in self.recorded)
+            for rank in list(why):
+                if rank in placed and ranks[0] in placed:
+                    offset = between(placed[ranks[0]], placed[rank], longest)
+                    if isinstance(offset, str):
+                        why[rank] = offset if "contradict" not in why[rank] else why[rank]
+                    else:
+                        found[rank] = offset
+                        del why[rank]
+        return found, why
+
+    @cached_property
+    def host_windows(self) -> list[HostWindow]:
+        """Where the host's log says that dispatches, and calls with the device's own stamps, lay."""
+        windows = [_contained(one, call) for one in self.recorded if (call := self.call_of(one)) is not None]
+        ranks = {pid: rank for rank, pid in self.pids.items()}
+        stamped = [_stamped(ranks[call.pid], call) for call in self.calls.values() if call.pid in ranks]
+        return [one for one in (*windows, *stamped) if one is not None]
+
+    @cached_property
+    def ends(self) -> pl.DataFrame:
+        """Of the tasks that ranks may meet in."""
+        return _ends(self.dispatches) if self.recorded else pl.DataFrame(schema=ENDS)
+
+    @cached_property
+    def numbers(self) -> pl.DataFrame:
+        """rank, run and step of every dispatch: what it is called here, and alike on every rank."""
+        rows = [(one.rank, run_key(one, nth), one.number) for one, nth in _in_runs(self.dispatches)]
+        return pl.DataFrame(rows, schema={"rank": pl.Int64, "run": pl.String, "step": pl.Int64}, orient="row")
+
+    @cached_property
+    def meetings(self) -> pl.DataFrame:
+        """rank, step, token and meeting of the tasks that ranks do meet in; one of a single rank is none."""
+        meets = [one for one in self.ends["kernel"].unique().to_list() if exchange_of(one) or one in self.meets_in]
+        found = _meetings(self.ends.filter(pl.col("kernel").is_in(meets)), self.numbers)
+        return found.filter(pl.col("rank").n_unique().over("meeting") > 1)
+
+    @cached_property
+    def meets_in(self) -> set[str]:
+        """The kernels that ranks were seen to meet in, by their ends, whatever they are called."""
+        offsets, _ = self.clocks
+        aligned = {rank: one for rank, one in offsets.items() if one.by == COLLECTIVES}
+        first = min((one.rank for one in self.recorded), default=0)
+        here = self.ends.filter(pl.col("rank").is_in([first, *aligned]))
+        return {one.kernel for one in aligned.values()} | set(end_together(here, aligned) if aligned else ())
+
+
+def _rank_numbers(places: Sequence[Place]) -> dict[tuple[int | None, int | None], int]:
+    """A number for each place of a rank. Nodes that each count their ranks from zero are counted through; dispatches of
+    no card get the next free number, which their identity may overrule."""
+    named = sorted({(place.node, place.rank) for place in places if place.rank is not None}, key=lambda one: (
+        -1 if one[0] is None else one[0], one[1] or 0))  # fmt: skip
+    distinct = len({rank for _, rank in named}) == len(named)
+    numbers: dict[tuple[int | None, int | None], int] = {}
+    for number, (node, rank) in enumerate(named):
+        numbers[node, rank] = rank if distinct and rank is not None else number
+    for place in places:
+        if place.rank is None and (place.node, None) not in numbers:
+            taken = set(numbers.values())
+            wanted = place.node if place.node is not None else 0
+            free = wanted if wanted not in taken else max(taken) + 1
+            numbers[place.node, None] = free
+    return numbers
 
 
 def read(root: Path) -> Trace:
     """All ranks on one clock, with the host's lanes."""
-    dispatches, broken = [], {}
-    unknown: Counter[str] = Counter()
-    folders = list(_folders(root))
-    for number, (rank, dispatch, folder) in enumerate(folders):
-        progress.report(f"reading {root.name}", number, len(folders))
-        try:
-            dispatches.append(_dispatch(rank, dispatch, folder, unknown))
-        except BadInput as error:
-            broken[str(folder)] = error.what
-    with_records = [one for one in dispatches if one.trace is not None]
-    if not with_records:
-        if broken:
-            raise BadInput(next(iter(broken.values())), path=next(iter(broken)))
-        why = f"{len(dispatches)} dispatches, none of which left records"
+    run = RunOverRanks.of(root)
+    recorded = run.recorded
+    if not recorded:
+        if run.broken:
+            raise BadInput(next(iter(run.broken.values())), path=next(iter(run.broken)))
+        why = f"{len(run.dispatches)} dispatches, none of which left records"
         raise BadInput(why, path=root, remedy="Run it with the swimlane switched on.")
-    ranks = {rank: _one_rank([d for d in with_records if d.rank == rank]) for rank in {d.rank for d in with_records}}
-    offsets = clock_offsets(with_records)
-    log = read_logs(logs_of(root))
+    offsets, apart = run.clocks
+    ranks = {rank: _one_rank([d for d in recorded if d.rank == rank]) for rank in sorted({d.rank for d in recorded})}
     first = min(ranks)
-    notes: dict[str, object] = {
-        "dispatches_without_records": len(dispatches) - len(with_records),
-        "files_not_read": broken,
-        "ranks_recorded": sorted({d.rank for d in dispatches}),
-        "clocks": {
-            rank: f"{offset.offset_ns} ns from rank {first}'s, spread {offset.spread_ns} ns, by the end of {offset.by}"
-            for rank, offset in offsets.items()
-        },
+    notes = run.notes | {
+        "dispatches_without_records": len(run.dispatches) - len(recorded),
+        "files_not_read": run.broken,
+        "ranks_recorded": sorted({d.rank for d in run.dispatches}),
+        "clocks": {rank: offset.as_note() for rank, offset in offsets.items()},
+        "clocks_not_aligned": apart,
+        "meets_in": sorted(run.meets_in),
+        "rings": _fullest(recorded),
     }
-    if left := sorted(set(ranks) - set(offsets) - {first}):
-        notes["clocks_not_aligned"] = left
-    collectives = {offset.by for offset in offsets.values()}
-    parts = [
-        (rank, _ranked(_moved(trace, offsets[rank].offset_ns if rank in offsets else 0), rank, collectives))
-        for rank, trace in sorted(ranks.items())
-    ]
+    parts = [(rank, _ranked(_moved(trace, offsets.get(rank)), rank, run.meetings)) for rank, trace in ranks.items()]
     trace = merge(parts)
-    total = add_counts(trace.meta.unknown, unknown)
+    total = add_counts(trace.meta.unknown, run.unknown)
     meta = replace(trace.meta, format=f"dispatches of {len(parts)} ranks", unknown=total)
     trace = replace(trace, meta=meta)
-    if log.spans:
-        trace = _with_host(trace, log, with_records, first, notes)
+    if run.log.spans:
+        trace = _with_host(trace, run, first, notes)
     kept = {name: value for name, value in {**trace.meta.notes, **notes}.items() if value}
     return replace(trace, meta=replace(trace.meta, notes=kept))
 
 
-def _dispatch(rank: int, number: int, folder: Path, unknown: Counter[str]) -> Dispatch:
-    identity, program = Identity(), ""
+def _dispatch(numbers: Mapping[tuple[int | None, int | None], int], place: Place, unknown: Counter[str]) -> Dispatch:
+    folder, identity, program = place.folder, Identity(), ""
     if (folder / IDENTITY).is_file():
         raw = (folder / IDENTITY).read_bytes()
         identity = decode_object(raw, Identity, "readable as the identity of a dispatch", folder / IDENTITY, unknown)
@@ -156,17 +326,24 @@ def _dispatch(rank: int, number: int, folder: Path, unknown: Counter[str]) -> Di
             program = str(msgspec.json.decode((folder / PROGRAM).read_bytes(), type=dict).get("program", ""))
         except msgspec.DecodeError as error:
             raise BadInput(f"no JSON: {error}", path=folder / PROGRAM) from error
-    trace, older = None, pl.DataFrame(schema={"task": pl.Int64, "start": pl.Int64, "end": pl.Int64})
+    trace, older = None, pl.DataFrame(schema=dict.fromkeys(("task", "start", "end", "older"), pl.Int64))
     if records_in(folder) is not None:
-        trace, older = swimlane.read_with_older(folder)
-        trace = replace(trace, slices=trace.slices.with_columns(_named_by_number()))
-    return Dispatch(rank, number, folder, identity, program, trace, older)
+        trace, older = swimlane.read_with_older(folder, one_dispatch=True)
+        trace = replace(trace, slices=trace.slices.with_columns(_named_by_number(program, trace.slices)))
+    rank = numbers[place.node, place.rank]
+    if place.rank is None and identity.chip_rank is not None and identity.chip_rank >= 0:
+        rank = identity.chip_rank
+    return Dispatch(rank, place.number, folder, identity, program, trace, older)
 
 
-def _named_by_number() -> pl.Expr:
-    """Tasks without a name are called by ring and number, as r1t2: the same one on every rank."""
+def _named_by_number(program: str, slices: pl.DataFrame) -> pl.Expr:
+    """Tasks without a name are called by ring and number, as r1t2: the same one on every rank. A program that is one
+    collective, as the host's own are, gives its name to its only task."""
     ring, number = pl.col("task") // 2**32 % 256, pl.col("task") % 2**32
     name = pl.format("r{}t{}", ring, number)
+    tasks = slices.filter(pl.col("kind") == "task")["task"]
+    if exchange_of(program) is not None and tasks.n_unique() == 1:
+        name = pl.lit(program)
     return (
         pl.when((pl.col("kernel") == ANONYMOUS) & (pl.col("kind") == "task"))
         .then(name)
@@ -205,140 +382,199 @@ def _one_rank(dispatches: list[Dispatch]) -> Trace:
     )
 
 
-def _moved(trace: Trace, offset: int) -> Trace:
+def _fullest(dispatches: Sequence[Dispatch]) -> dict[str, object]:
+    """How full each ring was at most over all dispatches, and in which."""
+    found: dict[tuple[str, int | None], dict[str, Any]] = {}
+    lost = 0
+    sizes: dict[str, object] = {}
+    for one in dispatches:
+        rings = one.trace.meta.notes.get("rings", {}) if one.trace is not None else {}
+        lost += rings.get("dropped", 0)
+        sizes = rings.get("capacities", sizes)
+        for use in rings.get("uses", ()):
+            key, where = (use["resource"], use["ring"]), f"rank {one.rank}, d{one.number}"
+            if key not in found or use["high_water"] > found[key]["high_water"]:
+                found[key] = {**use, "where": where}
+    return {"uses": list(found.values()), "dropped": lost, "capacities": sizes} if found else {}
+
+
+def _moved(trace: Trace, offset: ClockOffset | None) -> Trace:
+    if offset is None:
+        return trace
     times = [c for c in ("start", "dispatch", "finish", "receive") if c in trace.slices.columns]
     return replace(
         trace,
-        slices=trace.slices.with_columns(pl.col(times) + offset),
-        counters=trace.counters.with_columns(pl.col("time") + offset),
+        slices=trace.slices.with_columns(offset.moved(pl.col(time)).alias(time) for time in times),
+        counters=trace.counters.with_columns(offset.moved(pl.col("time")).alias("time")),
     )
 
 
-def _ranked(trace: Trace, rank: int, collectives: set[str]) -> Trace:
-    """Lanes of a rank, where the kernels that ranks meet in count as communication."""
-    meets = pl.col("kernel").is_in(list(collectives)) | pl.col("kernel").str.contains(f"(?i){ENDS_FOR_ALL.pattern}")
-    kind = pl.when((pl.col("kind") == "task") & meets).then(pl.lit("comm")).otherwise(pl.col("kind").cast(pl.String))
-    lanes = trace.lanes.with_columns(pl.lit(rank, dtype=pl.Int32).alias("rank"))
-    return Trace.of(trace.slices.with_columns(kind.alias("kind")), lanes, trace.meta, trace.edges, trace.counters)
-
-
-# --- clocks
-
-
-def clock_offsets(dispatches: list[Dispatch]) -> dict[int, ClockOffset]:
-    """Each rank's clock against the first one's, by the ends of collectives that let all ranks go at once."""
-    ends = pl.concat([_ends(one) for one in dispatches]).filter(pl.col("members") == 1)
-    ends = ends.filter(pl.col("kernel").is_in(_met_in(ends)))
-    first = min(one.rank for one in dispatches)
-    reference = ends.filter(pl.col("rank") == first)
-    found: dict[int, ClockOffset] = {}
-    for rank in sorted({one.rank for one in dispatches} - {first}):
-        both = reference.join(ends.filter(pl.col("rank") == rank), on=("run", "kernel", "nth"), suffix="_other")
-        if both.is_empty():
-            continue
-        offsets = both.select(pl.col("end") - pl.col("end_other")).to_series().sort()
-        spread = int(offsets[-1]) - int(offsets[0])
-        name = str(both["kernel"].mode().sort()[0])
-        found[rank] = ClockOffset(int(offsets[len(offsets) // 2]), spread, len(offsets), name)
-    return found
-
-
-def _met_in(ends: pl.DataFrame) -> list[str]:
-    """The kernels that ranks meet in: collectives by name; among tasks without names the one that waits on some ranks
-    and not on others, if one does.
-    """
-    named = ends.filter(pl.col("kernel").str.contains(f"(?i){ENDS_FOR_ALL.pattern}"))["kernel"].unique().to_list()
-    if named:
-        return named
-    least, most = pl.col("dur").min(), pl.col("dur").max()
-    spread = ends.filter(pl.col("kernel").str.contains(r"^r\d+t\d+$")).group_by("run", "kernel", "nth")
-    waits = spread.agg(more=most - least, waits=(most >= MUCH_LONGER * least) & (most - least >= LONG_NS)).filter(
-        "waits"
-    )
-    return waits.sort("more", "kernel", descending=[True, False])["kernel"].head(1).to_list()
-
-
-def _ends(one: Dispatch) -> pl.DataFrame:
-    """When tasks of a dispatch ended, those of the older run it holds too: run, kernel, which of its kind, how long."""
-    assert one.trace is not None
-    keys = ["rank", "run", "kernel", "nth", "start", "end", "dur", "members"]
-    run = one.identity.run_id if one.identity.run_id is not None else one.number
-    tasks = one.trace.slices.filter(pl.col("kind") == "task").with_columns(end=pl.col("start") + pl.col("dur"))
-    names = dict(tasks.select("task", "kernel").unique(keep="first", maintain_order=True).iter_rows())
-    older = one.older.with_columns(
-        kernel=pl.col("task").replace_strict(names, default=None, return_dtype=pl.String),
-        dur=pl.col("end") - pl.col("start"),
-    )
-    parts = []
-    for label, rows in ((f"{run}", tasks), (f"{run}, older", older)):
-        grouped = rows.group_by("task", "kernel", maintain_order=True).agg(
-            pl.col("start").min(), pl.col("end").max(), members=pl.len().cast(pl.Int64)
+def _ranked(trace: Trace, rank: int, meetings: pl.DataFrame) -> Trace:
+    """Lanes of a rank, where what ranks meet in counts as communication, and which meeting each is."""
+    meet = [name for name in trace.slices["kernel"].unique().to_list() if exchange_of(name)]
+    slices = trace.slices
+    if meetings.height:
+        here = meetings.filter(pl.col("rank") == rank).select("step", "token", "meeting").cast({"step": pl.Int64})
+        slices = slices.with_columns(token=pl.col("task") % TASKS_PER_RANK).join(
+            here, on=["step", "token"], how="left", maintain_order="left"
         )
-        grouped = grouped.sort("start", maintain_order=True).with_columns(
-            rank=pl.lit(one.rank, dtype=pl.Int64), run=pl.lit(label), dur=pl.col("end") - pl.col("start"),
-            nth=pl.int_range(pl.len(), dtype=pl.Int64).over("kernel"),
-        )  # fmt: skip
-        parts.append(grouped.select(keys))
+        work = pl.col("kind") == "task"
+        slices = slices.with_columns(meeting=pl.when(work).then("meeting")).drop("token")
+    else:
+        slices = slices.with_columns(meeting=pl.lit(None, dtype=pl.String))
+    meets = (pl.col("kind") == "task") & (pl.col("kernel").is_in(meet) | pl.col("meeting").is_not_null())
+    kind = pl.when(meets).then(pl.lit("comm")).otherwise(pl.col("kind").cast(pl.String))
+    lanes = trace.lanes.with_columns(pl.lit(rank, dtype=pl.Int32).alias("rank"))
+    return Trace.of(slices.with_columns(kind.alias("kind")), lanes, trace.meta, trace.edges, trace.counters)
+
+
+def _meetings(ends: pl.DataFrame, numbers: pl.DataFrame) -> pl.DataFrame:
+    """Which meeting each task of a rank is, by its run and program: the same task on every rank, or where ranks number
+    their tasks differently and have equally many, the same one by order. rank, step, token, meeting."""
+    here = ends.filter(pl.col("older") == 0).join(numbers, on=("rank", "run"))
+    key = ["run", "kernel"]
+    times = pl.len().over(*key, "rank")
+    tasks, often = pl.col("task").n_unique().over(key), times.max().over(key)
+    by_order = (tasks > often) & (times.min().over(key) == often)
+    which = pl.when(by_order).then(pl.format("#{}", "nth")).otherwise(pl.col("task").cast(pl.String))
+    meeting = pl.concat_str("run", "kernel", which, separator=" ")
+    return here.select("rank", "step", token="task", meeting=meeting)
+
+
+def _ends(dispatches: Sequence[Dispatch]) -> pl.DataFrame:
+    """When tasks ended that ranks may meet in, those of older runs that files still hold too: of kernels whose names
+    say it, and of those that take much longer on some rank than on another."""
+    tables = [(one, nth, _tasks(one)) for one, nth in _in_runs(dispatches) if one.trace is not None]
+    names = {name for _, _, table in tables for name in table["kernel"].unique().to_list()}
+    wanted = [name for name in names if exchange_of(name) in ("all", "wait")]
+    wanted += _uneven([table for _, _, table in tables])
+    parts = []
+    for one, nth, table in tables:
+        rows = table.filter(pl.col("kernel").is_in(wanted)).sort("start", maintain_order=True)
+        parts.append(
+            rows.with_columns(
+                rank=pl.lit(one.rank, dtype=pl.Int64),
+                run=pl.lit(run_key(one, nth)),
+                nth=pl.int_range(pl.len(), dtype=pl.Int64).over("older", "kernel"),
+            ).select(pl.col(name).cast(type) for name, type in ENDS.items())
+        )
     return pl.concat(parts)
+
+
+def run_key(one: Dispatch, nth: int) -> str:
+    """Names a dispatch alike on every rank."""
+    return f"{one.run} {one.what} {nth}"
+
+
+def _in_runs(dispatches: Sequence[Dispatch]) -> Iterator[tuple[Dispatch, int]]:
+    """Each with which dispatch of its program it is in its run and rank: the same one on every rank."""
+    seen: Counter[tuple[object, ...]] = Counter()
+    for one in dispatches:
+        key = (one.rank, one.run, one.what)
+        yield one, seen[key]
+        seen[key] += 1
+
+
+def _tasks(one: Dispatch) -> pl.DataFrame:
+    """task, kernel, older, first start and last end of its blocks."""
+    assert one.trace is not None
+    tasks = one.trace.slices.filter(pl.col("kind") == "task").select(
+        "task", "kernel", "start", end=pl.col("start") + pl.col("dur"), older=pl.lit(0, dtype=pl.Int64)
+    )
+    if one.older.height:
+        names = tasks.select("task", "kernel").unique("task", keep="first")
+        before = one.older.join(names, on="task").select("task", "kernel", "start", "end", "older")
+        tasks = pl.concat([tasks, before])
+    return tasks.group_by("task", "kernel", "older", maintain_order=True).agg(
+        pl.col("start").min(), pl.col("end").max()
+    )
+
+
+def _uneven(tables: Sequence[pl.DataFrame]) -> list[str]:
+    """Kernels that take much longer at times: who waits inside one does."""
+    dur = pl.col("end") - pl.col("start")
+    each = [table.group_by("kernel").agg(least=dur.min(), most=dur.max(), times=pl.len()) for table in tables]
+    if not each:
+        return []
+    both = pl.concat(each).group_by("kernel").agg(pl.col("least").min(), pl.col("most", "times").max())
+    much = (pl.col("most") >= MUCH_LONGER * pl.col("least")) & (pl.col("most") - pl.col("least") >= LONG_NS)
+    return both.filter(much & (pl.col("times") <= MOST_MEETINGS))["kernel"].to_list()
 
 
 # --- the host
 
 
-def steps_of_root(root: Path) -> tuple[HostLog, dict[int, int], dict[tuple[int, int], tuple[int, int]]]:
-    """The logs of a run over ranks, the rank of each process, and by rank and run what its collectives took: waiting
-    for ranks that came later, and the run of the last one.
-    """
-    logs = logs_of(root)
-    if not logs:
-        raise BadInput("no host.*.log in this folder", path=root, remedy="Keep the host's logs beside the ranks.")
-    log = read_logs(logs)
-    dispatches = [one for one in (_dispatch(*folder, Counter()) for folder in _folders(root)) if one.trace is not None]
-    meets = {offset.by for offset in clock_offsets(dispatches).values()} if dispatches else set()
-    if not meets:
-        return log, {pid: rank for rank, pid in pids_of_ranks(log, dispatches).items()}, {}
-    ends = pl.concat([_ends(one) for one in dispatches]).filter(pl.col("kernel").is_in(list(meets)))
-    ends = ends.filter(~pl.col("run").str.contains("older"))
-    cost = pl.col("dur").min().over("run", "kernel", "nth")
-    took = (
-        ends.with_columns(wait=pl.col("dur") - cost, cost=cost)
-        .group_by("rank", "run")
-        .agg(pl.col("wait", "cost").sum())
-    )
-    peers = {(int(rank), int(run)): (int(wait), int(cost)) for rank, run, wait, cost in took.iter_rows()}
-    return log, {pid: rank for rank, pid in pids_of_ranks(log, dispatches).items()}, peers
+def _length(one: Dispatch) -> int:
+    assert one.trace is not None
+    began, ended = one.trace.span
+    return ended - began
 
 
-def _with_host(trace: Trace, log: HostLog, dispatches: list[Dispatch], first: int, notes: dict[str, object]) -> Trace:
+def _contained(one: Dispatch, call: HostCall) -> HostWindow | None:
+    """A dispatch's tasks lie after its launch, and between its scheduler's first moment and its last where those are
+    recorded; and it has ended before the host knows."""
+    launch, wall = call.by_name.get(RUNNER), call.by_name.get(DEVICE_WALL)
+    if launch is None or one.trace is None:
+        return None
+    earliest, latest = max(launch.start_ns, _launched_at(call)), launch.end_ns
+    sched = call.by_name.get(f"{DEVICE_WALL}.sched")
+    if wall is not None and sched is not None and sched.end_ns <= wall.dur_ns:
+        earliest += sched.start_ns
+        latest -= wall.dur_ns - sched.end_ns
+    began, ended = one.trace.slices.filter(pl.col("kind") == "task").select(
+        pl.col("start").min(), (pl.col("start") + pl.col("dur")).max().alias("end")
+    ).row(0)  # fmt: skip
+    if began is None or latest - earliest < ended - began:
+        return None
+    return HostWindow(one.rank, began, ended, earliest, latest)
+
+
+def _stamped(rank: int, call: HostCall) -> HostWindow | None:
+    """A call whose device wall carries the ticks at which it began and ended."""
+    wall, launch = call.by_name.get(DEVICE_WALL), call.by_name.get(RUNNER)
+    if wall is None or launch is None:
+        return None
+    begin, end, hertz = (wall.number(name) for name in ("dev_start_cycle", "dev_end_cycle", "dev_cnt_hz"))
+    if not begin or not end or not hertz or end < begin:  # zero is a stamp that was not taken
+        return None
+    earliest, latest = max(launch.start_ns, _launched_at(call)), launch.end_ns
+    began, ended = (ticks * 1_000_000_000 // hertz for ticks in (begin, end))
+    return None if latest - earliest < ended - began else HostWindow(rank, began, ended, earliest, latest, exact=True)
+
+
+def _launched_at(call: HostCall) -> int:
+    """When the host launched it, as exactly as the log says; 0 where it does not."""
+    point = call.by_name.get(LAUNCH)
+    return 0 if point is None else point.start_ns
+
+
+def _with_host(trace: Trace, run: RunOverRanks, first: int, notes: dict[str, object]) -> Trace:
     """The host's lanes beside the cards, and when it launched each rank."""
-    ranks = pids_of_ranks(log, dispatches)
-    calls = {(call.pid, call.number): call for call in log.calls}
     launches: dict[int, int] = {}
-    offset = None
-    for one in dispatches:
-        call = _call_of(one, ranks, calls)
-        launch = None if call is None else call.by_name.get(f"{CHIP}.runner_run")
-        if call is None or launch is None:
-            continue
-        launches[one.rank] = launch.start_ns  # of the newest dispatch: they come in order
-        if one.rank == first and one.trace is not None:
-            opened = call.by_name.get(f"{DEVICE_WALL}.sched")
-            began = int(one.trace.slices["start"].min() or 0)  # type: ignore[arg-type]
-            offset = began - launch.start_ns - (0 if opened is None else opened.start_ns)
-            wall = call.by_name.get(DEVICE_WALL)
-            notes["host_slack_ns"] = launch.dur_ns - (0 if wall is None else wall.dur_ns)
+    for one in run.recorded:
+        call = run.call_of(one)
+        launch = None if call is None else call.by_name.get(RUNNER)
+        if launch is not None:
+            launches[one.rank] = launch.start_ns  # of the newest dispatch: they come in order
+    if len({log.parent for log in logs_of(run.root)} - {run.root, _top(run.root)}) > 1:
+        walls = {rank: run.log.wall_ns(run.pids[rank], ns) for rank, ns in launches.items()}
+        # each node counts by itself: without anchors to the wall clock nobody knows who was launched first
+        launches = {rank: ns for rank, ns in walls.items() if ns is not None} if None not in walls.values() else {}
+    offset, slack = _host_offset(run, first)
     if launches:
         notes["launched_ns"] = launches
     if offset is None:
         notes["host_clock"] = "no call of the log could be joined to a dispatch: the host's lanes keep its clock"
-    rows, slices = host_slices(log, offset or 0, {pid: rank for rank, pid in ranks.items()})
-    lanes = pl.DataFrame(rows).with_row_index("lane", len(trace.lanes))
+    else:
+        notes["host_slack_ns"] = slack
+    rows, slices = host_slices(run.log, offset or 0, {pid: rank for rank, pid in run.pids.items()})
+    lanes = pl.DataFrame(rows, infer_schema_length=None).with_row_index("lane", len(trace.lanes))
     highest = int(trace.slices["task"].max() or 0) + 1  # type: ignore[arg-type]
     slices = slices.with_columns(
         pl.col("lane") + len(trace.lanes), task=pl.int_range(pl.len(), dtype=pl.Int64) + highest
     )
-    on_device = sum(span.on_device for span in log.spans)
-    ledger = log.ledger
+    on_device = sum(span.on_device for span in run.log.spans)
+    ledger = run.log.ledger
     meta = replace(
         trace.meta,
         records=trace.meta.records + ledger.records,
@@ -354,24 +590,89 @@ def _with_host(trace: Trace, log: HostLog, dispatches: list[Dispatch], first: in
     )
 
 
-def pids_of_ranks(log: HostLog, dispatches: list[Dispatch]) -> dict[int, int]:
-    """rank -> process: as the identity says, else the process whose device windows fit the rank's closest."""
-    known = {one.rank: one.identity.host_pid for one in dispatches if one.identity.host_pid is not None}
+def _host_offset(run: RunOverRanks, first: int) -> tuple[int | None, int]:
+    """What to add to the host's times so that they lie beside the first rank's: at the earliest place that all ranks on
+    its clock allow, and how much later it may be."""
+    offsets, apart = run.clocks
+    placed = by_host(run.host_windows)
+    ours = [
+        (least - offset, most)
+        for rank, (least, most, _, _) in placed.items()
+        if rank not in apart
+        for offset in [offsets[rank].offset_ns if rank in offsets else 0]
+    ]
+    if not ours:
+        return None, 0
+    least = max(one for one, _ in ours)
+    most = min(one + more for one, more in ours)
+    if most < least and first in placed:  # the log and the collectives disagree: the first rank's own place counts
+        least, most = placed[first][0], placed[first][0] + placed[first][1]
+    return -least, max(most - least, 0)
+
+
+def pids_of_ranks(log: HostLog, dispatches: Sequence[Dispatch], notes: dict[str, object]) -> dict[int, int]:
+    """rank -> process: as the identity says, else by the device's stamps, else whose device windows fit closest.
+
+    A process that an identity names and no log knows, or that two ranks claim, says nothing.
+    """
     calls = log.calls
-    pids = sorted({call.pid for call in calls} - set(known.values()))
-    fits: list[tuple[int, int, int]] = []
+    here = {call.pid for call in calls}
+    claims = {(one.rank, one.identity.host_pid) for one in dispatches if one.identity.host_pid is not None}
+    claimed = Counter(pid for _, pid in claims)
+    of_rank = Counter(rank for rank, _ in claims)
+    known = {rank: pid for rank, pid in claims if pid in here and claimed[pid] == 1 and of_rank[rank] == 1 and pid}
+    if wrong := len(claims) - len(known):
+        notes["host_pids_wrong"] = wrong
+    ranks = sorted({one.rank for one in dispatches} - set(known))
+    pids = sorted(here - set(known.values()))
+    misfit: dict[tuple[int, int], list[int]] = {}
     for one in dispatches:
-        if one.trace is None or one.rank in known:
+        if one.trace is None or one.rank not in ranks:
             continue
-        began, ended = one.trace.span
         for call in calls:
-            window = call.by_name.get(f"{DEVICE_WALL}.sched") or call.by_name.get(DEVICE_WALL)
-            if call.pid in pids and window is not None and _same_call(one, call) and window.dur_ns >= ended - began:
-                fits.append((window.dur_ns - (ended - began), one.rank, call.pid))
-    for _, rank, pid in sorted(fits):
-        if rank not in known and pid not in known.values():
-            known[rank] = pid
-    return known
+            if call.pid in pids and _same_call(one, call) and (gap := _misfit(one, call)) is not None:
+                misfit.setdefault((one.rank, call.pid), []).append(gap)
+    if not misfit:
+        return known
+    return known | _closest(ranks, pids, {pair: sum(gaps) / len(gaps) for pair, gaps in misfit.items()}, notes)
+
+
+def _closest(
+    ranks: Sequence[int], pids: Sequence[int], misfit: Mapping[tuple[int, int], float], notes: dict[str, object]
+) -> dict[int, int]:
+    """The pairs that leave the least over in all."""
+    import numpy as np
+    from scipy.optimize import linear_sum_assignment
+
+    far = 1e15
+    costs = np.array([[misfit.get((rank, pid), far) for pid in pids] for rank in ranks])
+    found = {ranks[row]: pids[column] for row, column in zip(*linear_sum_assignment(costs), strict=True)
+             if costs[row, column] < far}  # fmt: skip
+    near = [
+        (rank, other)
+        for rank, pid in found.items()
+        for other, theirs in found.items()
+        if rank < other
+        and misfit.get((rank, theirs), far) + misfit.get((other, pid), far)
+        <= misfit[rank, pid] + misfit[other, theirs] + LONG_NS / 2
+    ]
+    if near:
+        notes["host_pids_unsure"] = sorted({rank for pair in near for rank in pair})
+    return found
+
+
+def _misfit(one: Dispatch, call: HostCall) -> int | None:
+    """How much longer the device's window of a call is than what the dispatch spans; None where it does not fit."""
+    assert one.trace is not None
+    began, ended = one.trace.span
+    stamped = _stamped(one.rank, call)
+    if stamped is not None:  # of the counter of one card: a call of another one is far away
+        inside = stamped.begin_ns <= began and ended <= stamped.end_ns
+        return 0 if inside else None
+    window = call.by_name.get(f"{DEVICE_WALL}.sched") or call.by_name.get(DEVICE_WALL)
+    if window is None or window.dur_ns < ended - began:
+        return None
+    return window.dur_ns - (ended - began)
 
 
 def _same_call(one: Dispatch, call: HostCall) -> bool:
@@ -386,9 +687,55 @@ def _same_call(one: Dispatch, call: HostCall) -> bool:
     return bool(known) and all(mine == theirs for mine, theirs in known)
 
 
-def _call_of(one: Dispatch, ranks: dict[int, int], calls: dict[tuple[int, int], HostCall]) -> HostCall | None:
-    pid = ranks.get(one.rank)
-    return next((call for (p, _), call in calls.items() if p == pid and _same_call(one, call)), None)
+@dataclass(frozen=True)
+class DeviceTime:
+    """What of a dispatch's time its device ran: collectives, split into waiting for ranks that came later and what the
+    last one took, and everything else beside them."""
+
+    wait_ns: int = 0
+    cost_ns: int = 0
+    compute_ns: int = 0
+
+    def __add__(self, other: DeviceTime) -> DeviceTime:
+        return DeviceTime(
+            self.wait_ns + other.wait_ns, self.cost_ns + other.cost_ns, self.compute_ns + other.compute_ns
+        )
+
+
+DispatchKey = tuple[int, int, int | None]  # rank, run, and the number of the dispatch in the host's log
+
+
+def steps_of_root(root: Path) -> tuple[HostLog, dict[int, int], dict[DispatchKey, DeviceTime]]:
+    """The logs of a run over ranks, the rank of each process, and of every dispatch what its device ran."""
+    run = RunOverRanks.of(root)
+    ranks = {pid: rank for rank, pid in run.pids.items()}
+    met = run.ends.filter(pl.col("older") == 0).join(run.numbers, on=("rank", "run"))
+    met = met.join(run.meetings, left_on=["rank", "step", "task"], right_on=["rank", "step", "token"])
+    met = met.with_columns(dur=pl.col("end") - pl.col("start"))
+    cost = pl.col("dur").min().over("meeting")
+    met = met.with_columns(cost=cost)
+    by_place = {
+        (int(key[0]), int(key[1])): rows for key, rows in met.partition_by("rank", "step", as_dict=True).items()
+    }
+    found: dict[DispatchKey, DeviceTime] = {}
+    for one in run.recorded:
+        time = _device_time(one, by_place.get((one.rank, one.number), met.clear()))
+        key = (one.rank, one.run, one.identity.endpoint_dispatch_id)
+        found[key] = found[key] + time if key in found else time
+    return run.log, ranks, found
+
+
+def _device_time(one: Dispatch, met: pl.DataFrame) -> DeviceTime:
+    """By when anything of each kind ran: a moment counts once, and for a collective where one is under way."""
+    assert one.trace is not None
+    tasks = one.trace.slices.filter(pl.col("kind") == "task")
+    meets = tasks["task"].is_in(met["task"].implode())
+    _, start, dur = arrays_of(tasks)
+    of_met = meets.to_numpy()
+    together = union(one_group(start[of_met], (start + dur)[of_met])).length
+    everything = union(one_group(start, start + dur)).length
+    cost = min(int(met["cost"].sum()), together)
+    return DeviceTime(together - cost, cost, everything - together)
 
 
 READER = Reader(

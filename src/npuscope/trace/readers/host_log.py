@@ -21,14 +21,21 @@ from npuscope.trace import source
 from npuscope.trace.core import Ledger, Trace, with_depth
 from npuscope.trace.formats import Reader, Sample
 from npuscope.trace.schema import LARGEST_US
+from npuscope.trace.source import chunks
 
 MARK = "[STRACE] v="
 ROOTS = ("chip.run", "simpler_run")  # the whole of a call; the second until summer 2026
 CHIP = "chip.run"
+RUNNER = "chip.run.runner_run"
+LAUNCH = "chip.run.runner_run.aicpu_launch"  # a moment, since September 2026
 DEVICE_WALL = "chip.run.runner_run.device_wall"
 ON_DEVICE = "span of the device's clock, which has no place on the host's"
 _RECORD = re.compile(r"\[STRACE\] v=(\d+) (.*?)(?=\[mono_ns=|\[STRACE\]|\[HOSTLOG_DROPS\]|$)")
 _FIELD = re.compile(r"(\w+)=(\S*)")
+_LOOSE = re.compile(r"\bbind phase=(\w+) start_ns=(\d{1,19}) dur_ns=(\d{1,19})")  # spans since September 2026
+_ANCHOR = re.compile(r"\[CLOCK_ANCHOR\] v=1 pid=(\d{1,9}) mono_ns=(\d{1,19}) wall_ns=(\d{1,19})")
+_COLLECTOR = re.compile(r"^\[mono_ns=(\d{1,19})\].*\bcopy_ai\w+_buffer\b")
+_OF_PROCESS = re.compile(r"host\.(\d{1,9})\.log")
 _CHIP_PROCESS = re.compile(r"\[chip_process pid=(\d+) dev=(\d+)\]")
 _NUMBERS = ("pid", "tid", "inv", "depth", "ts", "dur")
 _LARGEST = LARGEST_US * 1000
@@ -52,6 +59,11 @@ class HostSpan:
     @property
     def end_ns(self) -> int:
         return self.start_ns + self.dur_ns
+
+    def number(self, name: str) -> int | None:
+        """An attribute that is a whole number."""
+        text = self.attributes.get(name, "")
+        return int(text) if text.isdecimal() and len(text) < 20 else None
 
 
 @dataclass(frozen=True)
@@ -77,6 +89,10 @@ class HostCall:
         """Whether the log has the call from its first part to its end."""
         return self.whole is not None and f"{CHIP}.bind" in self.by_name
 
+    def below(self, name: str) -> list[HostSpan]:
+        """Every span right below one, several of a name too."""
+        return [one for one in self.spans if one.name.rpartition(".")[0] == name and one.name not in ROOTS]
+
     def children(self, name: str) -> list[HostSpan]:
         """The spans right below one, in order of time."""
         found = [span for other, span in self.by_name.items() if other.rpartition(".")[0] == name]
@@ -84,8 +100,7 @@ class HostCall:
 
     def attribute(self, name: str) -> int | None:
         """A number that the call carries: run_id, dispatch_id, slot_id, generation, run_epoch."""
-        text = "" if self.whole is None else self.whole.attributes.get(name, "")
-        return int(text) if text.isdecimal() else None
+        return None if self.whole is None else self.whole.number(name)
 
 
 @dataclass
@@ -95,28 +110,62 @@ class HostLog:
     spans: list[HostSpan] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
     devices: dict[int, int] = field(default_factory=dict)  # pid -> device, where a line says it
+    anchors: dict[int, tuple[int, int]] = field(default_factory=dict)  # pid -> a moment of both clocks
+    loose: list[HostSpan] = field(default_factory=list)  # segments of a bind that name no call
+    collected_ns: dict[int, list[int]] = field(default_factory=dict)  # pid -> when its collector took records over
 
-    @property
+    def wall_ns(self, pid: int, ns: int) -> int | None:
+        """A moment of a process on the wall clock."""
+        anchor = self.anchors.get(pid)
+        return None if anchor is None else anchor[1] + ns - anchor[0]
+
+    @cached_property
     def calls(self) -> list[HostCall]:
         """Every call, by process and number; spans of no run are left out."""
         found: dict[tuple[int, int], list[HostSpan]] = {}
         for span in self.spans:
             if span.name.split(".")[0] in ("chip", "simpler_run"):
                 found.setdefault((span.pid, span.call), []).append(span)
+        self._place_loose(found)
         return [HostCall(*key, tuple(spans)) for key, spans in sorted(found.items())]
+
+    def _place_loose(self, found: dict[tuple[int, int], list[HostSpan]]) -> None:
+        """Segments of a bind that name no call lie in the one whose bind is around them."""
+        binds = [(key, span) for key, spans in found.items() for span in spans if span.name == f"{CHIP}.bind"]
+        for loose in self.loose:
+            around = [key for key, bind in binds if bind.pid == loose.pid and bind.start_ns <= loose.start_ns
+                      and loose.end_ns <= bind.end_ns]  # fmt: skip
+            if around:
+                found[around[0]].append(loose)
+            else:
+                self.ledger.dropped["segment of a bind that no call is around"] += 1
 
     def read(self, path: Path) -> HostLog:
         """Adds the spans of one file."""
         text = source.read_all(path).decode("utf-8", errors="replace")
+        named = _OF_PROCESS.search(path.name)
+        own = int(named[1]) if named else None
         for line in text.splitlines():
-            if "[HOSTLOG_DROPS]" in line:
-                self.ledger.notes["host_log_drops"] = self.ledger.notes.get("host_log_drops", 0) + 1
-            if process := _CHIP_PROCESS.search(line):
-                self.devices[int(process[1])] = int(process[2])
-            if MARK in line:
-                for version, rest in _RECORD.findall(line):
-                    self._add(version, rest)
+            self.read_line(line, own)
         return self
+
+    def read_line(self, line: str, own: int | None = None) -> None:
+        """Adds what one line says; `own` is the process whose log it is, where the file's name tells."""
+        if "[HOSTLOG_DROPS]" in line:
+            self.ledger.notes["host_log_drops"] = self.ledger.notes.get("host_log_drops", 0) + 1
+        if process := _CHIP_PROCESS.search(line):
+            self.devices[int(process[1])] = int(process[2])
+        if anchor := _ANCHOR.search(line):
+            self.anchors[int(anchor[1])] = (int(anchor[2]), int(anchor[3]))
+        if own is not None and (collected := _COLLECTOR.match(line)):
+            self.collected_ns.setdefault(own, []).append(int(collected[1]))
+        if own is not None and (loose := _LOOSE.search(line)):
+            self.ledger.records += 1
+            phase, start, dur = loose[1], int(loose[2]), int(loose[3])
+            self.loose.append(HostSpan(own, own, 0, "", 2, f"{CHIP}.bind.{phase}", start, dur, False, {}))
+        if MARK in line:
+            for version, rest in _RECORD.findall(line):
+                self._add(version, rest)
 
     def _add(self, version: str, text: str) -> None:
         self.ledger.records += 1
@@ -150,10 +199,12 @@ def host_slices(log: HostLog, offset_ns: int = 0, ranks: Mapping[int, int] | Non
     """
     lanes: dict[tuple[int, int, str], int] = {}
     rows = []
+    slots = {(one.pid, one.call): one.attributes.get("slot_id", "") for one in log.spans if one.name in ROOTS}
+    several = {pid for pid, _ in slots if len({slot for (p, _), slot in slots.items() if p == pid}) > 1}
     for span in log.spans:
         if span.on_device:
             continue
-        key = (span.pid, span.tid, span.attributes.get("slot_id", "") if span.name in ROOTS else "")
+        key = (span.pid, span.tid, slots.get((span.pid, span.call), "") if span.pid in several else "")
         rows.append(
             {
                 "lane": lanes.setdefault(key, len(lanes)), "start": span.start_ns + offset_ns, "dur": span.dur_ns,
@@ -176,7 +227,12 @@ Lanes = list[dict[str, object]]
 
 def recognises(sample: Sample) -> bool:
     """True for text with a span among its first lines; a server's log may have many others before."""
-    return not sample.is_folder and MARK.encode() in sample.text
+    if sample.is_folder or b"\x00" in sample.head[:4096]:
+        return False
+    mark = MARK.encode()
+    if mark in sample.text:
+        return True
+    return sample.path.suffix in (".log", ".out", ".txt") and any(mark in piece for piece in chunks(sample.path))
 
 
 def read(path: Path) -> Trace:

@@ -22,6 +22,7 @@ from npuscope.trace.formats import Reader, Sample
 from npuscope.trace.intervals import counting, largest
 from npuscope.trace.names import phase_of
 from npuscope.trace.readers import tracr
+from npuscope.trace.readers.run_files import attach
 from npuscope.trace.readers.swimlane_file import (
     FILE_NAMES,
     CycleClock,
@@ -43,6 +44,7 @@ RAN = ["core", "task", "reg_task_id", "start", "end", "receive_to_start", "run_e
 SCHEDULED = ["core", "reg_task_id", "dispatch", "finish", "run_epoch"]
 OLDER_RUN = "record of an older run, left in a reused buffer"
 LONG_PAUSE_S, MUCH_LONGER = 0.1, 20  # between runs: seconds, and times the newest run, which takes microseconds
+SHORT_PAUSE_S = 0.001  # between runs of one card, where the folder of a dispatch says that there is one run
 STAMPS = ("start", "end", "dispatch", "finish")
 TASKS_PER_RUN = 1 << 44  # task ids of one run stay below this: simpler's need 40 bits
 _LANES = {
@@ -63,15 +65,18 @@ def read(path: Path) -> Trace:
     return read_with_older(path)[0]
 
 
-def read_with_older(path: Path) -> tuple[Trace, pl.DataFrame]:
-    """The run, and what its file still holds of runs before: `task`, `start` and `end` in nanoseconds."""
-    found = _Swimlane(SwimlaneFile(records_in(path) or path))
-    trace, ns = found.trace(), found.clock.ns
-    return trace, found.older.select("task", ns(pl.col("start")).alias("start"), ns(pl.col("end")).alias("end"))
+def read_with_older(path: Path, one_dispatch: bool = False) -> tuple[Trace, pl.DataFrame]:
+    """The run, and what its file still holds of runs before: `task`, `start` and `end` in nanoseconds, and how many
+    runs before it was (`older`). `one_dispatch`: the file is known to hold a single run, so strays are none of it."""
+    found = _Swimlane(SwimlaneFile(records_in(path) or path), one_dispatch)
+    trace, ns = attach(found.path.parent, found.trace()), found.clock.ns
+    start, end = ns(pl.col("start")).alias("start"), ns(pl.col("end")).alias("end")
+    return trace, found.older.select("task", start, end, "older")
 
 
 class _Swimlane:
-    def __init__(self, file: SwimlaneFile) -> None:
+    def __init__(self, file: SwimlaneFile, one_dispatch: bool = False) -> None:
+        self.one_dispatch, self._cut, self._epoch = one_dispatch, 0, -1
         self.file, self.path, self.ledger = file, file.path, Ledger()
         self.files = [str(file.path)]
         self.clock = CycleClock(file.metadata, file.path)
@@ -89,7 +94,7 @@ class _Swimlane:
         deps = self._deps(tasks["task"].unique())
         tasks = tasks.with_columns(self._kernels(tasks, deps).alias("kernel"), pl.lit("task").alias("kind"))
         control = Control(self.file, self.clock, self.lanes, self.ledger)
-        parts = [tasks, *control.slices()]
+        parts = [tasks, *self._of_this_run(control.slices())]
         slices = pl.concat([p for p in parts if p.height] or [tasks], how="diagonal_relaxed")
         slices, edges = self._runs(with_depth(slices), None if deps is None else deps.edge_table())
         self._note(deps)
@@ -97,6 +102,21 @@ class _Swimlane:
         lanes = lanes.select(c for c in lanes if c.name in ("name", "unit", "core", "role") or c.null_count() < len(c))
         meta = self.ledger.close("swimlane", tuple(self.files), clock="device counter")
         return Trace.of(slices, lanes.with_row_index("lane"), meta, edges, control.counters())
+
+    def _of_this_run(self, parts: list[pl.DataFrame]) -> list[pl.DataFrame]:
+        """What steered the run, without what is left of runs before where tasks of such were found."""
+        if not self.one_dispatch or self.older.is_empty():
+            return parts
+        cut = self.clock.ns(pl.lit(self._cut))
+        kept = []
+        for part in parts:
+            epoch = pl.col("run_epoch") if "run_epoch" in part.columns else pl.lit(None, dtype=pl.Int64)
+            of_run = (
+                pl.when(epoch.is_null()).then(pl.col("start") + pl.col("dur") >= cut).otherwise(epoch == self._epoch)
+            )
+            kept.append(part.filter(of_run.fill_null(True)))
+            self.ledger.dropped[OLDER_RUN] += part.height - kept[-1].height
+        return kept
 
     def _note(self, deps: Deps | None) -> None:
         """What the capture says of itself."""
@@ -148,22 +168,43 @@ class _Swimlane:
 
         What is left of them is kept in `older`, for clocks of ranks can be compared by it. Newer files say the run.
         """
-        self.older = ran.clear()
-        if ran.height < 2 or ran["run_epoch"].null_count() < ran.height:
+        self.older = ran.clear().with_columns(older=pl.lit(0, dtype=pl.Int64))
+        if ran.height < 2:
             return ran
+        if ran["run_epoch"].null_count() < ran.height:
+            return self._newest_epoch(ran)
         ordered = ran.sort("start", maintain_order=True)
         gaps = (ordered["start"] - ordered["end"].cum_max().shift(1)).fill_null(0).to_numpy()
-        long = np.flatnonzero(gaps > self.clock.hertz * LONG_PAUSE_S)
+        pause = SHORT_PAUSE_S if self.one_dispatch else LONG_PAUSE_S
+        long = np.flatnonzero(gaps > self.clock.hertz * pause)
         if not long.size:
             return ran
         first = int(long[-1])
         older, newest = ordered[:first], ordered[first:]
         span = largest(newest["end"].to_numpy()) - int(newest["start"][0])
-        if gaps[first] < MUCH_LONGER * span or not older["task"].is_in(newest["task"].implode()).all():
+        again = bool(older["task"].is_in(newest["task"].implode()).all())
+        strays = self.one_dispatch and gaps[first] > self.clock.hertz * LONG_PAUSE_S  # of another program, perhaps
+        if gaps[first] < MUCH_LONGER * span or not (again or strays):
             return ran
-        self.older = older
+        self._cut = int(newest["start"][0]) - int(gaps[first]) // 2
+        before = (len(long) - np.searchsorted(long, np.arange(first), side="right")).astype(np.int64)
+        self.older = older.with_columns(older=pl.Series(before))
         self.ledger.dropped[OLDER_RUN] += older.height
         return ran.filter(pl.col("start") >= newest["start"][0])
+
+    def _newest_epoch(self, ran: pl.DataFrame) -> pl.DataFrame:
+        """A dispatch is one run: rows of other epochs are left of earlier ones. Elsewhere each is a step of its own."""
+        epochs = ran["run_epoch"].drop_nulls().unique().sort(descending=True)
+        if not self.one_dispatch or len(epochs) < 2:
+            return ran
+        newest = ran.sort("start")["run_epoch"].drop_nulls()[-1]
+        ages = {epoch: age for age, epoch in enumerate([newest, *(one for one in epochs if one != newest)])}
+        age = pl.col("run_epoch").replace_strict(ages, default=0, return_dtype=pl.Int64)
+        marked = ran.with_columns(older=age)
+        self._cut, self._epoch = 0, int(newest)
+        self.older = marked.filter(pl.col("older") > 0)
+        self.ledger.dropped[OLDER_RUN] += self.older.height
+        return marked.filter(pl.col("older") == 0).drop("older")
 
     def _frame(self, rows: list[list[int]], names: list[str], at_least: int, key: str) -> pl.DataFrame:
         """The rows as columns. A row may be shorter, and what is missing is 0, or null for the run it belongs to."""

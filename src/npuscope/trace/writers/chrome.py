@@ -10,6 +10,7 @@ import polars as pl
 
 from npuscope.base import progress
 from npuscope.trace import schema
+from npuscope.trace.clocks import not_aligned
 from npuscope.trace.core import OWN, WHOLE_DEVICE, Counts, Trace, lane_id, note_of
 from npuscope.trace.formats import Writer
 from npuscope.trace.schema import us_from_ns
@@ -33,7 +34,9 @@ def write(trace: Trace, path: Path) -> Counts:
                 file.write(f"{separator}{line}".encode())
                 separator = ",\n"
         file.write(b"\n]}\n")
-    return edges_not_drawn(trace, ends.height)
+    apart = not_aligned(trace.meta)
+    own_times = {"rank whose clock is not aligned with the others': its times are its own": len(apart)} if apart else {}
+    return {**edges_not_drawn(trace, ends.height), **own_times}
 
 
 def _own_note(trace: Trace) -> dict[str, object]:

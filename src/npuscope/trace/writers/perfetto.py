@@ -22,7 +22,14 @@ from npuscope.trace.core import Counts, Trace, note_of
 from npuscope.trace.formats import Writer
 from npuscope.trace.intervals import Ints, depths, lane_order, largest, sublanes
 from npuscope.trace.writers.atomic import whole_file
-from npuscope.trace.writers.timeline import annotation_columns, edge_ends, edges_not_drawn, lane_groups, rank_clocks
+from npuscope.trace.writers.timeline import (
+    annotation_columns,
+    edge_ends,
+    edges_not_drawn,
+    lane_groups,
+    own_times,
+    rank_clocks,
+)
 
 BATCH = 1 << 16  # slices encoded at a time
 PACKET, SEQUENCE = 1, 1  # Trace.packet; all packets belong to one sequence
@@ -58,8 +65,8 @@ class _Encoder:
         self.trace, self.flows, self.name = trace, flows, name
         lane, self.start, self.dur = trace.arrays()
         self.shift = -min(0, trace.first_time)
-        self.start = self.start + self.shift
-        self.lane = lane
+        self.lane, self.raw = lane, _by_lane(trace, own_times(trace))
+        self.start = self.start + self.shift + self.raw[lane]
         order = lane_order(lane, self.start, self.dur)
         self.layer = _layers(lane, self.start, self.dur, order)
         self.most = largest(self.layer) + 1
@@ -113,8 +120,8 @@ class _Encoder:
             yield _descriptor(_FIRST_COUNTER + number, name, parent + delimited(COUNTER, b""))
         met = samples.join(series, on=["lane", "name"], nulls_equal=True, maintain_order="left")
         track, time, value = (met[c].to_numpy() for c in ("series", "time", "value"))
-        track, time = track.astype(np.int64) + _FIRST_COUNTER, time + self.shift
         lanes = met["lane"].cast(pl.Int64).fill_null(-1).to_numpy()
+        track, time = track.astype(np.int64) + _FIRST_COUNTER, time + self.shift + np.append(self.raw, 0)[lanes]
         clock = np.where(lanes >= 0, self.clock_of[lanes], BOOT_TIME)
         time_width, track_width = varint_width(largest(time)), varint_width(largest(track))
         for first in range(0, len(track), BATCH):
@@ -242,6 +249,14 @@ class _Encoder:
         tie = np.where(lasting & ~is_begin, -slot, slot)  # equal intervals close in the reverse of their opening
         order = np.lexsort((~is_begin, tie, within, turn, time, track[slot]))
         return slot[order], is_begin[order]
+
+
+def _by_lane(trace: Trace, of_rank: dict[int, int]) -> Ints:
+    """What is known of ranks, by their lanes."""
+    found = np.zeros(largest(trace.lanes["lane"].to_numpy()) + 1, dtype=np.int64)
+    for lane, rank in trace.lanes.select("lane", "rank").iter_rows():
+        found[lane] = of_rank.get(rank, 0)
+    return found
 
 
 class _Flows:

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from npuscope.chip.kernels import exchange_of
+from npuscope.trace.clocks import clock_notes, not_aligned
 from npuscope.trace.core import Trace
 from npuscope.trace.schema import is_work
 
@@ -124,13 +126,26 @@ def edges_not_drawn(trace: Trace, drawn: int) -> dict[str, int]:
     return {"edge without a slice at both ends": trace.edges.height - drawn} if trace.edges.height > drawn else {}
 
 
+def own_times(trace: Trace) -> dict[int, int]:
+    """What to add to a rank's times so that they are those of its own clock, where the reader moved them; nothing where
+    two clocks run at different rates, which no single number undoes."""
+    notes = clock_notes(trace.meta)
+    return {rank: -int(note["offset_ns"]) for rank, note in notes.items() if not note.get("rate_ppb")}
+
+
 def rank_clocks(trace: Trace) -> dict[int, int]:
-    """How far each of several ranks' clocks is ahead of the first one's, by the collectives that both list equally
-    often, which end together; 0 where they share none. Nothing for one rank."""
+    """How far each of several ranks' clocks is ahead of the first one's: as the reader found it, else by the
+    collectives that both list equally often, which end together; 0 where they share none. A rank that could not be
+    aligned is laid behind all others, so that nobody takes it for one of their moments. Nothing for one rank."""
     ranks = trace.lanes["rank"].drop_nulls().unique().sort().to_list()
     if len(ranks) < 2:
         return {}
-    ends = trace.slices.filter((pl.col("kind") == "comm") & pl.col("duplicate_of").is_null())
+    if clock_notes(trace.meta) or not_aligned(trace.meta):
+        return dict.fromkeys(ranks, 0) | own_times(trace) | _laid_behind(trace)
+    one_sided = [name for name in trace.slices["kernel"].unique().to_list() if exchange_of(name or "") == "one-sided"]
+    ends = trace.slices.filter(
+        (pl.col("kind") == "comm") & pl.col("duplicate_of").is_null() & ~pl.col("kernel").is_in(one_sided)
+    )
     ends = ends.join(trace.lanes.select("lane", "rank"), on="lane").select(
         "rank", "kernel", pl.len().over("rank", "kernel").alias("times"), end=pl.col("start") + pl.col("dur")
     )
@@ -144,11 +159,36 @@ def rank_clocks(trace: Trace) -> dict[int, int]:
     return dict.fromkeys(ranks, 0) | dict(ahead.iter_rows())
 
 
+def _laid_behind(trace: Trace) -> dict[int, int]:
+    """How far ranks of no common clock are ahead of where they are drawn: one after the other, behind the rest."""
+    apart = not_aligned(trace.meta)
+    slices = trace.slices.select("lane", "start", end=pl.col("start") + pl.col("dur"))
+    spans = (
+        slices.join(trace.lanes.select("lane", "rank"), on="lane")
+        .drop_nulls("rank")
+        .group_by("rank")
+        .agg(pl.col("start").min(), pl.col("end").max())
+        .sort("rank")
+    )
+    behind = max((end for rank, _, end in spans.iter_rows() if rank not in apart), default=0)
+    ahead: dict[int, int] = {}
+    for rank, start, end in spans.iter_rows():
+        if rank in apart:
+            behind += max((end - start) // 10, 1)
+            ahead[rank] = start - behind
+            behind += end - start
+    return ahead
+
+
 def lane_groups(trace: Trace) -> pl.DataFrame:
     """The lanes with `group` (0, 1, …) and `group_name`, such as "rank 1, device 0, Python"."""
     keys = [name for name in ("rank", "device", "process") if name in trace.lanes.columns]
     groups = trace.lanes.select(keys).unique(maintain_order=True)
-    names = [_name(row, trace.meta.format) for row in groups.iter_rows(named=True)]
+    apart = not_aligned(trace.meta)
+    names = [
+        _name(row, trace.meta.format) + (" (clock not aligned)" if row.get("rank") in apart else "")
+        for row in groups.iter_rows(named=True)
+    ]
     groups = groups.with_columns(pl.Series("group_name", names, dtype=pl.String)).with_row_index("group")
     return trace.lanes.join(groups, on=keys, nulls_equal=True, maintain_order="left")
 

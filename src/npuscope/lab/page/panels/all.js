@@ -9,6 +9,7 @@ import { reports } from "./reports.js";
 import { panel as overview } from "./overview.js";
 import { panel as compare } from "./compare.js";
 import { panel as ranks } from "./ranks.js";
+import { panel as fixes } from "./fixes.js";
 import { panel as whatif } from "./whatif.js";
 import { panel as versions } from "./versions.js";
 import { panel as knobs } from "./knobs.js";
@@ -25,6 +26,7 @@ export const PANELS = [
   graph,
   ...reports.filter((one) => one.group === "program"),
   knobs,
+  fixes,
   whatif,
   versions,
   compare,

@@ -161,7 +161,7 @@ class TaskGraph {
         `Drawn as arcs beside the boxes: ${whole(sum(back))} edges to a kernel itself or to an earlier one (the next layer, the next step).`,
       );
     if (program.false) lines.push(`${whole(program.false)} edges order tasks that touch different elements.`);
-    for (const race of program.races) lines.push(`Race: ${race.text}. ${race.fix}`);
+    for (const race of program.races) lines.push(`Race: ${race.text}. ${race.remedy}`);
     if (program.tasks.left_out)
       lines.push(`${whole(program.tasks.left_out)} edges between tasks are not in this page.`);
     return lines.length ? element("ul", { class: "notes" }, ...lines.map((line) => element("li", {}, line))) : null;
@@ -388,7 +388,7 @@ class TaskGraph {
         svg("text", { x: (x0 + x1) / 2, y: top + 14, "text-anchor": "middle", class: "bolt" }, "⚡"),
       );
       mark.addEventListener("pointerenter", (/** @type {PointerEvent} */ event) =>
-        showTip([`Race of ${race.src} and ${race.dst}`, race.text, race.fix, `${whole(race.count)} pairs`], {
+        showTip([`Race of ${race.src} and ${race.dst}`, race.text, race.remedy, `${whole(race.count)} pairs`], {
           left: event.clientX + 10,
           top: event.clientY,
           bottom: event.clientY + 12,

@@ -4,6 +4,7 @@ import { clipped, duration, element, percent, times, whole } from "../format.js"
 import { seriesColor, themed, inkOn } from "../colors.js";
 import { roundSteps } from "../chart/frame.js";
 import { hideTip, showTip } from "../chart/tip.js";
+import { partsOf } from "../parts.js";
 
 const TENTHS = 10,
   NAMES = 84,
@@ -42,6 +43,7 @@ class Inside {
     this.head = element("p", { class: "sums" });
     this.decides = element("div", { class: "decides" });
     this.facts = element("div", { class: "instruction", "aria-live": "polite" });
+    this.reasons = element("div", { class: "reasons", "aria-live": "polite" });
     const act = (/** @type {string} */ words, /** @type {string} */ label, /** @type {() => void} */ what) =>
       element("button", { "aria-label": label, title: label, onclick: what }, words);
     this.note = element("p", { class: "soft", id: "not-here" });
@@ -56,6 +58,7 @@ class Inside {
           act("+", "Zoom in (W)", () => this.zoom(0.5)),
           act("−", "Zoom out (S)", () => this.zoom(2)),
           act("fit", "The whole block (Esc)", () => this.whole()),
+          act("why so long", "How its time came about, constant by constant", () => this.explain()),
         ),
         this.note,
         this.head,
@@ -69,6 +72,7 @@ class Inside {
               "Outlined instructions decide when the block ends: shorten one of them and the block ends sooner. Drag to move, Ctrl and wheel to zoom, click an instruction for who it waited for.",
             ),
         this.facts,
+        this.reasons,
       ),
     );
     this.listen();
@@ -133,6 +137,24 @@ class Inside {
     this.asked = -1;
   }
 
+  /** How the time of the kernel's block came about: the server times it anew with other constants. */
+  async explain() {
+    const ask = this.store.state.live?.ask,
+      { body } = this;
+    if (!body) return;
+    if (!ask) {
+      this.reasons.textContent = `\`npuscope simulate PROGRAM.py --explain ${body.kernel}\` says how its time came about; so does \`npuscope lab PROGRAM.py\`.`;
+      return;
+    }
+    this.reasons.textContent = `timing ${body.kernel} with other constants …`;
+    try {
+      const { parts } = await ask.why(this.store.run().id, body.body);
+      if (body === this.body) this.reasons.replaceChildren(...partsOf(parts));
+    } catch (error) {
+      this.reasons.textContent = /** @type {Error} */ (error).message;
+    }
+  }
+
   get body() {
     return this.found.bodies[this.current];
   }
@@ -180,6 +202,7 @@ class Inside {
       ),
     );
     this.facts.replaceChildren();
+    this.reasons.replaceChildren();
     this.whole();
   }
 

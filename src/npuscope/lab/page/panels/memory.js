@@ -192,7 +192,7 @@ function verdict(program) {
   const many = program.functions.length === 1 ? "1 function" : `${whole(program.functions.length)} functions`;
   const verdict = over ? `${over === 1 ? "1 memory is" : `${over} memories are`} too small` : "everything fits";
   const lines = program.errors.map((/** @type {any} */ error) =>
-    element("li", {}, `${error.place}: ${error.message}. ${error.fix}`),
+    element("li", {}, `${error.place}: ${error.message}. ${error.remedy}`),
   );
   return element(
     "section",

@@ -9,6 +9,7 @@ import { isCapture } from "../store.js";
 
 /** Id, title, group, and what a served page asks for. @type {[string, string, "run" | "program", Asked?][]} */
 const REPORTS = [
+  ["step", "Step", "run"],
   ["rank", "Variants", "run"],
   ["sweep", "Settings", "run"],
   [
@@ -30,6 +31,7 @@ const REPORTS = [
   ],
   ["align", "Alignment", "run"],
   ["several", "Several runs", "run"],
+  ["values", "Values", "run"],
   ["history", "History", "run"],
   ["sql", "SQL", "run", { for: () => true, words: "A question to the tables of the trace.", fields: [["text", ""]] }],
   [
@@ -48,23 +50,10 @@ const REPORTS = [
   ],
 ];
 
-/** Questions to begin with. @type {[string, string][]} */
-const EXAMPLES = [
-  [
-    "kernels by core time",
-    "SELECT kernel, COUNT(*) AS slices, SUM(dur) AS core_ns FROM slices WHERE kind = 'task'\nGROUP BY kernel ORDER BY core_ns DESC",
-  ],
-  ["why lanes were idle", "SELECT reason, SUM(dur) AS idle_ns FROM gaps GROUP BY reason ORDER BY idle_ns DESC"],
-  [
-    "the longest slices",
-    "SELECT s.kernel, l.name AS lane, s.start AS start_ns, s.dur AS run_ns FROM slices s JOIN lanes l ON s.lane = l.lane\nORDER BY run_ns DESC LIMIT 20",
-  ],
-];
-
 /** What was asked and answered stays while the page does. @type {WeakMap<Run, Record<string, {parts: any[]}>>} */
 const kept = new WeakMap();
 /** The last query. */
-const last = { text: EXAMPLES[0][1] };
+const last = { text: "" };
 
 /**
  * A form and its answer; what takes nothing is asked for at once.
@@ -73,7 +62,9 @@ const last = { text: EXAMPLES[0][1] };
 function mountAsked(id, asked, box, store) {
   const run = store.run(),
     answers = kept.get(run) ?? {},
-    ask = store.state.live?.ask;
+    ask = store.state.live?.ask,
+    examples = store.state.live?.examples ?? []; // of explain/sql.py: question and query
+  last.text ||= examples[0]?.[1] ?? "";
   kept.set(run, answers);
   const shown = element("div", { class: "parts", "data-panel": id }),
     status = element("p", { class: "soft", role: "status" });
@@ -109,7 +100,7 @@ function mountAsked(id, asked, box, store) {
     ...inputs.map(({ name, input, isText }) => (isText ? input : element("label", {}, `${name} `, input))),
     inputs.length ? element("button", {}, "ask") : null,
     ...(id === "sql"
-      ? EXAMPLES.map(([words, text]) =>
+      ? examples.map(([words, text]) =>
           element(
             "button",
             {

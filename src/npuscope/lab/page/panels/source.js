@@ -415,7 +415,7 @@ class Source {
       "div",
       { class: `note ${one.severity}` },
       element("b", {}, `${one.severity}: ${one.message}`),
-      element("p", {}, `Fix: ${one.fix}`),
+      element("p", {}, `Remedy: ${one.remedy}`),
       one.change ? element("pre", {}, `+ ${one.change}`) : null,
       element(
         "p",

@@ -4,7 +4,8 @@ import { themed } from "../colors.js";
 import { clippedEnd } from "../format.js";
 import { lowerBound } from "./model.js";
 
-const MOST_ARROWS = 300;
+const MOST_ARROWS = 300,
+  LATE = "late peer"; // the kind of an edge from the rank that came last (payload/all_ranks.py)
 
 /** @param {import("./view.js").View} view @param {CanvasRenderingContext2D} paper */
 export function paintPath(view, paper) {
@@ -76,13 +77,23 @@ export function paintArrows(view, paper, slice) {
     paper.fill();
     view.arrows++;
   };
+  // a rank that waits was let go by the one that came last: at the moment it came
+  const late = (/** @type {number} */ from, /** @type {number} */ to, /** @type {string} */ color) => {
+    const [x, y] = mine(from, false),
+      row = model.rowOf(to);
+    draw([x, y], [x, view.rowY(row) + view.rowHeight(row) / 2 + 1], color);
+  };
   for (const one of model.producers(task[slice]).slice(0, MOST_ARROWS)) {
-    const end = endOf(model, one.task, true);
-    if (end >= 0) draw(mine(end, true), mine(slice, false), themed("--producer"));
+    const end = endOf(model, one.task, one.kind !== LATE);
+    if (end < 0) continue;
+    if (one.kind === LATE) late(end, slice, themed("--producer"));
+    else draw(mine(end, true), mine(slice, false), themed("--producer"));
   }
   for (const one of model.consumers(task[slice]).slice(0, MOST_ARROWS)) {
     const begin = endOf(model, one.task, false);
-    if (begin >= 0) draw(mine(slice, true), mine(begin, false), themed("--consumer"));
+    if (begin < 0) continue;
+    if (one.kind === LATE) late(slice, begin, themed("--consumer"));
+    else draw(mine(slice, true), mine(begin, false), themed("--consumer"));
   }
 }
 

@@ -1,0 +1,162 @@
+"""Waits between tasks: one that is missing written as `deps=`, one that nobody needs taken out by `no_dep_args=`, and
+rings of the runtime made large enough.
+
+deps    a race: the earlier task gets a name, the later one waits for it
+no-dep  tasks that are given a whole tensor and touch different parts of it
+ring    a scope that needs more of a ring than the run gives it: the number in the script's runtime_cfg
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from npuscope.check.fixes.fix import Fix, NewText, Unmended
+from npuscope.check.fixes.scopes import body_of
+from npuscope.check.fixes.tree import (
+    Source,
+    call_with,
+    called,
+    expression,
+    keywords,
+    module_of,
+    names_in,
+    positional,
+    renamed,
+    walk,
+)
+from npuscope.check.rule import Finding
+
+LAUNCHES = ("at", "incore", "spmd")
+GIVEN_WHOLE = re.compile(r"(?:the whole of |they are given |counts as read \()([\w, ]+?)(?: whole|,? which|\)|$)")
+
+
+def _launch_at(source: Source, line: int) -> cst.With | None:
+    """The task that a line is in: `with pl.at(…)`, or a `with pl.spmd(…)`."""
+    found = source.statement_at(line)
+    around = [] if found is None else [found, *source.around(found)]
+    return next((one for one in around if isinstance(one, cst.With) and _call(one) is not None), None)
+
+
+def _call(launch: cst.With) -> cst.Call | None:
+    item = launch.items[0].item if len(launch.items) == 1 else None
+    return item if isinstance(item, cst.Call) and called(item) in LAUNCHES else None
+
+
+def _deps(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    for finding in findings:
+        lines = [line for file, line in finding.also if file == source.file]
+        later = _launch_at(source, finding.line)
+        earlier = _launch_at(source, lines[0]) if lines else None
+        if later is None or earlier is None or later is earlier:
+            yield Unmended(finding, "its two accesses are not in two tasks that stand as `with pl.at(…)` in one file")
+            continue
+        if source.block_of(earlier) not in (source.block_of(later), *source.around(later)):
+            yield Unmended(finding, "the earlier task is in a loop of its own: its ids must be gathered")
+            continue
+        name = _task_name(earlier) or _fresh(source, earlier)
+        call = _call(later)
+        assert call is not None
+        given = keywords(call).get("deps")
+        if given is not None and not isinstance(given.value, cst.List):
+            yield Unmended(finding, "its deps= is no list that could take one more")
+            continue
+        old = [] if given is None else [source.code(one.value) for one in given.value.elements]  # type: ignore[attr-defined]
+        nodes: dict[cst.CSTNode, cst.CSTNode] = {
+            later.items[0]: later.items[0].with_changes(item=_with(call, "deps", f"[{', '.join([*old, name])}]"))
+        }
+        if _task_name(earlier) is None:
+            its = _call(earlier)
+            assert its is not None
+            named = cst.AsName(cst.Name(name), cst.SimpleWhitespace(" "), cst.SimpleWhitespace(" "))
+            nodes[earlier.items[0]] = earlier.items[0].with_changes(item=_as_at(its), asname=named)
+        yield NewText(source.edited([], nodes), f"wait for {name}", (finding,))
+
+
+def _task_name(launch: cst.With) -> str | None:
+    name = launch.items[0].asname
+    return name.name.value if name is not None and isinstance(name.name, cst.Name) else None
+
+
+def _fresh(source: Source, launch: cst.With) -> str:
+    """A name for a task's id that the file does not have: after its hint."""
+    call = _call(launch)
+    hint = keywords(call).get("name_hint") if call is not None else None
+    text = hint.value.evaluated_value if hint is not None and isinstance(hint.value, cst.SimpleString) else "task"
+    base = re.sub(r"\W", "_", str(text)) + "_tid"
+    known = names_in(source.module)
+    return next(one for one in (base, *(f"{base}{n}" for n in range(2, 99))) if one not in known)
+
+
+def _as_at(call: cst.Call) -> cst.Call:
+    """`pl.incore()` as `pl.at(level=…)`, which takes options."""
+    if called(call) != "incore":
+        return call
+    level = expression(f"{module_of(call)}Level.CORE_GROUP")
+    return call_with(renamed(call, "at"), [], {"level": level})
+
+
+def _with(call: cst.Call, option: str, text: str) -> cst.Call:
+    """The call with one option more, or with another value of it."""
+    call = _as_at(call)
+    named = {name: arg.value for name, arg in keywords(call).items() if name != option}
+    return call_with(call, [one.value for one in positional(call)], {**named, option: expression(text)})
+
+
+DEPS = Fix("deps", "waits that are missing", ("race",), _deps)
+
+
+def _no_dep(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    for finding in findings:
+        told = GIVEN_WHOLE.search(finding.message)
+        names = re.split(r", | and ", told[1]) if told is not None else []
+        names = [name for name in names if name.isidentifier()]
+        at = source.statement_at(finding.line)
+        launches = [at] if isinstance(at, cst.With) else body_of(at) if isinstance(at, cst.For) else []
+        scopes = [one for one in launches if isinstance(one, cst.With) and _call(one) is not None]
+        nodes: dict[cst.CSTNode, cst.CSTNode] = {}
+        for scope in scopes:
+            call = _call(scope)
+            ours = [name for name in names if name in names_in(scope)]
+            if call is None or not ours or "no_dep_args" in keywords(call):
+                continue
+            nodes[scope.items[0]] = scope.items[0].with_changes(item=_with(call, "no_dep_args", f"[{', '.join(ours)}]"))
+        if nodes:
+            yield NewText(source.edited([], nodes), f"no waits for other parts of {', '.join(names)}", (finding,))
+        else:
+            yield Unmended(finding, "its tasks are launched where no_dep_args= cannot stand")
+
+
+NO_DEP = Fix(
+    "no-dep",
+    "waits that nobody needs",
+    ("serialised-parallel", "false-serialisation", "sequential-independent"),
+    _no_dep,
+)
+
+
+def _ring(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    for finding in findings:
+        told = re.search(r"(ring_\w+)", finding.remedy)
+        needed = [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", finding.message)]
+        if told is None or not needed:
+            yield Unmended(finding, "no number of the run would make room")
+            continue
+        entries = [
+            one
+            for one in walk(source.module)
+            if isinstance(one, cst.DictElement)
+            and isinstance(one.key, cst.SimpleString)
+            and one.key.evaluated_value == told[1]
+        ]
+        if not entries:
+            yield Unmended(finding, f"the file gives no {told[1]} in a runtime_cfg that could be larger")
+            continue
+        size = 1 << (max(needed) - 1).bit_length()
+        new: dict[cst.CSTNode, cst.CSTNode] = {one.value: cst.Integer(str(max(size, 1))) for one in entries}
+        yield NewText(source.edited([], new), f"{told[1]} = {size:,}", (finding,))
+
+
+RING = Fix("ring", "rings that are too small", ("ring-deadlock",), _ring)

@@ -1,0 +1,171 @@
+"""Launches: turns of a loop as blocks of one `pl.spmd`, and a loop whose turns need not wait as `pl.parallel`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from npuscope.check.fixes.fix import Fix, NewText, Unmended
+from npuscope.check.fixes.scopes import body_of, is_scalar, scope_call, with_body
+from npuscope.check.fixes.tree import (
+    Edit,
+    Source,
+    Statement,
+    assigned,
+    call_with,
+    called,
+    expression,
+    keywords,
+    leading,
+    names_in,
+    positional,
+    renamed,
+    statement,
+    with_names,
+)
+from npuscope.check.rule import Finding
+from npuscope.ops.transfers import ASSEMBLE, STORE
+
+TURNS = ("range", "parallel")
+
+
+def _spmd(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    loops: dict[cst.For, list[Finding]] = {}
+    for finding in findings:
+        inner = _launching_loop(source, finding.line)
+        if inner is None:
+            yield Unmended(finding, "its line is in no loop that does nothing but launch one scope")
+        else:
+            loops.setdefault(inner, []).append(finding)
+    for loop, those in loops.items():
+        yield from _as_blocks(source, [loop], those)
+        block = source.block_of(loop)
+        outer = None if block is None else source.parent(block)
+        while isinstance(outer, cst.For) and called(outer.iter) in TURNS:
+            nest = [one for one in body_of(outer) if not is_scalar(one)]
+            if nest != [loop]:
+                break
+            yield from _as_blocks(source, [outer, loop], those)
+            break
+
+
+def _launching_loop(source: Source, line: int) -> cst.For | None:
+    """The innermost loop around a line whose turns are one scope each, beside arithmetic of indices."""
+    found = source.statement_at(line)
+    around = [] if found is None else [found, *source.around(found)]
+    for one in around:
+        if isinstance(one, cst.For) and called(one.iter) in TURNS:
+            others = [inner for inner in body_of(one) if not is_scalar(inner)]
+            if len(others) == 1 and scope_call(others[0]) is not None:
+                return one
+    return None
+
+
+def _as_blocks(source: Source, nest: list[cst.For], findings: list[Finding]) -> Iterator[NewText | Unmended]:
+    """A nest of loops around one scope as blocks of one launch."""
+    scope = next(one for one in body_of(nest[-1]) if isinstance(one, cst.With))
+    call = scope_call(scope)
+    counts, values = [], []
+    for loop in nest:
+        assert isinstance(loop.iter, cst.Call)
+        given = [one.value for one in positional(loop.iter)]
+        if not isinstance(loop.target, cst.Name) or len(given) not in (1, 2, 3):
+            return
+        start, stop, step = _bounds(given)
+        counts.append(_count(start, stop, step))
+        values.append((loop.target.value, start, step))
+    assert call is not None
+    known = names_in(*nest)
+    index = values[0][0] if len(nest) == 1 and _is(values[0][1], 0) and _is(values[0][2], 1) else _fresh("block", known)
+    heads: list[Statement] = []
+    if index != values[0][0] or len(nest) > 1:
+        part = index if len(nest) == 1 else f"{index} // {_text(counts[1])}"
+        heads.append(_index(values[0], part))
+    if len(nest) == 2:
+        heads.append(_index(values[1], f"{index} % {_text(counts[1])}"))
+    total = counts[0] if len(nest) == 1 else expression(f"{_text(counts[0])} * {_text(counts[1])}")
+    assert isinstance(nest[0].iter, cst.Call)
+    options = {name: arg.value for name, arg in keywords(call).items() if name not in ("level",)}
+    if "name_hint" not in options:
+        options["name_hint"] = cst.SimpleString(f'"{_hint(scope)}"')
+    launch = call_with(renamed(nest[0].iter, "spmd"), [_simple(total)], options)
+    inner: list[Statement] = list(heads)
+    for loop in nest:
+        for one in body_of(loop):
+            if one is scope:
+                head, *rest = body_of(scope)
+                above = [line for line in leading(scope) if line.comment]
+                inner += [head.with_changes(leading_lines=[*above, *leading(head)]), *rest]
+            elif one not in nest:
+                inner.append(one)
+    new = with_body(nest[0].with_changes(target=cst.Name(index), iter=launch, leading_lines=()), inner)
+    title = f"one pl.spmd launch in place of a task per turn{' of both loops' if len(nest) > 1 else ''}"
+    yield NewText(source.edited([Edit((nest[0],), (new,))]), title, tuple(findings))
+
+
+def _bounds(given: Sequence[cst.BaseExpression]) -> tuple[cst.BaseExpression, cst.BaseExpression, cst.BaseExpression]:
+    one = cst.Integer("1")
+    if len(given) == 1:
+        return cst.Integer("0"), given[0], one
+    return given[0], given[1], given[2] if len(given) == 3 else one
+
+
+def _is(value: cst.BaseExpression, number: int) -> bool:
+    return isinstance(value, cst.Integer) and value.value == str(number)
+
+
+def _text(node: cst.CSTNode) -> str:
+    """An expression as it may stand in a product."""
+    text = cst.Module([]).code_for_node(node)
+    return text if isinstance(node, cst.Name | cst.Integer | cst.Attribute | cst.Call | cst.Subscript) else f"({text})"
+
+
+def _count(start: cst.BaseExpression, stop: cst.BaseExpression, step: cst.BaseExpression) -> cst.BaseExpression:
+    """How many turns there are."""
+    length = stop if _is(start, 0) else expression(f"{_text(stop)} - {_text(start)}")
+    return length if _is(step, 1) else expression(f"{_text(length)} // {_text(step)}")
+
+
+def _index(value: tuple[str, cst.BaseExpression, cst.BaseExpression], part: str) -> Statement:
+    """`n0 = start + block * step`, without what changes nothing."""
+    name, start, step = value
+    turn = part if _is(step, 1) else f"{part} * {_text(step)}"
+    whole = turn if _is(start, 0) else f"{_text(start)} + {turn}"
+    return statement(f"{name} = {whole}\n")
+
+
+def _simple(node: cst.BaseExpression) -> cst.BaseExpression:
+    return with_names(node, {})
+
+
+def _fresh(name: str, known: set[str]) -> str:
+    return next(one for one in (name, "item", *(f"{name}{n}" for n in range(2, 99))) if one not in known)
+
+
+def _hint(scope: cst.With) -> str:
+    """A name for a launch that has none: the tensor that it writes."""
+    for one in reversed(body_of(scope)):
+        found = assigned(one)
+        if found is not None and called(found[1]) in (*ASSEMBLE.names, *STORE.names):
+            return found[0]
+    return "blocks"
+
+
+SPMD = Fix(
+    "spmd",
+    "tasks that could be blocks of one launch",
+    ("many-tasks", "short-task", "sequential-independent", "serialised-parallel"),
+    _spmd,
+)
+
+
+def _parallel(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    for finding in findings:
+        loop = source.statement_at(finding.line)
+        if isinstance(loop, cst.For) and called(loop.iter) == "range" and isinstance(loop.iter, cst.Call):
+            new = source.edited([], {loop.iter: renamed(loop.iter, "parallel")})
+            yield NewText(new, "turns that wait for nothing as pl.parallel", (finding,))
+
+
+PARALLEL = Fix("parallel", "turns that wait for nothing", ("sequential-independent",), _parallel)

@@ -1,0 +1,65 @@
+"""Loops of a kernel: `pl.range` that loads ahead as a `pl.pipeline`, and back where its buffers do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from npuscope.check.fixes.fix import Fix, NewText, Unmended
+from npuscope.check.fixes.tree import Source, call_with, called, keywords, positional, renamed
+from npuscope.check.rule import Finding
+
+STAGES = (2, 3, 4)
+
+
+def _pipeline(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    for finding in findings:
+        loop = source.statement_at(finding.line)
+        if not isinstance(loop, cst.For) or called(loop.iter) not in ("range", "parallel"):
+            yield Unmended(finding, "its line is no pl.range loop")
+            continue
+        for stage in STAGES[:2]:
+            yield NewText(_with_stage(source, loop, stage), f"load {stage - 1} ahead", (finding,))
+
+
+def _with_stage(source: Source, loop: cst.For, stage: int) -> str:
+    assert isinstance(loop.iter, cst.Call)
+    kept = {name: arg.value for name, arg in keywords(loop.iter).items() if name not in ("chunk", "stage")}
+    given = [one.value for one in positional(loop.iter)]
+    name = "pipeline" if stage > 1 else "range"
+    more = {"stage": cst.Integer(str(stage))} if stage > 1 else {}
+    return source.edited([], {loop.iter: call_with(renamed(loop.iter, name), given, {**kept, **more})})
+
+
+PIPELINE = Fix("pipeline", "loops that load ahead", ("unpipelined-k",), _pipeline)
+
+
+def _shallower(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    for finding in findings:
+        lines = [finding.line, *(line for file, line in finding.also if file == source.file)]
+        loops = {loop for line in lines for loop in _pipelines(source, line, finding.function)}
+        if not loops:
+            yield Unmended(finding, "no pl.pipeline of its kernel could be shallower")
+        for loop in sorted(loops, key=source.line):
+            assert isinstance(loop.iter, cst.Call)
+            stage = keywords(loop.iter).get("stage")
+            deep = int(stage.value.value) if stage is not None and isinstance(stage.value, cst.Integer) else 2
+            for fewer in range(deep - 1, 0, -1):
+                title = f"load {fewer - 1} ahead" if fewer > 1 else "load nothing ahead"
+                yield NewText(_with_stage(source, loop, fewer), title, (finding,))
+
+
+def _pipelines(source: Source, line: int, function: str) -> Iterator[cst.For]:
+    """The pipelines around a line or, of a whole kernel, in it."""
+    statement = source.statement_at(line)
+    if statement is None:
+        return
+    around = [one for one in (statement, *source.around(statement)) if isinstance(one, cst.For)]
+    own = [one for one in around if called(one.iter) == "pipeline"]
+    inside = [one for one in source.statements if isinstance(one, cst.For) and called(one.iter) == "pipeline"]
+    scope = next((one for one in (statement, *source.around(statement)) if isinstance(one, cst.With | cst.For)), None)
+    yield from own or (one for one in inside if scope is not None and scope in source.around(one))
+
+
+SHALLOWER = Fix("shallower", "pipelines that fit", ("buffer-overflow", "pipeline-depth"), _shallower)

@@ -1,0 +1,316 @@
+"""Sums of products: kept in the cube's accumulator, begun by their first product, and zeros that nobody needs left out.
+
+matmul-acc   `acc = pl.add(acc, pl.matmul(a, b))` in a loop becomes `pl.matmul_acc`; the first turn is `pl.matmul`
+no-zeros     stores of zeros that later writes replace unread, with the scopes and loops that do nothing else
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from npuscope.check.fixes.fix import Fix, NewText, Unmended
+from npuscope.check.fixes.tree import (
+    Edit,
+    Source,
+    Statement,
+    assigned,
+    bare,
+    call_with,
+    called,
+    calls_in,
+    expression,
+    keywords,
+    names_in,
+    positional,
+    renamed,
+    with_names,
+)
+from npuscope.check.phrases import listed
+from npuscope.check.rule import Finding
+from npuscope.ops.cube import MATMUL, MATMUL_ACC
+from npuscope.ops.elementwise import ADD
+from npuscope.ops.shaping import FULL
+from npuscope.ops.transfers import ASSEMBLE, STORE
+
+MOST_PEELED = 8  # statements of a turn that are written twice; more, and the first turn is told by an `if`
+LOOPS = ("range", "pipeline", "unroll")
+
+
+@dataclass(frozen=True, eq=False)
+class ProductSum:
+    """A statement `acc = …` that adds the product of a and b to acc; `call` is the pl.matmul or pl.matmul_acc."""
+
+    acc: str
+    statement: Statement
+    call: cst.Call
+    operands: tuple[cst.BaseExpression, cst.BaseExpression]
+    out_dtype: cst.BaseExpression | None
+
+    def accumulated(self) -> cst.Call:
+        kept = {k: arg.value for k, arg in keywords(self.call).items() if k in ("a_trans", "b_trans")}
+        return call_with(renamed(self.call, "matmul_acc"), [cst.Name(self.acc), *self.operands], kept)
+
+    def first(self, seed: cst.Call) -> cst.Call:
+        """The product alone, of the type that the zeros had."""
+        kept = {k: arg.value for k, arg in keywords(self.call).items() if k in ("a_trans", "b_trans")}
+        dtype = self.out_dtype
+        if dtype is None:
+            given = keywords(seed).get("dtype")
+            dtype = given.value if given is not None else None
+        return call_with(
+            renamed(self.call, "matmul"), self.operands, {**kept, **({"out_dtype": dtype} if dtype is not None else {})}
+        )
+
+
+def product_sum(statement: Statement) -> ProductSum | None:
+    """What a statement adds up, if it adds a product."""
+    found = assigned(statement)
+    if found is None:
+        return None
+    acc, value = found
+    if not isinstance(value, cst.Call):
+        return None
+    if called(value) in MATMUL_ACC.names:
+        parts = [one.value for one in positional(value)]
+        if len(parts) == 3 and isinstance(parts[0], cst.Name) and parts[0].value == acc:
+            return ProductSum(acc, statement, value, (parts[1], parts[2]), None)
+    if called(value) in ADD.names and len(parts := [one.value for one in positional(value)]) == 2:
+        for total, product in (parts, parts[::-1]):
+            named = isinstance(total, cst.Name) and total.value == acc
+            if named and isinstance(product, cst.Call) and called(product) in MATMUL.names:
+                operands = [one.value for one in positional(product)]
+                dtype = keywords(product).get("out_dtype")
+                if len(operands) == 2:
+                    return ProductSum(
+                        acc, statement, product, (operands[0], operands[1]), dtype.value if dtype else None
+                    )
+    return None
+
+
+def is_zeros(statement: Statement | None) -> tuple[str, cst.Call] | None:
+    """Name and call of `name = pl.full(…, value=0.0)`."""
+    found = assigned(statement)
+    if found is None or not isinstance(found[1], cst.Call) or called(found[1]) not in FULL.names:
+        return None
+    given = keywords(found[1]).get("value")
+    parts = positional(found[1])
+    value = given.value if given is not None else parts[-1].value if len(parts) > 1 else None
+    number = isinstance(value, cst.Integer | cst.Float) and float(value.value) == 0.0
+    return (found[0], found[1]) if number else None
+
+
+def _matmul_acc(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    loops: dict[cst.For, list[Finding]] = {}
+    for finding in findings:
+        loop = _loop_of(source, finding)
+        if isinstance(loop, str):
+            if loop:
+                yield Unmended(finding, loop)
+        else:
+            loops.setdefault(loop, []).append(finding)
+    for loop, those in loops.items():
+        yield from _in_accumulator(source, loop, those)
+
+
+def _loop_of(source: Source, finding: Finding) -> cst.For | str:
+    """The loop whose turns a finding's sum adds up, or why there is none; "" where another fix may know."""
+    lines = [finding.line, *(line for file, line in finding.also if file == source.file)]
+    for line in lines:
+        statement = source.statement_at(line)
+        if statement is None:
+            continue
+        if product_sum(statement) is not None:
+            around = next((one for one in source.around(statement) if isinstance(one, cst.For | cst.FunctionDef)), None)
+            if isinstance(around, cst.For) and called(around.iter) in LOOPS:
+                return around
+            return "the sum is not made in one loop of its own"
+    return "" if finding.id == "zero-fill" else "the product and its sum are not one statement"
+
+
+def _in_accumulator(source: Source, loop: cst.For, findings: list[Finding]) -> Iterator[NewText | Unmended]:
+    body = [one for one in loop.body.body if isinstance(one, Statement)]
+    sums = {found.acc: found for one in body if (found := product_sum(one)) is not None}
+    siblings, at = source.siblings(loop)
+    seeds: dict[str, tuple[Statement, cst.Call]] = {}
+    for one in siblings[:at]:
+        zeros = is_zeros(one)
+        if zeros is not None and zeros[0] in sums:
+            seeds[zeros[0]] = (one, zeros[1])
+        else:
+            for name in names_in(one) & seeds.keys():  # used before the sum begins
+                del seeds[name]
+    wanted = {one.acc for one in sums.values() if one.acc in seeds}
+    missing = [acc for acc in sums if acc not in seeds and called(sums[acc].call) not in MATMUL_ACC.names]
+    if missing:
+        for finding in findings:
+            yield Unmended(finding, f"{listed(missing)} does not start from zeros in front of the loop")
+        return
+    if not wanted:
+        return
+    title = f"keep {listed(sorted(wanted))} in the accumulator, begun by its first product"
+    mends = tuple(findings)
+    start, step = _range_of(loop)
+    if start is not None and step is not None and len(body) <= MOST_PEELED and isinstance(loop.target, cst.Name):
+        yield NewText(_peeled(source, loop, start, step, sums, seeds, wanted), title, mends, reorders=True)
+    if start is not None and isinstance(loop.target, cst.Name):
+        yield NewText(
+            _told_apart(source, loop, start, sums, seeds, wanted), f"{title} (by an if)", mends, reorders=True
+        )
+
+
+def _range_of(loop: cst.For) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
+    """Where a loop starts and by what it goes."""
+    assert isinstance(loop.iter, cst.Call)
+    given = [one.value for one in positional(loop.iter)]
+    if len(given) == 1:
+        return cst.Integer("0"), cst.Integer("1")
+    if len(given) in (2, 3):
+        return given[0], given[2] if len(given) == 3 else cst.Integer("1")
+    return None, None
+
+
+def _replaced(one: Statement, call: cst.BaseExpression) -> Statement:
+    """`acc = …` with another value."""
+    assert isinstance(one, cst.SimpleStatementLine)
+    small = one.body[0]
+    assert isinstance(small, cst.Assign)
+    return one.with_changes(body=[small.with_changes(value=call), *one.body[1:]])
+
+
+Sums = dict[str, ProductSum]
+Seeds = dict[str, tuple[Statement, cst.Call]]
+
+
+def _peeled(
+    source: Source,
+    loop: cst.For,
+    start: cst.BaseExpression,
+    step: cst.BaseExpression,
+    sums: Sums,
+    seeds: Seeds,
+    wanted: set[str],
+) -> str:
+    """The first turn in front of the loop, which goes on from the second."""
+    assert isinstance(loop.target, cst.Name)
+    assert isinstance(loop.iter, cst.Call)
+    by_statement = {found.statement: found for found in sums.values()}
+    first: list[Statement] = []
+    rest: list[Statement] = []
+    for one in loop.body.body:
+        assert isinstance(one, Statement)
+        found = by_statement.get(one)
+        if found is not None and found.acc in wanted:
+            first.append(_replaced(bare(one), found.first(seeds[found.acc][1])))
+            rest.append(_replaced(one, found.accumulated()))
+        else:
+            first.append(bare(one))
+            rest.append(one)
+    values = {loop.target.value: start}
+    peeled = [_once(with_names(one, values)) for one in first]
+    second = with_names(expression("a + b"), {"a": start, "b": step})
+    given = [one.value for one in positional(loop.iter)]
+    stop = given[0] if len(given) == 1 else given[1]
+    args = [second, stop, *([given[2]] if len(given) == 3 else [])]
+    head = call_with(loop.iter, args, {name: arg.value for name, arg in keywords(loop.iter).items()})
+    new = loop.with_changes(iter=head, body=loop.body.with_changes(body=rest))
+    edits = [Edit((seeds[acc][0],)) for acc in sorted(wanted)]
+    return source.edited([*edits, Edit((loop,), (*peeled, new.with_changes(leading_lines=())))])
+
+
+def _once(one: Statement) -> Statement:
+    return one.with_changes(leading_lines=()) if hasattr(one, "leading_lines") else one
+
+
+def _told_apart(
+    source: Source, loop: cst.For, start: cst.BaseExpression, sums: Sums, seeds: Seeds, wanted: set[str]
+) -> str:
+    """The loop as it is, with its first turn told by an `if`."""
+    assert isinstance(loop.target, cst.Name)
+    edits = [Edit((seeds[acc][0],)) for acc in sorted(wanted)]
+    at = f"{loop.target.value} == {source.code(start)}"
+    ours = [found for found in sums.values() if found.acc in wanted]
+    body = [one for one in loop.body.body if isinstance(one, Statement)]
+    places = [body.index(found.statement) for found in ours]
+    groups: list[list[ProductSum]] = []
+    for n, (found, place) in enumerate(zip(ours, places, strict=True)):
+        if n and place == places[n - 1] + 1:
+            groups[-1].append(found)
+        else:
+            groups.append([found])
+    for group in groups:
+        first = [_replaced(bare(one.statement), one.first(seeds[one.acc][1])) for one in group]
+        later = [_replaced(one.statement, one.accumulated()).with_changes(leading_lines=()) for one in group]
+        branch = cst.If(
+            test=expression(at),
+            body=cst.IndentedBlock(first),
+            orelse=cst.Else(body=cst.IndentedBlock(later)),
+        )
+        edits.append(Edit(tuple(one.statement for one in group), (branch,)))
+    return source.edited(edits)
+
+
+MATMUL_ACC_FIX = Fix("matmul-acc", "sums of products in the accumulator", ("add-matmul", "zero-fill"), _matmul_acc)
+
+
+def _no_zeros(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    for finding in findings:
+        seed = source.statement_at(finding.line)
+        zeros = is_zeros(seed)
+        if seed is None or zeros is None or "start" in finding.message.split()[0]:
+            continue
+        lines = {line for file, line in finding.also if file == source.file} - {finding.line}
+        stores = [one for line in sorted(lines) if (one := source.statement_at(line)) is not None and one is not seed]
+        if not stores or any(zeros[0] not in names_in(one) for one in stores):
+            continue
+        gone = set(stores)
+        block, _ = source.siblings(seed)
+        if not any(zeros[0] in names_in(one) for one in block if one not in gone and one is not seed):
+            gone.add(seed)
+        edits = _without(source, gone)
+        added = _atomics(source, {found[0] for one in stores if (found := assigned(one)) is not None})
+        names = listed(sorted({found[0] for one in stores if (found := assigned(one)) is not None}))
+        if added and "atomic" in finding.message:
+            text = source.edited(edits, added)
+            yield NewText(text, f"store {names} once, without zeros and atomic adds", (finding,), reorders=True)
+        yield NewText(source.edited(edits), f"leave out the zeros of {names}", (finding,))
+
+
+def _atomics(source: Source, names: set[str]) -> dict[cst.CSTNode, cst.CSTNode]:
+    """Stores that add to these tensors, as stores that replace."""
+    found: dict[cst.CSTNode, cst.CSTNode] = {}
+    for one in source.statements:
+        target = assigned(one)
+        if target is None or target[0] not in names or not isinstance(target[1], cst.Call):
+            continue
+        call = target[1]
+        if called(call) in (*ASSEMBLE.names, *STORE.names) and "atomic" in keywords(call):
+            named = {name: arg.value for name, arg in keywords(call).items() if name != "atomic"}
+            found[call] = call_with(call, [arg.value for arg in positional(call)], named)
+    return found
+
+
+def _without(source: Source, gone: set[Statement]) -> list[Edit]:
+    """Edits that take statements away, and with them blocks that are left empty."""
+    while True:
+        emptied = {
+            block
+            for one in gone
+            if isinstance(block := source.parent(source.block_of(one) or one), cst.With | cst.For)
+            and all(inner in gone for inner in block.body.body)
+        } - gone
+        if not emptied:
+            break
+        gone = gone | emptied
+    outermost = [one for one in gone if not any(above in gone for above in source.around(one))]
+    return [Edit((one,)) for one in sorted(outermost, key=source.line)]
+
+
+NO_ZEROS = Fix("no-zeros", "zeros that nobody reads", ("zero-fill",), _no_zeros)
+
+
+def products_in(node: cst.CSTNode) -> list[cst.Call]:
+    """Calls that multiply on the cube."""
+    return [one for one in calls_in(node) if called(one) in (*MATMUL.names, *MATMUL_ACC.names)]

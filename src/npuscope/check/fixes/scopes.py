@@ -1,0 +1,221 @@
+"""Scopes that could be one: neighbours fused, their loops walked together, a loop of scopes moved into one scope.
+
+fuse-scopes     neighbouring `with pl.at(…)` become one; where their loops are alike, one loop with one load for both
+loop-in-scope   `for … : with pl.at(…):` becomes `with pl.at(…): for … :`, what a turn leaves stays on chip
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from npuscope.check.fixes.fix import Fix, NewText, Unmended
+from npuscope.check.fixes.tree import (
+    Edit,
+    Source,
+    Statement,
+    assigned,
+    bound_in,
+    called,
+    calls_in,
+    leading,
+    names_in,
+    renamed,
+    same,
+)
+from npuscope.check.phrases import listed
+from npuscope.check.rule import Finding
+from npuscope.ops.cube import MATMUL, MATMUL_ACC
+from npuscope.ops.elementwise import ADD, CAST, EXP, MUL, SUB
+from npuscope.ops.shaping import FULL
+from npuscope.ops.transfers import ASSEMBLE, STORE
+
+SCOPES = ("at", "incore")
+CREATES = ("create_tensor", "create")
+OPS = (MATMUL, MATMUL_ACC, ADD, MUL, SUB, EXP, CAST, ASSEMBLE, STORE, FULL)
+COMPUTES = frozenset(name for op in OPS for name in op.names)
+NO_SCOPE = "its lines open no scopes of one block"
+
+
+def scope_call(statement: cst.CSTNode | None) -> cst.Call | None:
+    """The call of `with pl.at(…):`, which opens a task; None where it opens none or names its task."""
+    if not isinstance(statement, cst.With) or len(statement.items) != 1:
+        return None
+    item = statement.items[0]
+    plain = item.asname is None and isinstance(item.item, cst.Call) and called(item.item) in SCOPES
+    return item.item if plain and isinstance(item.item, cst.Call) else None
+
+
+def is_created(statement: Statement) -> bool:
+    """`x = pl.create_tensor(…)`: it needs nothing that is computed, and stands in front of a scope."""
+    found = assigned(statement)
+    return found is not None and called(found[1]) in CREATES
+
+
+def is_scalar(statement: Statement) -> bool:
+    """Arithmetic of indices: `n0 = block * TILE`. It may stand inside a scope as well as in front of it."""
+    found = assigned(statement)
+    names = {called(call) for call in calls_in(statement)}
+    return found is not None and not names & {*COMPUTES, *CREATES}
+
+
+def body_of(block: cst.With | cst.For) -> list[Statement]:
+    return [one for one in block.body.body if isinstance(one, Statement)]
+
+
+def with_body(block: cst.With | cst.For, body: Sequence[Statement]) -> cst.With | cst.For:
+    return block.with_changes(body=block.body.with_changes(body=list(body)))
+
+
+def _fuse(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    for finding in findings:
+        lines = sorted({finding.line, *(line for file, line in finding.also if file == source.file)})
+        scopes = [scope for line in lines if (scope := _scope_at(source, line)) is not None]
+        scopes = list(dict.fromkeys(scopes))
+        blocks = {source.block_of(one) for one in scopes}
+        if len(scopes) < 2 or len(blocks) != 1:
+            yield Unmended(finding, NO_SCOPE)
+            continue
+        siblings, first = source.siblings(scopes[0])
+        last = siblings.index(scopes[-1])
+        between = siblings[first : last + 1]
+        moved = [one for one in between if not isinstance(one, cst.With)]
+        if why := _immovable(between, scopes, moved):
+            yield Unmended(finding, why)
+            continue
+        created = [one for one in moved if is_created(one)]
+        title = f"one scope in place of {len(scopes)}"
+        zipped = _walked_together(scopes) if not [one for one in moved if not is_created(one)] else None
+        if zipped is not None:
+            new = (*created, with_body(scopes[0], zipped))
+            yield NewText(source.edited([Edit(tuple(between), new)]), f"{title}, one load for both", (finding,))
+        inner: list[Statement] = []
+        for one in between:
+            if isinstance(one, cst.With):
+                above = [line for line in leading(one) if line.comment] if one is not scopes[0] else []
+                head, *rest = body_of(one)
+                inner += [head.with_changes(leading_lines=[*above, *leading(head)]), *rest]
+            elif one not in created:
+                inner.append(one)
+        new = (*created, with_body(scopes[0], inner))
+        yield NewText(source.edited([Edit(tuple(between), new)]), title, (finding,))
+
+
+def _scope_at(source: Source, line: int) -> cst.With | None:
+    """The scope on a line, or around it."""
+    statement = source.statement_at(line)
+    around = [] if statement is None else [statement, *source.around(statement)]
+    return next((one for one in around if isinstance(one, cst.With) and scope_call(one) is not None), None)
+
+
+def _immovable(between: Sequence[Statement], scopes: Sequence[cst.With], moved: Sequence[Statement]) -> str:
+    """Why scopes cannot be one; "" where they can."""
+    extra = [one for one in between if isinstance(one, cst.With) and one not in scopes]
+    if extra:
+        return "another scope stands between them"
+    calls = [scope_call(one) for one in scopes]
+    if any(call is None for call in calls):
+        return NO_SCOPE
+    if any(not is_created(one) and not is_scalar(one) for one in moved):
+        return "what stands between them cannot be moved into a scope"
+    return ""
+
+
+def _walked_together(scopes: Sequence[cst.With]) -> list[Statement] | None:
+    """The bodies of scopes with one loop for all of theirs, what is equal once; None where they are not alike."""
+    whole = body_of(scopes[0])
+    for scope in scopes[1:]:
+        merged = _merged(whole, body_of(scope))
+        if merged is None:
+            return None
+        whole = merged
+    return whole
+
+
+def _merged(a: list[Statement], b: list[Statement]) -> list[Statement] | None:
+    """Two bodies as one: up to the loop, the loop, after the loop, each of both. None where that changes a meaning."""
+    at, bt = ([n for n, one in enumerate(body) if isinstance(one, cst.For)] for body in (a, b))
+    if len(at) != 1 or len(bt) != 1:
+        return None
+    loop_a, loop_b = a[at[0]], b[bt[0]]
+    assert isinstance(loop_a, cst.For)
+    assert isinstance(loop_b, cst.For)
+    if not (same(loop_a.iter, loop_b.iter) and same(loop_a.target, loop_b.target)):
+        return None
+    parts = ((a[: at[0]], b[: bt[0]]), (body_of(loop_a), body_of(loop_b)), (a[at[0] + 1 :], b[bt[0] + 1 :]))
+    target = names_in(loop_a.target)
+    twice = {name for name in bound_in(*a) & bound_in(*b) - target if not _bound_alike(name, a, b)}
+    if twice or names_in(*parts[0][1], *parts[1][1]) & (bound_in(*a) - _equal_names(a, b) - target):
+        return None
+    before, inside, after = (
+        [*mine, *(one for one in theirs if not any(same(one, other) for other in mine))] for mine, theirs in parts
+    )
+    return [*before, with_body(loop_a, inside), *after]
+
+
+def _all(body: Sequence[Statement]) -> Iterator[Statement]:
+    for one in body:
+        yield one
+        if isinstance(one, cst.For):
+            yield from _all(body_of(one))
+
+
+def _bound_alike(name: str, a: list[Statement], b: list[Statement]) -> bool:
+    """Whether both give a name the same values."""
+    mine, theirs = ([one for one in _all(body) if (got := assigned(one)) and got[0] == name] for body in (a, b))
+    return bool(mine) and len(mine) == len(theirs) and all(same(x, y) for x, y in zip(mine, theirs, strict=True))
+
+
+def _equal_names(a: list[Statement], b: list[Statement]) -> set[str]:
+    return {name for name in bound_in(*a) & bound_in(*b) if _bound_alike(name, a, b)}
+
+
+FUSE_SCOPES = Fix("fuse-scopes", "scopes that could be one", ("gm-round-trip", "split-halves", "shared-load"), _fuse)
+
+
+def _loop_in_scope(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    found: dict[cst.For, list[Finding]] = {}
+    for finding in findings:
+        scope = _scope_at(source, finding.line)
+        block = None if scope is None else source.block_of(scope)
+        loop = None if block is None else source.parent(block)
+        if isinstance(loop, cst.For) and called(loop.iter) in ("range", "parallel"):
+            found.setdefault(loop, []).append(finding)
+    for loop, those in found.items():
+        body = body_of(loop)
+        scopes = [one for one in body if isinstance(one, cst.With)]
+        others = [one for one in body if not isinstance(one, cst.With)]
+        if len(scopes) != 1 or scope_call(scopes[0]) is None or not isinstance(loop.iter, cst.Call):
+            continue
+        if any(not is_created(one) and not is_scalar(one) for one in others):
+            continue
+        scope = scopes[0]
+        created = [one for one in others if is_created(one)]
+        head, *rest = body_of(scope)
+        above = [line for line in leading(scope) if line.comment]
+        flat: list[Statement] = []
+        for one in body:
+            if one is scope:
+                flat += [head.with_changes(leading_lines=[*above, *leading(head)]), *rest]
+            elif one not in created:
+                flat.append(one)
+        args = [one for one in loop.iter.args if one.keyword is None or one.keyword.value != "chunk"]
+        inner = with_body(loop.with_changes(iter=_ranged(loop.iter.with_changes(args=args)), leading_lines=()), flat)
+        outside = with_body(scope.with_changes(leading_lines=()), [inner])
+        name = listed(sorted(names_in(loop.target)))
+        title = f"one task for all turns of the loop over {name}"
+        yield NewText(source.edited([Edit((loop,), (*created, outside))]), title, tuple(those))
+
+
+def _ranged(call: cst.Call) -> cst.Call:
+    """`pl.range` of `pl.parallel`: inside a task turns go one after the other."""
+    return renamed(call, "range")
+
+
+LOOP_IN_SCOPE = Fix(
+    "loop-in-scope",
+    "loops of scopes that could be one scope",
+    ("short-task", "gm-round-trip", "many-tasks", "sequential-independent", "gm-accumulate"),
+    _loop_in_scope,
+)

@@ -1,0 +1,198 @@
+"""The values of a run tensor by tensor in program order, alone, beside its golden, or beside another version's.
+
+Two versions are compared bit by bit, as `difference` does; a golden within its tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from npuscope.tile.golden.difference import last_tasks
+from npuscope.tile.golden.runner import RunResult
+from npuscope.tile.golden.spec import Array, array_of
+from npuscope.tile.record.model import unique_names
+from npuscope.tile.record.walk import earliest
+from npuscope.tile.run.execute import Finished
+from npuscope.tile.run.watch import NOTICES, ValueEvent
+
+DECADES = range(-12, 7)  # of differences that are counted
+PLACES = 120  # along each axis of a picture
+
+
+@dataclass(frozen=True)
+class Apart:
+    """How far two tensors are apart. `differing` elements count: bit by bit, or outside the golden's tolerance."""
+
+    differing: int
+    index: tuple[int, ...]
+    mine: float
+    other: float
+    largest: float
+    median: float  # of |difference| over the differing ones
+    relative: float  # |a - b| over |b|, as vectors
+    writer: str  # who wrote the first of them last
+    by_decade: tuple[tuple[int, int], ...] = ()  # floor(log10 |difference|), how many
+    along: tuple[tuple[float, ...], ...] = ()  # largest |difference| along rows, then along columns
+
+
+@dataclass(frozen=True)
+class TracedTensor:
+    """One named tensor at the end of a run."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    task: int  # the last that wrote it, -1 for none
+    kernel: str
+    nan: int
+    infinite: int
+    least: float
+    most: float
+    compared: bool
+    apart: Apart | None = None
+    reason: str = ""  # why it was not compared although both have it
+
+
+@dataclass(frozen=True)
+class ValueTrace:
+    """One program of a script. `against` says what its tensors were compared with, "" for nothing."""
+
+    program: str
+    against: str
+    tensors: tuple[TracedTensor, ...]
+    events: tuple[ValueEvent, ...] = field(default=())
+    only_here: tuple[str, ...] = ()
+    only_there: tuple[str, ...] = ()
+
+    @property
+    def first(self) -> TracedTensor | None:
+        return next((one for one in self.tensors if one.apart is not None), None)
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def beside_version(run: Finished, other: Finished, against: str) -> ValueTrace:
+    """Every tensor of two runs that have it by the same name, bit by bit."""
+    theirs = other.named
+    found = {name: (array, theirs[name]) if name in theirs else None for name, array in run.named.items()}
+    traced = _traced(run, {name: pair for name, pair in found.items() if pair is not None}, None)
+    mine = run.named
+    return ValueTrace(
+        run.recording.program,
+        against,
+        traced,
+        events_of(run),
+        tuple(name for name in mine if name not in theirs),
+        tuple(name for name in theirs if name not in mine),
+    )
+
+
+def beside_golden(run: Finished, result: RunResult | None) -> ValueTrace:
+    """Every tensor of a run; its outputs beside what the golden expects of them."""
+    pairs: dict[str, tuple[Array, Array]] = {}
+    for actual, expected in result.pairs.values() if result is not None else ():
+        mine, wanted = array_of(actual), array_of(expected)
+        for name, array in run.named.items():
+            if array.size == mine.size and array.size and np.shares_memory(array, mine):
+                pairs[name] = (mine, wanted.reshape(mine.shape).astype(mine.dtype))
+    tolerance = None if result is None else result.tolerance
+    against = "the golden" if pairs else ""
+    return ValueTrace(run.recording.program, against, _traced(run, pairs, tolerance or (0.0, 0.0)), events_of(run))
+
+
+def events_of(run: Finished) -> tuple[ValueEvent, ...]:
+    """What the watch saw, and what the run noticed of memory."""
+    told = [one for one in run.recording.notices if one.kind in NOTICES]
+    places = {(site.file, site.line) for site in (run.recording.sites[one.site] for one in told)}
+    # who loads what nobody wrote is told once, by the notice
+    events = [one for one in run.events if one.kind != "NaN" or (one.site.file, one.site.line) not in places]
+    for one in told:
+        site = run.recording.sites[one.site]
+        events.append(ValueEvent(NOTICES[one.kind], "", "", -1, site, one.message, 0, (), one.count))
+    return tuple(events)
+
+
+def _traced(
+    run: Finished, pairs: dict[str, tuple[Array, Array]], tolerance: tuple[float, float] | None
+) -> tuple[TracedTensor, ...]:
+    last = last_tasks(run)
+    kernels = {task.id: task.kernel for task in run.recording.tasks}
+    numbers = unique_names(run.recording.buffers)
+    found = []
+    for name, array in run.named.items():
+        pair = pairs.get(name)
+        apart, reason, task = None, "", last.get(name, -1)
+        if pair is not None and (pair[0].shape != pair[1].shape or pair[0].dtype != pair[1].dtype):
+            reason = f"{list(pair[0].shape)} {pair[0].dtype} here, {list(pair[1].shape)} {pair[1].dtype} there"
+        elif pair is not None:
+            apart, at = _apart(run, name, numbers[name], pair, tolerance)
+            task = at if apart is not None else task
+        values = array.astype(np.float32, copy=False) if array.dtype.kind not in "iub" else array
+        floats = values.dtype.kind == "f"
+        finite = values[np.isfinite(values)] if floats else values
+        found.append(
+            TracedTensor(
+                name, tuple(array.shape), array.dtype.name, task, kernels.get(last.get(name, -1), ""),
+                int(np.isnan(values).sum()) if floats else 0, int(np.isinf(values).sum()) if floats else 0,
+                float(finite.min()) if finite.size else 0.0, float(finite.max()) if finite.size else 0.0,
+                pair is not None and not reason, apart, reason,
+            )
+        )  # fmt: skip
+    return tuple(sorted(found, key=lambda one: one.task))
+
+
+def _apart(
+    run: Finished, name: str, number: int, pair: tuple[Array, Array], tolerance: tuple[float, float] | None
+) -> tuple[Apart | None, int]:
+    """How far a tensor is from the other, and the task that wrote the first element that differs."""
+    mine, other = (np.ascontiguousarray(one).reshape(-1) for one in pair)
+    wide = [one.astype(np.float64) for one in (mine, other)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        off = np.abs(wide[0] - wide[1])
+        if tolerance is None:
+            where = np.flatnonzero(mine.view(f"u{mine.itemsize}") != other.view(f"u{other.itemsize}"))
+        else:
+            close = np.isclose(wide[0], wide[1], rtol=tolerance[0], atol=tolerance[1], equal_nan=True)
+            where = np.flatnonzero(~close)
+    if not where.size:
+        return None, -1
+    at = earliest(run.recording, number, where)
+    writer = run.last_writer(name, at)
+    finite = off[where][np.isfinite(off[where])]
+    norm = float(np.sqrt(np.nansum(np.square(wide[1]))))
+    decades = np.floor(np.log10(finite[finite > 0])).astype(int).clip(DECADES[0], DECADES[-1])
+    counted = tuple((int(d), int((decades == d).sum())) for d in np.unique(decades))
+    picture = off.reshape(-1, pair[0].shape[-1]) if pair[0].ndim else off.reshape(1, 1)
+    return Apart(
+        int(where.size),
+        tuple(int(n) for n in np.unravel_index(at, pair[0].shape)),
+        float(wide[0][at]),
+        float(wide[1][at]),
+        float(finite.max(initial=0.0)),
+        float(np.median(finite)) if finite.size else 0.0,
+        float(np.sqrt(np.nansum(np.square(off[np.isfinite(off)])))) / norm if norm else 0.0,
+        "" if writer is None else str(writer),
+        counted,
+        tuple(_along(picture, axis) for axis in (1, 0)),
+    ), getattr(writer, "task", -1)
+
+
+def _along(picture: Array, axis: int) -> tuple[float, ...]:
+    """The largest difference along an axis, in at most PLACES pieces."""
+    line = np.nan_to_num(picture, nan=0.0, posinf=0.0).max(axis=axis)
+    pieces = np.array_split(line, min(PLACES, line.size))
+    return tuple(float(piece.max()) for piece in pieces)
+
+
+def traces(
+    runs: Sequence[Finished], results: Sequence[RunResult], others: Sequence[Finished] | None, against: str
+) -> tuple[ValueTrace, ...]:
+    """Each program of a script beside its like in another version, or beside its golden."""
+    if others is not None:
+        return tuple(beside_version(run, other, against) for run, other in zip(runs, others, strict=False))
+    by_run = {id(result.run): result for result in results}
+    return tuple(beside_golden(run, by_run.get(id(run))) for run in runs)

@@ -1,0 +1,472 @@
+"""Large torch tensors that a script makes, made only when somebody asks for their elements.
+
+A script makes its inputs before it runs its program: gigabytes of random weights, quantised. Who wants to know what the
+program does needs few of them, those that steer it. So, inside `lazily`, a torch call that makes a large tensor, or
+that works on one, is written down in a *log* and gives a `LazyTensor`, which knows its shape and type. Elements are
+asked for by `.item()`, `.numpy()`, a branch: then the calls of the log that lead to them are made, in their order, and
+no others.
+
+Why that gives the same numbers:
+- A call sees memory as it was when the script made it. What lies where is known from torch itself: each call is made
+  on tensors without elements first (device `meta`), whose storages say which views share memory. A call that writes to
+  memory is only made after all before it that read there. A small tensor that is read is copied when the call is
+  logged.
+- Random numbers come from one stream. A call that draws is logged with its place in the stream, and the stream is moved
+  on by as many draws when somebody draws for real.
+Whatever torch cannot do without elements is done at once, on real ones.
+
+Imported when a script imports torch, and not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from heapq import heappop, heappush
+from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_flatten, tree_map
+
+LARGE = 1 << 15  # elements: a tensor of fewer is made at once
+_SETTLED = 1 << 22  # bytes: memory of fewer, once it was made, is worked on at once
+_FILLED = 64  # writes of real elements to some memory, from which on it is filled at once
+_STREAM_BLOCK = 1 << 20  # draws that are skipped at once
+_aten: Any = torch.ops.aten
+_stream = torch.default_generator
+Call: TypeAlias = Any  # an overload of an op of torch
+
+
+class _Storage:
+    """Memory of lazy tensors; `real` once it was made, `shared` where others may write to it behind torch's back."""
+
+    def __init__(self, meta: torch.UntypedStorage) -> None:
+        self.meta, self.shared = meta, False
+        self.real: torch.UntypedStorage | None = None
+        self.fills = 0  # writes that need nothing lazy
+        self.calls: list[_Logged] = []  # not made yet, that read or write it, in their order
+
+
+@dataclass(frozen=True)
+class _View:
+    """A lazy tensor as an argument of a logged call: where it lay in its storage."""
+
+    storage: _Storage
+    meta: torch.Tensor
+
+    def real(self) -> torch.Tensor:
+        meta = self.meta
+        made = torch.empty(0, dtype=meta.dtype)
+        assert self.storage.real is not None
+        return made.set_(self.storage.real, meta.storage_offset(), meta.size(), meta.stride())
+
+
+@dataclass(frozen=True, eq=False)
+class _Logged:
+    """A call that was not made yet; `place` in the stream of random numbers where it draws."""
+
+    number: int
+    call: Call
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: list[_View]  # that lie in memory of their own
+    reads: frozenset[_Storage]
+    changes: frozenset[_Storage]  # memory that was there before
+    place: tuple[torch.Tensor, int] | None
+
+    writes: frozenset[_Storage]
+
+    def make(self) -> None:
+        args, kwargs = tree_map(_real_view, (self.args, self.kwargs))
+        if self.place is None:
+            made = self.call(*args, **kwargs)
+        else:
+            now = _stream.get_state()
+            _stream.set_state(_moved_on(*self.place))
+            made = self.call(*args, **kwargs)
+            _stream.set_state(now)
+        tensors = [one for one in tree_flatten(made)[0] if isinstance(one, torch.Tensor)]
+        for view in self.results:
+            one = next(t for t in tensors if t.shape == view.meta.shape and t.dtype == view.meta.dtype)
+            tensors = [t for t in tensors if t is not one]
+            if one.stride() != view.meta.stride() or one.storage_offset() != view.meta.storage_offset():
+                laid = torch.empty_strided(view.meta.shape, view.meta.stride(), dtype=view.meta.dtype)
+                one = laid.copy_(one)
+            view.storage.real = one.untyped_storage()
+
+
+class _Log:
+    """The calls that were not made yet, each held by the memory that it touches, and the stream of random numbers."""
+
+    def __init__(self) -> None:
+        self._number = 0  # of calls
+        self.storages: WeakValueDictionary[int, _Storage] = WeakValueDictionary()
+        self._state: torch.Tensor | None = None  # of the stream, from which `_drawn` numbers were logged
+        self._drawn = 0
+
+    def storage_of(self, meta: torch.Tensor) -> _Storage:
+        memory = meta.untyped_storage()
+        found = self.storages.get(memory._cdata)
+        if found is None:
+            found = self.storages[memory._cdata] = _Storage(memory)
+        return found
+
+    def make(self, wanted: set[_Storage], shared: bool = False) -> None:
+        """Makes the calls that lead to some memory; `shared`: also those that still read it, for it may be changed."""
+        found: dict[int, _Logged] = {}
+        waiting: list[int] = []
+
+        def before(number: int, storage: _Storage, changed: bool) -> None:
+            for one in storage.calls:
+                if one.number < number and one.number not in found and (changed or storage in one.writes):
+                    found[one.number] = one
+                    heappush(waiting, -one.number)
+
+        for storage in wanted:
+            before(self._number + 1, storage, shared)
+        while waiting:
+            one = found[-heappop(waiting)]
+            for storage in one.reads | one.writes:
+                before(one.number, storage, storage in one.changes)
+        chosen = [found[number] for number in sorted(found, reverse=True)]
+        for one in chosen:
+            for storage in one.reads | one.writes:
+                storage.calls.remove(one)
+        found.clear()
+        with _disable_current_modes(), torch.no_grad():
+            while chosen:  # what a call made is freed when nobody needs it any more
+                chosen.pop().make()
+
+    def add(
+        self,
+        call: Call,
+        given: tuple[tuple[Any, ...], dict[str, Any]],
+        results: list[_View],
+        reads: frozenset[_Storage],
+        changes: frozenset[_Storage],
+        draws: int,
+    ) -> None:
+        self._number += 1
+        place = self.place(draws) if draws else None
+        writes = changes | {view.storage for view in results}
+        one = _Logged(self._number, call, *given, results, reads, changes, place, writes)
+        for storage in reads | writes:
+            storage.calls.append(one)
+
+    def place(self, draws: int) -> tuple[torch.Tensor, int]:
+        """The place of a call in the stream, which then lies behind it."""
+        now = _stream.get_state()
+        if self._state is None or not torch.equal(now, self._state):  # the script has set the stream anew
+            self._state, self._drawn = now, 0
+        found = (self._state, self._drawn)
+        self._drawn += draws
+        return found
+
+    @property
+    def has_drawn(self) -> bool:
+        """Whether draws were logged and not made."""
+        return self._state is not None
+
+    def catch_up(self) -> None:
+        """Before somebody draws for real, or looks at the stream."""
+        state, self._state = self._state, None
+        if state is not None and torch.equal(_stream.get_state(), state):
+            _stream.set_state(_moved_on(state, self._drawn))
+
+
+_log = _Log()
+
+
+class LazyTensor(torch.Tensor):
+    """A tensor without elements yet."""
+
+    lazy_meta: torch.Tensor
+    lazy_storage: _Storage
+
+    @staticmethod
+    def of(meta: torch.Tensor) -> LazyTensor:
+        made: LazyTensor = torch.Tensor._make_wrapper_subclass(
+            LazyTensor,
+            meta.size(),
+            strides=meta.stride(),
+            storage_offset=meta.storage_offset(),
+            dtype=meta.dtype,
+            device=torch.device("cpu"),
+        )
+        made.lazy_meta, made.lazy_storage = meta, _log.storage_of(meta)
+        return made
+
+    def made(self, shared: bool = False) -> torch.Tensor:
+        """The tensor with its elements, which are made now; `shared`: whoever gets it may change them."""
+        storage = self.lazy_storage
+        if storage.calls:
+            _log.make({storage}, shared)
+        assert storage.real is not None
+        if shared or (not storage.calls and storage.real.nbytes() < _SETTLED):
+            storage.shared = True
+        with _disable_current_modes():
+            return _View(self.lazy_storage, self.lazy_meta).real()
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in _LOOKS_AT_ELEMENTS:
+            return func(*tree_map(_real, args), **tree_map(_real, kwargs or {}))
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Call, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return _called(func, args, kwargs or {})
+
+
+# What reaches into memory without going through an op of torch.
+_LOOKS_AT_ELEMENTS = {
+    *("numpy", "tolist", "__array__", "data_ptr", "storage", "untyped_storage", "__reduce_ex__", "__deepcopy__"),
+    *("__repr__", "__format__", "__str__", "__dlpack__", "__contains__", "set_", "resize_", "save"),
+}
+
+
+def _real(value: Any) -> Any:
+    return value.made(shared=True) if isinstance(value, LazyTensor) else value
+
+
+def _real_view(value: Any) -> Any:
+    return value.real() if isinstance(value, _View) else value
+
+
+class _Lazily(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # who skips it imports it, which takes seconds
+
+    def __torch_dispatch__(
+        self, func: Call, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if LazyTensor not in types and func.overloadpacket not in _BIRTHS and not _draws(func):
+            return func(*args, **(kwargs or {}))  # nearly all calls of a script that fills tables
+        return _called(func, args, kwargs or {}, births=True)
+
+
+# --- calls
+
+
+def _called(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], births: bool = False) -> Any:
+    """A call of torch, logged or made."""
+    flat = tree_flatten((args, kwargs))[0]
+    lazy = [one for one in flat if isinstance(one, LazyTensor)]
+    if any(one.lazy_storage.shared for one in lazy):
+        args, kwargs = tree_map(_unless_lazy, (args, kwargs))
+        lazy = [one for one in lazy if not one.lazy_storage.shared]
+    if not lazy and not (births and _makes_large(call, args, kwargs)):
+        return _at_once(call, args, kwargs)
+    return _logged(call, args, kwargs)
+
+
+def _unless_lazy(value: Any) -> Any:
+    return value.made() if isinstance(value, LazyTensor) and value.lazy_storage.shared else value
+
+
+@cache
+def _draws(call: Call) -> bool:
+    return torch.Tag.nondeterministic_seeded in call.tags
+
+
+def _at_once(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Makes a call on real tensors; memory of a lazy one that it writes to is made whole before."""
+    if _draws(call):
+        _log.catch_up()
+    flat = tree_flatten((args, kwargs))[0]
+    lazy = [one for one in flat if isinstance(one, LazyTensor)]
+    if not lazy:
+        return call(*args, **kwargs)
+    changed = {id(one) for one in _changed(call, args, kwargs)}
+    for one in lazy:
+        one.made(shared=id(one) in changed)
+    plain_args, plain_kwargs = tree_map(lambda x: x.made() if isinstance(x, LazyTensor) else x, (args, kwargs))
+    with _disable_current_modes():
+        return call(*plain_args, **plain_kwargs)
+
+
+def _changed(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensors that a call writes to."""
+    found: list[torch.Tensor] = []
+    for place, argument in enumerate(call._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = args[place] if place < len(args) else kwargs.get(argument.name)
+            found += [one for one in tree_flatten(given)[0] if isinstance(one, torch.Tensor)]
+    return found
+
+
+_BIRTHS: dict[Any, Callable[..., int]] = {}
+
+
+def _of_shape(shape: Sequence[int], *_: Any) -> int:
+    return int(np.prod([int(n) for n in shape], dtype=np.int64))
+
+
+for _name in ("randn", "rand", "zeros", "ones", "empty"):
+    _BIRTHS[getattr(_aten, _name)] = _of_shape
+_BIRTHS[_aten.full] = _of_shape
+_BIRTHS[_aten.randint] = lambda *given: _of_shape(next(one for one in given if isinstance(one, list | tuple)))
+
+
+def _makes_large(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    size = _BIRTHS.get(call.overloadpacket)
+    if size is None or kwargs.get("generator") is not None or any(isinstance(x, torch.Generator) for x in args):
+        return False
+    if str(kwargs.get("device") or "cpu") != "cpu" or kwargs.get("names") is not None:
+        return False
+    elements = size(*args)
+    dtype = kwargs.get("dtype") or torch.get_default_dtype()
+    if not dtype.is_floating_point and dtype.itemsize > 1 and not _draws(call):
+        return False  # tables of whole numbers, which programs read
+    return elements >= LARGE or (_draws(call) and _log.has_drawn)  # else the stream had to be moved on
+
+
+def _logged(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Writes a call down, where torch can say what it makes without elements; else makes it."""
+    changed = _changed(call, args, kwargs)
+    if any(not isinstance(one, LazyTensor) for one in changed):
+        return _at_once(call, args, kwargs)
+    metas: dict[int, torch.Tensor] = {}  # of each argument
+
+    def meta_of(value: Any) -> Any:
+        if isinstance(value, torch.device):
+            return torch.device("meta")
+        if not isinstance(value, torch.Tensor):
+            return value
+        if id(value) not in metas:
+            metas[id(value)] = (
+                value.lazy_meta
+                if isinstance(value, LazyTensor)
+                else torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+            )
+        return metas[id(value)]
+
+    lazy = [one for one in tree_flatten((args, kwargs))[0] if isinstance(one, LazyTensor)]
+    meta_args, meta_kwargs = tree_map(meta_of, (args, kwargs))
+    if not lazy:
+        meta_kwargs["device"] = torch.device("meta")
+    draws: int | None = 0
+    try:
+        made = call(*meta_args, **meta_kwargs)
+        if _draws(call):
+            draws = _drawn_by(call, made, args, kwargs)
+    except Exception:  # torch needs elements to say what it makes: whatever it raises then
+        return _at_once(call, args, kwargs)
+    if draws is None:
+        return _at_once(call, args, kwargs)
+    reads = frozenset(one.lazy_storage for one in lazy)
+    objects = {id(metas[id(one)]): one for one in lazy}
+    results: list[_View] = []
+
+    def lazy_of(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if id(value) in objects:
+            return objects[id(value)]
+        one = LazyTensor.of(value)
+        if one.lazy_storage not in reads:
+            results.append(_View(one.lazy_storage, value))
+        return one
+
+    result = tree_map(lazy_of, made)
+    if not isinstance(result, torch.Tensor | tuple | list):
+        return _at_once(call, args, kwargs)
+    changes = frozenset(one.lazy_storage for one in changed if isinstance(one, LazyTensor))
+    if results or changes:
+        _log.add(call, tree_map(_held, (args, kwargs)), results, reads, changes, draws)
+        if not results and len(reads) == 1:  # a script that fills a table, element by element
+            (table,) = reads
+            table.fills += 1
+            if table.fills > _FILLED:
+                lazy[0].made(shared=True)
+    return result
+
+
+def _held(value: Any) -> Any:
+    """An argument of a logged call: a lazy one as where it lies, another one as it is now."""
+    if isinstance(value, LazyTensor):
+        return _View(value.lazy_storage, value.lazy_meta)
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+# --- the stream of random numbers: torch's on the CPU is MT19937, as NumPy has it
+
+# A state: a seed (8 bytes), how many numbers are left (4), a mark (4), the next (8), 624 words of 8.
+_KEY = slice(24, 24 + 624 * 8)
+
+
+def _moved_on(state: torch.Tensor, draws: int) -> torch.Tensor:
+    """The stream after so many draws."""
+    if not draws:
+        return state
+    moved = state.clone()
+    memory = moved.numpy()
+    left = memory[8:12].view(np.int32)
+    words = memory[_KEY].view(np.uint64)
+    stream = np.random.MT19937()
+    stream.state = {"bit_generator": "MT19937", "state": {"key": words.astype(np.uint32), "pos": 625 - int(left[0])}}
+    while draws:
+        block = min(draws, _STREAM_BLOCK)
+        stream.random_raw(block)
+        draws -= block
+    after: Any = stream.state["state"]
+    words[...] = after["key"]
+    left[0] = 625 - after["pos"]
+    memory[16:24].view(np.uint64)[0] = after["pos"]
+    return moved
+
+
+_ONE_EACH: dict[tuple[Any, ...], bool] = {}  # whether a call draws one number for each element
+_KNOWN_DRAWS = ("randn", "rand", "randint", "normal_", "uniform_")
+
+
+def _drawn_by(call: Call, made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    """How many numbers a call draws; None where that is not known."""
+    size = made.numel()
+    generator = kwargs.get("generator") is not None or any(isinstance(x, torch.Generator) for x in args)
+    if size < 16 or size % 16 or generator or call.overloadpacket not in [getattr(_aten, k) for k in _KNOWN_DRAWS]:
+        return None
+    if any(isinstance(one, LazyTensor) and not one.is_contiguous() for one in args):
+        return None
+    small = tuple([[64] if isinstance(x, list | tuple) else 64 if isinstance(x, LazyTensor) else x for x in args])
+    key = (call, made.dtype, repr(small))
+    if key not in _ONE_EACH:  # torch is asked, with a small one: it may depend on its build and on this machine
+        now = _stream.get_state()
+        given = [torch.empty(64, dtype=made.dtype) if isinstance(x, LazyTensor) else x for x in args]
+        given = [[64] if isinstance(x, list | tuple) else x for x in given]
+        call(*given, **kwargs)
+        _ONE_EACH[key] = torch.equal(_stream.get_state(), _moved_on(now, 64))
+        _stream.set_state(now)
+    return size if _ONE_EACH[key] else None
+
+
+# --- entering
+
+
+@contextmanager
+def lazily() -> Iterator[None]:
+    """Inside, large tensors are made when somebody asks for their elements."""
+    state = torch.get_rng_state
+
+    def caught_up() -> torch.Tensor:
+        _log.catch_up()
+        return state()
+
+    torch.get_rng_state = torch.random.get_rng_state = caught_up
+    try:
+        with _Lazily():  # type: ignore[no-untyped-call]
+            yield
+    finally:
+        torch.get_rng_state = torch.random.get_rng_state = state

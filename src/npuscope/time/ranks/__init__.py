@@ -1,0 +1,1 @@
+"""Several ranks: their chips run together, and what collectives between them cost."""

@@ -1,0 +1,144 @@
+"""The smallest sizes of the runtime's rings: that do not fail, and that do not slow the program down.
+
+A ring gives nothing back before the scope of its oldest entry closes: what is submitted until then must fit, else the
+run stops. What does not slow down is found by simulating: with ever less room, all other rings endless, as long as the
+run takes no longer. Of the dependency pool, whose room the simulation does not count, it is the most that is held in a
+run with endless rings, which is enough and may be more than is needed. Where the host builds the graph all of it must
+fit, and no size in between is slower.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+
+from npuscope.base import progress
+from npuscope.lower.program import Program
+from npuscope.lower.rings import RingEntry, entries_of, limits_of
+from npuscope.table.columns import Column, Columns, Table
+from npuscope.table.formats import COUNT, TEXT
+from npuscope.time.chip.job import BYTES, CLOSES, HEAP, RING, SLOTS, Ints, Rings, with_room
+from npuscope.time.run import Simulated
+
+SIZES = Columns(
+    "simulate.rings",
+    "A store of the runtime's rings, or the ring between cube and vector cores.",
+    (
+        Column("ring", TEXT, "its number: a ring belongs to a depth of scopes; or cross-core"),
+        Column("store", TEXT, "task window in slots, heap in bytes, dependency pool in entries, slots of a tile each"),
+        Column("least", COUNT, "the smallest that does not fail", title="does not fail"),
+        Column(
+            "smooth",
+            COUNT,
+            "the smallest that does not slow the run down; none of runs that take long",
+            title="does not slow down",
+            absent="?",
+        ),
+        Column("has", COUNT, "what the run has"),
+    ),
+)
+SLOWER = 1.001  # times the run with endless rings
+MOST_BLOCKS = 20_000  # of a run that is run again and again
+STORES = {"task_window": SLOTS, "heap": HEAP}
+Row = tuple[str, str, int, int | None, int]
+
+
+def ring_sizes(simulated: Simulated) -> Table:
+    """Of every ring that the program uses."""
+    program = simulated.prepared.program
+    limits = {name: limits_of(program, name) for name in (*STORES, "dep_pool")}
+    entries = list(entries_of(program)) if limits["task_window"] else []
+    if not entries:
+        return SIZES.table([])
+    if simulated.prepared.machine.hosted:
+        return SIZES.table(_resident(program, entries, limits))
+    rings = simulated.prepared.job.rings
+    edges = _edges(program, entries)
+    rows: list[Row] = []
+    used = np.unique(rings.entry[RING]).tolist()
+    for done, ring in enumerate(used):
+        progress.report("simulating rings", done, len(used))
+        for name, what in STORES.items():
+            size = np.ones_like(rings.entry[BYTES]) if what == SLOTS else rings.entry[BYTES]
+            least = _least(rings, ring, size) + (what == SLOTS)  # one slot of a ring stays empty
+            if least:
+                total = int(np.sum(size[rings.entry[RING] == ring])) + 1
+                rows.append((str(ring), name, least, _smooth(simulated, ring, what, least, total), limits[name][ring]))
+        if limits["dep_pool"] and (least := _least(rings, ring, edges)):
+            rows.append((str(ring), "dep_pool", least, _most_held(simulated, ring, edges), limits["dep_pool"][ring]))
+    return SIZES.table(rows)
+
+
+def _resident(program: Program, entries: list[RingEntry], limits: dict[str, tuple[int, ...]]) -> list[Row]:
+    """Where the host builds the graph: nodes of recorded graphs take no slots, their calls do."""
+    tasks = program.recording.tasks
+    calls = {task.graph for task in tasks if task.graph}
+    slots = sum(not entry.is_task or not tasks[entry.task].graph for entry in entries) + len(calls)
+    heap = sum(entry.bytes for entry in entries)
+    return [
+        ("0", "task_window", slots, slots, limits["task_window"][0]),
+        ("0", "heap", heap, heap, limits["heap"][0]),
+    ]
+
+
+def _edges(program: Program, entries: list[RingEntry]) -> Ints:
+    """Per entry of the rings the edges that it holds in the dependency pool."""
+    waits = Counter(dst for src, dst in program.graph.pairs if src >= 0)
+    return np.array([waits[entry.task] if entry.is_task else 0 for entry in entries], np.int64)
+
+
+def _least(rings: Rings, ring: int, size: Ints) -> int:
+    """The most that must be there at once: from the oldest entry whose scope is open to the task that is submitted."""
+    mine = np.flatnonzero(rings.entry[RING] == ring)
+    closes, sums = rings.entry[CLOSES, mine].tolist(), np.concatenate([[0], np.cumsum(size[mine])]).tolist()
+    ends = np.searchsorted(mine, rings.first_entry[1:]).tolist()
+    most = head = before = 0
+    for task, end in enumerate(ends):
+        while head < end and closes[head] <= task:
+            head += 1
+        head = min(head, before) if end > before else head  # what is submitted now cannot have been given back
+        most = max(most, sums[end] - sums[min(head, end)])
+        before = end
+    return int(most)
+
+
+def _smooth(simulated: Simulated, ring: int, what: int, least: int, total: int) -> int | None:
+    """The smallest room between what is needed and all of it with which the run is not slower."""
+    if len(simulated.prepared.job.block_class) > MOST_BLOCKS:
+        return None
+    job = simulated.prepared.job
+    best = simulated.trials.wall(job._replace(rings=with_room(job.rings)))
+
+    def is_smooth(size: int) -> bool:
+        return simulated.trials.wall(job._replace(rings=with_room(job.rings, what, ring, size))) <= best * SLOWER
+
+    return first_that(is_smooth, least, max(total, least))
+
+
+def first_that(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The smallest number for which it holds, where it holds from some number on, at the latest from `high`."""
+    if holds(low):
+        return low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _most_held(simulated: Simulated, ring: int, size: Ints) -> int:
+    """The most of `size` that entries of a ring hold at once in the run as it is, from submission to being given back:
+    when their task and all before them are done and their scopes are closed."""
+    rings, times, job = simulated.prepared.job.rings, simulated.times, simulated.prepared.job
+    done = times.submitted.copy()
+    np.maximum.at(done, job.task_of, times.finish)
+    task_of = np.repeat(np.arange(len(job.shape)), np.diff(rings.first_entry))
+    mine = np.flatnonzero(rings.entry[RING] == ring)
+    closed = np.append(times.submitted, np.inf)[np.minimum(rings.entry[CLOSES, mine], len(job.shape))]
+    freed = np.maximum.accumulate(np.maximum(done[task_of[mine]], closed))
+    taken = times.began[task_of[mine]]
+    moments = np.concatenate([taken, freed])
+    change = np.concatenate([size[mine], -size[mine]])
+    order = np.lexsort((change, moments))
+    return int(np.max(np.cumsum(change[order]), initial=0))

@@ -1,0 +1,82 @@
+"""What a program over ranks computes must not depend on whose turn it is; where it does, `check --replay` says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import npuscope
+from hypothesis import given
+from hypothesis import strategies as st
+from tiers import examples
+
+from npuscope.base.errors import NpuscopeError
+from npuscope.tile.distributed.ranks import ranks_by_chance
+from npuscope.tile.script.run import run_script
+from tests.time.ranks.test_together import PROGRAM
+
+INPUT = "x = np.zeros([RANKS, WORK, 256], np.float32)"
+OTHER = "x = np.arange(RANKS * WORK * 256, dtype=np.float32).reshape(RANKS, WORK, 256) / 1e5"
+WAIT = "            pld.system.wait(signal=signal, offsets=[src, 0], expected=EXPECTED, cmp=pld.WaitCmp.Ge)\n"
+KINDS = {
+    "right": PROGRAM.replace("EXPECTED", "1"),
+    "a missing wait": PROGRAM.replace(WAIT, "            pass\n"),
+    "a wait for nothing": PROGRAM.replace("EXPECTED", "0"),
+    "a signal to itself": PROGRAM.replace("EXPECTED", "1").replace(
+        "notify(signal, peer=peer", "notify(signal, peer=me"
+    ),
+}
+
+
+def script(folder: Path, kind: str) -> str:
+    file = folder / "everyone.py"
+    file.write_text(
+        KINDS[kind]
+        .replace(INPUT, OTHER)
+        .replace("np.zeros_like(x)", "out")
+        .replace("\neveryone(", "\nout = np.zeros_like(x)\neveryone(")
+    )
+    return str(file)
+
+
+def result(file: str, ranks: int = 3) -> np.ndarray:
+    (host,) = [run for run in run_script(file, [str(ranks)], "values").runs if run.recording.place is None]
+    return host.named["out"].copy()
+
+
+@given(st.integers(0, 10**6))
+@examples(12)
+def test_values_are_the_same_in_every_order_of_ranks(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    file = script(tmp_path_factory.mktemp("order"), "right")
+    wanted = result(file)
+    with ranks_by_chance(seed):
+        assert np.array_equal(result(file), wanted)
+
+
+@pytest.mark.parametrize("kind", ["a missing wait", "a wait for nothing"])
+def test_a_race_between_ranks_shows_in_some_order(tmp_path: Path, kind: str) -> None:
+    file = script(tmp_path, kind)
+    found = []
+    for seed in range(8):
+        with ranks_by_chance(seed):
+            found.append(result(file))
+    assert any(not np.array_equal(found[0], one) for one in found)
+
+
+def test_a_wrong_pairing_is_a_hang_that_names_who_waits(tmp_path: Path) -> None:
+    with pytest.raises(NpuscopeError, match="no rank can go on: rank 0 waits for signal"):
+        result(script(tmp_path, "a signal to itself"))
+
+
+def test_check_replays_ranks_in_another_order(tmp_path: Path) -> None:
+    right, wrong = tmp_path / "right", tmp_path / "wrong"
+    right.mkdir()
+    wrong.mkdir()
+    fine = npuscope("check", script(right, "right"), "--replay", "--no-price", "--", "3").stdout
+    assert "another legal order (seed 0): every output stays the same" in fine
+    racing = npuscope("check", script(wrong, "a missing wait"), "--replay", "--no-price", "--", "3").stdout
+    assert "another legal order" in racing
+    assert fine.startswith("Fits on chip and is safe")
+    assert racing.startswith("Fits on chip, and is not safe")
+    assert ": out differs by" in racing.partition("another legal order (seed")[2].splitlines()[0]

@@ -1,0 +1,109 @@
+"""Large tensors of a script are made when somebody asks for their elements, and hold what they would hold otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from npuscope.tile.script.lazy_torch import LARGE, LazyTensor, lazily  # noqa: E402 (it imports torch)
+from npuscope.tile.script.run import run_script  # noqa: E402
+
+ROWS, COLUMNS = 256, 256  # large enough to be lazy
+assert ROWS * COLUMNS >= LARGE
+
+# Each makes tensors `t` of one size out of others, or changes one in place, or a view of one.
+STEPS = [
+    lambda t, r: t.append(torch.randn(ROWS, COLUMNS)),
+    lambda t, r: t.append(torch.rand(ROWS, COLUMNS) - 0.5),
+    lambda t, r: t.append(torch.randint(0, 9, (ROWS, COLUMNS)).float()),
+    lambda t, r: t.append(torch.empty(ROWS, COLUMNS).uniform_(-1, 1)),
+    lambda t, r: t.append(r.choice(t) + r.choice(t)),
+    lambda t, r: t.append(r.choice(t).to(torch.bfloat16).float()),
+    lambda t, r: t.append(torch.where(r.choice(t) > 0, r.choice(t), torch.tensor(2.0))),
+    lambda t, r: t.append(r.choice(t).reshape(-1, 64).sort(dim=-1).values.reshape(ROWS, COLUMNS)),
+    lambda t, r: t.append(r.choice(t).clone()),
+    lambda t, r: t.append(r.choice(t)),
+    lambda t, r: t.append(r.choice(t).T),
+    lambda t, r: r.choice(t)[3:9].fill_(r.random()),
+    lambda t, r: r.choice(t)[:, ::2].mul_(2),
+    lambda t, r: r.choice(t).__setitem__((slice(0, 8), 3), torch.arange(8.0)),
+    lambda t, r: r.choice(t).copy_(r.choice(t).abs()),
+    lambda t, r: t.append(r.choice(t).amax(dim=-1, keepdim=True) + r.choice(t)),
+    lambda t, r: t.append(torch.randn(7).sum() * r.choice(t)),  # drawn at once: the stream is moved on before
+    lambda t, r: t.append(torch.where(r.choice(t).mean() > 0, r.choice(t), r.choice(t))),
+    lambda t, r: t.append(r.choice(t) * float(r.choice(t)[r.randrange(ROWS), 5])),  # asks for an element
+    lambda t, r: r.choice(t).masked_fill_(r.choice(t) > 0.5, -1.0),
+]
+
+
+def written(seed: int) -> list:
+    random = Random(seed)
+    torch.manual_seed(seed)
+    tensors = [torch.randn(ROWS, COLUMNS), torch.zeros(ROWS, COLUMNS)]
+    for _ in range(14):
+        random.choice(STEPS)(tensors, random)
+    return tensors
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_lazy_tensor_holds_what_it_would_hold(seed):
+    # GIVEN random calls of torch: draws, arithmetic, views, writes through views, looks at single elements
+    wanted = [one.numpy().copy() for one in written(seed)]
+    after = torch.rand(3)
+    with lazily():
+        # WHEN they are made lazily, and their results are asked for in any order
+        found = written(seed)
+        assert any(isinstance(one, LazyTensor) for one in found)
+        order = list(range(len(found)))
+        Random(-seed).shuffle(order)
+        for place in order:
+            got = found[place].clone() if place % 2 else found[place]
+            # THEN each is what torch makes at once
+            assert np.array_equal(got.numpy(), wanted[place], equal_nan=True), place
+        # AND the script's stream of random numbers is where it would be
+        assert torch.equal(torch.rand(3), after)
+
+
+def test_what_nobody_asks_for_is_not_made():
+    with lazily():
+        weights = (torch.randn(1 << 20, 1 << 20) * 0.02).to(torch.bfloat16)  # 4 TiB
+        weights[0:3] = 1.0
+        assert weights.T[:, 5:8].shape == (1 << 20, 3)
+        assert torch.zeros(4, 4).tolist() == [[0.0] * 4] * 4
+
+
+SCRIPT = """
+import torch
+import pypto.language as pl
+from golden import TensorSpec, run
+
+@pl.jit
+def scaled(x: pl.Tensor[[1048576, 1048576], pl.FP32], rows: pl.Tensor[[1], pl.INT32], out: pl.Out[pl.Tensor]):
+    for i in pl.range(pl.read(rows, [0])):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="one"):
+            tile = pl.load(x, [i * 16, 0], [16, 64])
+            pl.store(pl.mul(tile, 2.0), [i * 16, 0], out)
+    return out
+
+weights = torch.randn(1048576, 1048576) / 1024
+specs = [
+    TensorSpec("x", [1048576, 1048576], torch.float32, init_value=lambda: weights),
+    TensorSpec("rows", [1], torch.int32, init_value=lambda: torch.tensor([5])),
+    TensorSpec("out", [1024, 64], torch.float32, is_output=True),
+]
+run(scaled, specs)
+"""
+
+
+def test_a_script_with_terabytes_of_weights_is_recorded(tmp_path: Path):
+    # GIVEN a script that draws 4 TiB of weights before it runs its program
+    file = tmp_path / "large.py"
+    file.write_text(SCRIPT)
+    # WHEN it is recorded without values, THEN the numbers that steer it are there, and the weights never were
+    (recording,) = run_script(file, mode="shapes").recordings
+    assert [task.kernel for task in recording.tasks] == ["one"] * 5

@@ -1,0 +1,181 @@
+"""Ranks run together: who waits is let go by the signal that he waits for, whatever else the chips do meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npuscope.answer.prediction import Prediction
+from npuscope.answer.request import Request
+from npuscope.base.errors import NpuscopeError
+from npuscope.explain import explain_ranks
+from npuscope.lower.chip import chip_to_lower_for
+from npuscope.time.change_job import scaled
+from npuscope.time.core.costs import link_constant
+from npuscope.time.ranks.result import RanksResult, waiting_time
+from npuscope.time.run import Simulated
+
+PROGRAM = """
+import sys
+import numpy as np
+import pypto.language as pl
+import pypto.language.distributed as pld
+from pypto.ir.distributed_compiled_program import DistributedConfig
+
+RANKS = int(sys.argv[1])
+WORK = 64
+
+@pl.jit.incore
+def work(x: pl.Tensor[[WORK, 256], pl.FP32], out: pl.Out[pl.Tensor[[WORK, 256], pl.FP32]]):
+    return pl.store(pl.exp(pl.load(x, [0, 0], [WORK, 256])), [0, 0], out)
+
+@pl.jit.incore
+def meet(x: pl.Tensor[[WORK, 256], pl.FP32], out: pl.Out[pl.Tensor[[WORK, 256], pl.FP32]],
+         data: pld.DistributedTensor[[WORK, 256], pl.FP32],
+         signal: pld.DistributedTensor[[RANKS, 1], pl.INT32], me: pl.Scalar[pl.INT32]):
+    mine = pl.load(x, [0, 0], [WORK, 256])
+    data = pl.store(mine, [0, 0], data)
+    for peer in pl.range(RANKS):
+        if peer != me:
+            pld.system.notify(signal, peer=peer, offsets=[me, 0], value=1, op=pld.NotifyOp.AtomicAdd)
+    for src in pl.range(RANKS):
+        if src != me:
+            pld.system.wait(signal=signal, offsets=[src, 0], expected=EXPECTED, cmp=pld.WaitCmp.Ge)
+    for src in pl.range(RANKS):
+        if src != me:
+            mine = pl.add(mine, pld.tile.remote_load(data, peer=src, offsets=[0, 0], shape=[WORK, 256]))
+    return pl.store(mine, [0, 0], out)
+
+@pl.jit
+def step(x: pl.Tensor[[WORK, 256], pl.FP32], out: pl.Out[pl.Tensor[[WORK, 256], pl.FP32]],
+         data: pld.DistributedTensor[[WORK, 256], pl.FP32],
+         signal: pld.DistributedTensor[[RANKS, 1], pl.INT32], me: pl.Scalar[pl.INT32]):
+    y = pl.create_tensor([WORK, 256], dtype=pl.FP32)
+    y = work(x, y)
+    return meet(y, out, data, signal, me)
+
+@pl.jit.host
+def everyone(x: pl.Tensor[[RANKS, WORK, 256], pl.FP32], out: pl.Out[pl.Tensor[[RANKS, WORK, 256], pl.FP32]]):
+    data_buf = pld.alloc_window_buffer([WORK, 256], dtype=pl.FP32)
+    signal_buf = pld.alloc_window_buffer([RANKS, 1], dtype=pl.INT32)
+    for r in pl.range(pld.world_size()):
+        data = pld.window(data_buf, [WORK, 256], dtype=pl.FP32)
+        signal = pld.window(signal_buf, [RANKS, 1], dtype=pl.INT32)
+        step(x[r], out[r], data, signal, r, device=r)
+
+x = np.zeros([RANKS, WORK, 256], np.float32)
+everyone(x, np.zeros_like(x), config=DistributedConfig(device_ids=list(range(RANKS)), num_sub_workers=0))
+"""
+
+
+def predicted(folder: Path, ranks: int, skew: float | None, expected: int = 1) -> Prediction:
+    file = folder / "everyone.py"
+    file.write_text(PROGRAM.replace("EXPECTED", str(expected)))
+    return Prediction(Request(str(file), (str(ranks),), skew=skew))
+
+
+@pytest.mark.parametrize(("ranks", "skew"), [(2, 0.0), (3, 5e3), (4, 50e3)])
+def test_every_wait_ends_when_its_signal_is_there(tmp_path: Path, ranks: int, skew: float) -> None:
+    simulated = predicted(tmp_path, ranks, skew).simulated
+    latency = link_constant(chip_to_lower_for("ascend910b1"), "signal_latency")
+    sent = {}
+    for one in simulated.ranks:
+        assert one.begin == one.rank * skew
+        for message, reached in zip(one.prepared.messages, one.times.reached, strict=True):
+            if not message.waits:
+                sent[one.rank, message.peer] = one.begin + reached
+    assert len(sent) == ranks * (ranks - 1)
+    for one in simulated.ranks:
+        senders = (rank for rank in range(ranks) if rank != one.rank)
+        for message, reached, release in zip(
+            one.prepared.messages, one.times.reached, one.prepared.job.stops.release, strict=True
+        ):
+            if message.waits:
+                there = sent[next(senders), one.rank] + latency
+                assert one.begin + release == pytest.approx(max(there, one.begin + reached), abs=1e-3)
+        assert np.max(one.times.end) <= one.wall
+
+
+def test_the_last_to_be_launched_waits_least_and_is_told_of(tmp_path: Path) -> None:
+    simulated = predicted(tmp_path, 3, 20e3).simulated
+    assert simulated.prepared.peers is not None
+    assert simulated.prepared.peers.own == (2, 0)
+    waits = [waiting_time(one) for one in simulated.ranks]
+    assert waits[0] == pytest.approx(waits[1] + 20e3, abs=500)
+    assert waits[1] > waits[2]
+    rows = RanksResult(simulated.ranks).rows
+    assert [row["rank"] for row in rows] == [0, 1, 2]
+    assert rows[0]["signals"] == 2
+    assert rows[0]["longest"] == "meet"
+
+
+def test_the_trace_has_every_rank_by_one_clock(tmp_path: Path) -> None:
+    prediction = predicted(tmp_path, 2, 30e3)
+    trace = prediction.trace
+    assert trace.lanes["rank"].drop_nulls().unique().sort().to_list() == [0, 1]
+    ranks = explain_ranks(trace)
+    first, second = (one.trace.slices.filter(kind="task")["start"].min() for one in ranks.parts)
+    assert second - first == 30_000  # type: ignore[operator]
+    assert prediction.answer().time is not None
+
+
+def test_what_makes_one_rank_faster_makes_all_of_them(tmp_path: Path) -> None:
+    simulated: Simulated = predicted(tmp_path, 2, 0.0).simulated
+    job = simulated.prepared.job
+    half = simulated.trials.wall(scaled(job, np.arange(len(job.run)), 0.5, 0.5))
+    assert 0.5 < half / simulated.wall < 1
+    assert simulated.trials.wall() == simulated.wall
+
+
+def test_a_hang_is_named_with_who_waits_for_whom(tmp_path: Path) -> None:
+    with pytest.raises(NpuscopeError) as hang:
+        _ = predicted(tmp_path, 2, 0.0, expected=2).simulated
+    said = str(hang.value)
+    assert "no rank can go on" in said
+    assert "rank 0 (meet)" in said
+    assert "rank 1 (meet)" in said
+    assert ">= 2 that is 1, which nobody changes any more" in said
+
+
+CROWD = """
+import numpy as np
+import pypto.language as pl
+import pypto.language.distributed as pld
+from pypto.ir.distributed_compiled_program import DistributedConfig
+
+BLOCKS = 16
+
+@pl.jit
+def push(x: pl.Tensor[[BLOCKS, 256], pl.INT8], target: pld.DistributedTensor[[BLOCKS, 256], pl.INT8],
+         me: pl.Scalar[pl.INT32]):
+    with pl.spmd(BLOCKS, name_hint="push"):
+        block = pl.tile.get_block_idx()
+        for turn in pl.range(20):
+            place = [block, 0]
+            pld.tensor.put(dst=target, peer=1 - me, src=x, dst_offsets=place, src_offsets=place, shape=[1, 256])
+
+@pl.jit.host
+def everyone(x: pl.Tensor[[2, BLOCKS, 256], pl.INT8]):
+    buffer = pld.alloc_window_buffer([BLOCKS, 256], dtype=pl.INT8)
+    for r in pl.range(pld.world_size()):
+        push(x[r], pld.window(buffer, [BLOCKS, 256], dtype=pl.INT8), r, device=r)
+
+everyone(np.zeros([2, BLOCKS, 256], np.int8), config=DistributedConfig(device_ids=[0, 1], num_sub_workers=0))
+"""
+
+
+def test_a_crowd_of_blocks_gets_through_no_more_transfers_than_a_rank_does(tmp_path: Path) -> None:
+    file = tmp_path / "crowd.py"
+    chip = chip_to_lower_for("ascend910b1")
+    least = 20 * 16 / link_constant(chip, "remote_issue")
+    alone = 20 * (link_constant(chip, "put_remote") + 256 / link_constant(chip, "put_rate"))
+    found = {}
+    for blocks in (1, 16):
+        file.write_text(CROWD.replace("BLOCKS = 16", f"BLOCKS = {blocks}"))
+        one = Prediction(Request(str(file), skew=0.0)).simulated
+        found[blocks] = float(np.mean(one.times.end - one.times.start))
+    assert found[1] == pytest.approx(alone, rel=0.15)
+    assert found[16] == pytest.approx(least, rel=0.1)
+    assert least > 2 * alone
