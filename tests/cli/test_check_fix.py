@@ -99,10 +99,35 @@ def test_those_that_help_together_are_written_a_commit_each(tmp_path: Path) -> N
     assert new["time"]["wall_ns"] < old["time"]["wall_ns"]
 
 
-def test_options_that_need_another_say_so(tmp_path: Path) -> None:
+def test_options_that_need_or_exclude_another_say_so(tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)
-    for words in (["--apply"], ["--fix", "--commit"]):
+    for words in (["--apply"], ["--fix", "--commit"], ["--fix", "--all"], ["--fix", "--replay"]):
         refused = npuscope("check", file, *words, folder=tmp_path)
         assert refused.returncode == 2
-        assert "needs" in refused.stderr
+        assert "--fix" in refused.stderr or "--apply" in refused.stderr
+
+
+def test_only_what_is_selected_is_mended_and_code_review_has_the_patch(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM)
+    words = ("--fix", "--select", "zero-fill", "--sarif", "found.sarif", "--json")
+    told = json.loads(npuscope("check", file, *words, folder=tmp_path).stdout)
+    fixes = [*told["fixes"], *told["not_offered"]]
+    assert all(any(id == "zero-fill" for id, _, _ in one["mends"]) for one in fixes)
+    assert {one["id"] for one in told["findings"]} == {"zero-fill"}
+    (run,) = json.loads((tmp_path / "found.sarif").read_text())["runs"]
+    marks = [one["partialFingerprints"]["npuscopeFinding/v1"] for one in run["results"]]
+    assert len(set(marks)) == len(marks)
+    (fix, *_) = next(one["fixes"] for one in run["results"] if "fixes" in one)
+    (change,) = fix["artifactChanges"]
+    assert change["artifactLocation"]["uri"] == "program.py"
+    lines = PROGRAM.splitlines(keepends=True)
+    for part in reversed(change["replacements"]):
+        region = part["deletedRegion"]
+        assert (region["startColumn"], region["endColumn"]) == (1, 1)
+        lines[region["startLine"] - 1 : region["endLine"] - 1] = [part["insertedContent"]["text"]]
+    file.write_text("".join(lines))
+    (judged,) = json.loads(npuscope("judge", file, "--json", folder=tmp_path).stdout)["answers"]
+    assert judged["verdict"] == "good"
+    assert judged["time"]["wall_ns"] in {one["wall_ns"] for one in told["fixes"]}

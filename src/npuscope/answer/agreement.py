@@ -24,6 +24,7 @@ from npuscope.base.process_memory import collected_rarely
 from npuscope.base.stand_in import standing_in
 from npuscope.check.fixes import Patch, patches_of
 from npuscope.check.fixes.fix import mended
+from npuscope.check.fixes.patch import no_patches
 from npuscope.check.rule import Finding
 from npuscope.check.rules.safety import race_finding
 from npuscope.lower.source import read
@@ -79,6 +80,8 @@ def resizings(request: Request, findings: Sequence[Finding], ran: Sequence[Site]
             if len(changed) != 1:
                 continue
             ((path, (before, after)),) = changed.items()
+            if no_patches(str(path), before):
+                continue
             title = f"{knob.name} = {value} in place of {knob.value}"
             mends = mended([one for one in findings if one.id in RESIZED and _names(one, knob.name)])
             fix = "switch" if isinstance(knob.value, bool) else "tile-size"

@@ -15,7 +15,7 @@ about a buffer that is not saved. `price` puts what a tried fix gave into its fi
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -143,9 +143,14 @@ def tried(request: Request, patches: Sequence[Patch], survey: Survey, how: How =
                 yield one
 
 
-def mend(request: Request, how: How = How()) -> Mending:
-    """Everything at once; what was tried comes in the order of the patches."""
+def mend(request: Request, how: How = How(), rules: Collection[str] | None = None) -> Mending:
+    """Everything at once, or only what mends findings of some rules; in the order of the patches."""
     survey = survey_of(request, how)
+    if rules is not None:
+        patches = tuple(one for one in survey.patches if any(mended.id in rules for mended in one.mends))
+        unmended = tuple(one for one in survey.unmended if one.finding.id in rules)
+        findings = tuple(one for one in survey.findings if one.id in rules)
+        survey = replace(survey, findings=findings, patches=patches, unmended=unmended)
     found = {one.patch.key: one for one in tried(request, survey.patches, survey, how)}
     return Mending(survey, tuple(found[one.key] for one in survey.patches))
 

@@ -36,7 +36,7 @@ from npuscope.answer.request import Request
 from npuscope.base import progress
 from npuscope.base.errors import CannotWrite, NpuscopeError
 from npuscope.base.files import keep, kept, own_source
-from npuscope.base.stand_in import Texts
+from npuscope.base.stand_in import Texts, lines_of
 from npuscope.check.fixes.patch import Patch
 from npuscope.explain.many.files import git
 from npuscope.table.formats import duration
@@ -223,7 +223,7 @@ def moved(patch: Patch, text: str) -> Patch | None:
     """The same edits on a text that changed elsewhere; None where they touch what changed."""
     if text == patch.before:
         return patch
-    old, new = (whole.splitlines(keepends=True) for whole in (patch.before, text))
+    old, new = (lines_of(whole) for whole in (patch.before, text))
     blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
     lines = list(new)
     for edit in reversed(patch.edits):
@@ -249,6 +249,8 @@ def applied(steps: Sequence[Taken], commit: bool = False) -> list[str]:
         folder = Path(patch.file).parent
         if commit and git(folder, "rev-parse", "--show-toplevel") is None:
             raise NpuscopeError("is in no git repository", path=patch.file, remedy="Leave out --commit.")
+        if commit and git(folder, "ls-files", "--error-unmatch", "--", patch.file) is None:
+            raise NpuscopeError("is not in git yet", path=patch.file, remedy="Add and commit it first.")
         if commit and git(folder, "diff", "--quiet", "HEAD", "--", patch.file) is None:
             remedy = "Commit or stash them first."
             raise NpuscopeError("has changes that are not committed", path=patch.file, remedy=remedy)

@@ -17,6 +17,7 @@ from pathlib import Path
 from npuscope.base.notebook import code_of, is_notebook
 
 Texts = tuple[tuple[str, str], ...]  # absolute paths, each with its text
+ODD = "surrogatepass"  # an editor may send half a character
 _given: Texts = ()
 _texts: dict[str, str] = {}
 
@@ -52,6 +53,11 @@ def source_bytes(file: str | Path) -> bytes:
     if text is None:
         return code_of(file).encode() if is_notebook(file) else Path(file).read_bytes()
     return text.encode()
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines with their ends, as Python and editors count them: a form feed or U+2028 in a comment ends none."""
+    return [line.decode(errors=ODD) for line in text.encode(errors=ODD).splitlines(keepends=True)]
 
 
 def source_age(file: str | Path) -> int:

@@ -22,11 +22,13 @@ Examples:
 
 Exit code 1 where there is a finding at --level or worse: what does not fit, is not legal or is not safe is an error;
 wrong numbers and large waste are warnings; the rest are hints. A comment `# npuscope: ignore[ID]` silences a rule on
-its statement. `--fix` needs the extra `fix`: LibCST. Exit code 1 where no patch is offered.
+its statement. `--fix` needs the extra `fix`: LibCST. It exits with 1 where no patch is offered, whatever the level.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -38,6 +40,7 @@ from npuscope.answer.prediction import checks as checks_of
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.process_memory import collected_rarely
+from npuscope.check.rule import Rule
 from npuscope.check.rules import all_rules
 from npuscope.check.run import reaches, rules_of
 from npuscope.cli.output import (
@@ -119,13 +122,16 @@ def command(
         raise NpuscopeError("--commit needs --apply, and --apply needs --fix")
     check_outputs([file], md, sarif)
     chip = chip_to_lower_for(device)
+    mode: Mode = "values" if values else "shapes"
+    request = Request(file, tuple(arguments or ()), (), device, program, ring_slots, mode, runtime=runtime)
     if fix:
-        request = Request(str(program_file(file).resolve()), tuple(arguments or ()), (), device, program, ring_slots)
-        _fix(file, request, apply, commit, md, json)
+        if replay or everything or not price:
+            raise NpuscopeError("--fix goes with neither --replay nor --all nor --no-price")
+        chosen = rules if select or ignore or not races else None
+        request = replace(request, file=str(program_file(file).resolve()))
+        _fix(file, request, chosen, apply, commit, md, sarif, json)
         return
     with progress_bar(), collected_rarely():
-        mode: Mode = "values" if values else "shapes"
-        request = Request(file, tuple(arguments or ()), (), device, program, ring_slots, mode, runtime=runtime)
         checks = checks_of(request, rules, price, seed if replay else None)
     show(
         partial(report, file, chip.name, checks, everything),
@@ -138,13 +144,22 @@ def command(
         raise typer.Exit(1)
 
 
-def _fix(file: str, request: Request, apply: bool, commit: bool, md: str | None, json: bool) -> None:
+def _fix(
+    file: str,
+    request: Request,
+    rules: Sequence[Rule] | None,
+    apply: bool,
+    commit: bool,
+    md: str | None,
+    sarif: str | None,
+    json: bool,
+) -> None:
     from npuscope.answer.fixes import mend
-    from npuscope.report.fixes import fixes, fixes_data
+    from npuscope.report.fixes import fixes, fixes_data, fixes_sarif
 
     here = Path.cwd()
     with progress_bar():
-        mending = mend(request)
+        mending = mend(request, rules=None if rules is None else {one.id for one in rules})
     written: list[str] = []
     if apply:
         from npuscope.answer.improve import applied, best_together
@@ -157,6 +172,7 @@ def _fix(file: str, request: Request, apply: bool, commit: bool, md: str | None,
         lambda: {**fixes_data(file, request.device, mending), "written": written},
         json=json,
         md=md,
+        pages={sarif: lambda: fixes_sarif(mending, rules or all_rules())},
     )
     if not mending.offered:
         raise typer.Exit(1)

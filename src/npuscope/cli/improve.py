@@ -34,6 +34,7 @@ from npuscope.cli.output import (
     ProgramFile,
     ProgramNumber,
     RingSlots,
+    RuntimeName,
     check_outputs,
     progress_bar,
     show,
@@ -56,6 +57,7 @@ def command(
     golden: Annotated[bool, typer.Option("--golden/--no-golden", help="Compare the numbers of every patch.")] = True,
     device: DeviceName = "ascend910b1",
     program: ProgramNumber = None,
+    runtime: RuntimeName = "",
     ring_slots: RingSlots = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Patches tried at a time: 2 unless given.")] = None,
     md: MdFile = None,
@@ -66,7 +68,8 @@ def command(
     check_outputs([file], md)
     chip = chip_to_time(device)
     here = Path.cwd()
-    request = Request(str(program_file(file).resolve()), tuple(arguments or ()), (), device, program, ring_slots)
+    path, given = str(program_file(file).resolve()), tuple(arguments or ())
+    request = Request(path, given, (), device, program, ring_slots, runtime=runtime)
     with progress_bar():
         found = improve(request, trials, How(golden=golden, jobs=jobs), resume)
     written = [] if patches is None else written_patches(found.taken, Path(patches), here)

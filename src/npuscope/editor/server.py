@@ -29,6 +29,7 @@ from npuscope.base.awaited import early_answers, then
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import GIB, Failed, Limits
 from npuscope.base.pool import Handle, Pool
+from npuscope.base.stand_in import lines_of
 from npuscope.editor import shown, text
 from npuscope.editor.messages import LOOK, NO_RUN, Look, LookJob, Mark
 
@@ -368,8 +369,7 @@ def make_server() -> LanguageServer:
 
 
 def _line(programs: Programs, file: str, line: int) -> str:
-    lines = programs.text_of(file).splitlines()
-    return lines[line] if line < len(lines) else ""
+    return "".join(lines_of(programs.text_of(file))[line : line + 1])
 
 
 def _hover(programs: Programs, file: str, position: lsp.Position) -> lsp.Hover | None:

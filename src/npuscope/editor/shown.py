@@ -14,6 +14,7 @@ from lsprotocol import types as lsp
 from npuscope.answer.fixes import Tried
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.interval import Against
+from npuscope.base.stand_in import ODD, lines_of
 from npuscope.chip.devices import Device
 from npuscope.editor import text as texts
 from npuscope.editor.messages import Look, Mark, TileRoom
@@ -51,15 +52,15 @@ def uri_of(file: str) -> str:
 
 def whole_line(text: list[str], line: int) -> lsp.Range:
     """A line, counted from 1, without its indentation; positions count UTF-16 units."""
-    words = text[line - 1] if 0 < line <= len(text) else ""
+    words = text[line - 1].rstrip() if 0 < line <= len(text) else ""
     indent = len(words) - len(words.lstrip())
-    end = len(words.rstrip().encode("utf-16-le")) // 2
+    end = len(words.encode("utf-16-le", ODD)) // 2
     return lsp.Range(lsp.Position(max(line - 1, 0), indent), lsp.Position(max(line - 1, 0), max(end, indent)))
 
 
 def diagnostics(marks: Iterable[Mark], text: str, at: Lines) -> list[lsp.Diagnostic]:
     """Of one file."""
-    lines, found = text.splitlines(), []
+    lines, found = lines_of(text), []
     for mark in marks:
         line = at(mark.place[1])
         if line is None:
@@ -104,7 +105,7 @@ def _versus(versus: Against | None) -> str:
 
 def lenses(look: Look, file: str, text: str, at: Lines) -> Iterator[lsp.CodeLens]:
     """Above the program its time, above each launch that of its kernel."""
-    lines = text.splitlines()
+    lines = lines_of(text)
 
     def lens(line: int, title: str) -> lsp.CodeLens:
         return lsp.CodeLens(
@@ -127,7 +128,7 @@ def lenses(look: Look, file: str, text: str, at: Lines) -> Iterator[lsp.CodeLens
 
 def hints(look: Look, file: str, text: str, at: Lines, before: Look | None) -> Iterator[lsp.InlayHint]:
     """At the ends of lines: the time of its blocks, its share, and how that changed since the save before."""
-    lines = text.splitlines()
+    lines = lines_of(text)
     for (owner, old), cost in look.lines.items():
         line = at(old) if owner == file else None
         if line is None or cost.share < LEAST_SHARE:
@@ -204,7 +205,7 @@ def fix_action(fix: Tried, uri: str, finding: lsp.Diagnostic) -> lsp.CodeAction:
 def ignore_action(text: str, uri: str, finding: lsp.Diagnostic) -> lsp.CodeAction:
     """A comment above the line, which silences the rule there."""
     start = lsp.Position(finding.range.start.line, 0)
-    words = text.splitlines()[start.line] if start.line < len(text.splitlines()) else ""
+    words = "".join(lines_of(text)[start.line : start.line + 1]).rstrip()
     indent = words[: len(words) - len(words.lstrip())]
     edit = lsp.TextEdit(lsp.Range(start, start), f"{indent}# npuscope: ignore[{finding.code}]\n")
     return lsp.CodeAction(

@@ -15,6 +15,7 @@ from functools import cache
 from inspect import Signature, signature
 from typing import Any
 
+from npuscope.base.stand_in import lines_of
 from npuscope.editor.messages import Mark
 
 LANGUAGES = ("pypto.language", "npuscope.tile")
@@ -132,7 +133,8 @@ def before_cursor(line: str, column: int) -> str:
 
 def open_call(text: str, line: int, column: int) -> tuple[str, int] | None:
     """The call that the cursor is in and the number of its argument there; None outside of one."""
-    before = "\n".join([*text.splitlines()[:line], text.splitlines()[line][:column]]) if text else ""
+    lines = [*lines_of(text), ""]  # the cursor may be behind the last line
+    before = "".join([*lines[:line], *(one[:column] for one in lines[line : line + 1])])
     depth, commas = 0, 0
     for at in range(len(before) - 1, max(len(before) - 5000, -1), -1):
         char = before[at]
@@ -196,7 +198,7 @@ class MovedLines:
 
 
 def moved(old: str, new: str) -> MovedLines:
-    a, b = old.splitlines(), new.splitlines()
+    a, b = lines_of(old), lines_of(new)
     most = min(len(a), len(b))
     head = next((n for n in range(most) if a[n] != b[n]), most)
     tail = next((n for n in range(most - head) if a[-1 - n] != b[-1 - n]), most - head)

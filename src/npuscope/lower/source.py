@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from npuscope.base.stand_in import source_age, source_bytes, stands_in
+from npuscope.base.stand_in import lines_of, source_age, source_bytes, stands_in
 from npuscope.ops.spec import OpSpec
 from npuscope.tile.language.grammar import called
 from npuscope.tile.record.model import Site
@@ -38,7 +38,7 @@ class SourceFile:
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
-        return tuple(self.text.splitlines())
+        return tuple(line.rstrip("\r\n") for line in lines_of(self.text))
 
     def line(self, number: int) -> str:
         return self.lines[number - 1] if 1 <= number <= len(self.lines) else ""

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from npuscope import __version__
+from npuscope.base.stand_in import lines_of
 from npuscope.check.columns import ERRORS, FINDINGS, cost_text, error_row, found_row, saving_text, table_of
+from npuscope.check.fixes.patch import Patch
 from npuscope.check.races.conflicts import false_edges
 from npuscope.check.races.detect import ChangedOutput, Race
 from npuscope.check.rule import SEVERITIES, Finding, Rule, Section, Severity
@@ -297,14 +299,24 @@ def check_sarif(checks: Sequence[Checked], rules: Sequence[Rule]) -> str:
     return sarif(found, [sarif_rule(rule) for rule in rules])
 
 
-def sarif(findings: Sequence[Finding], described: Sequence[dict[str, object]]) -> str:
-    """SARIF 2.1.0, which code review shows beside the lines: rules with their help, a result per finding."""
+def sarif(
+    findings: Sequence[Finding], described: Sequence[dict[str, object]], fixes: Sequence[tuple[Patch, str]] = ()
+) -> str:
+    """SARIF 2.1.0, which code review shows beside the lines: rules with their help, a result per finding, with what
+    mends it: patches, each with what it gives. Two findings have one fingerprint nowhere: a reviewer would see one.
+    """
     index = {rule["id"]: number for number, rule in enumerate(described)}
+    results, known = [], Counter[str]()
+    for finding in findings:
+        mark = _fingerprint(finding)
+        known[mark] += 1
+        again = f"-{known[mark]}" if known[mark] > 1 else ""
+        results.append(_result(finding, index[finding.id], mark + again, fixes))
     run = {
         "tool": {"driver": {"name": "npuscope", "version": __version__, "rules": described}},
         "originalUriBaseIds": {"SRCROOT": {"uri": Path.cwd().as_uri() + "/"}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(finding, index[finding.id]) for finding in findings],
+        "results": results,
     }
     return dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
 
@@ -321,7 +333,7 @@ def sarif_rule(rule: Rule) -> dict[str, object]:
     }
 
 
-def _result(finding: Finding, index: int) -> dict[str, object]:
+def _result(finding: Finding, index: int, fingerprint: str, fixes: Sequence[tuple[Patch, str]]) -> dict[str, object]:
     cost, saving = cost_text(finding.waste), saving_text(finding.saves_ns)
     parts = [_sentence(finding.message), f"Costs {cost}." if cost else "", _sentence(saving) if saving else ""]
     parts += [finding.remedy, f"Changed: {finding.change}" if finding.change else ""]
@@ -331,8 +343,11 @@ def _result(finding: Finding, index: int) -> dict[str, object]:
         "level": LEVELS[finding.severity],
         "message": {"text": " ".join(filter(None, parts))},
         "locations": [_location(finding.file, finding.line)],
-        "partialFingerprints": {"npuscopeFinding/v1": _fingerprint(finding)},
+        "partialFingerprints": {"npuscopeFinding/v1": fingerprint},
     }
+    place = (finding.id, finding.file, finding.line)
+    if ours := [_fix(patch, gain) for patch, gain in fixes if place in patch.mends]:
+        result["fixes"] = ours
     if finding.saves_ns is not None:
         result["properties"] = {"saves_ns": finding.saves_ns}
     if finding.also:
@@ -342,13 +357,29 @@ def _result(finding: Finding, index: int) -> dict[str, object]:
     return result
 
 
+def _fix(patch: Patch, gain: str) -> dict[str, object]:
+    """Lines to take out and what to put there; the last line of a file may have no end."""
+    lines = lines_of(patch.before)
+    replacements = []
+    for edit in patch.edits:
+        end = {"endLine": edit.last + 1, "endColumn": 1}
+        if edit.last == len(lines) and not patch.before.endswith("\n"):
+            end = {"endLine": edit.last, "endColumn": len(lines[-1]) + 1}
+        region = {"startLine": edit.first + 1, "startColumn": 1, **end}
+        replacements.append({"deletedRegion": region, "insertedContent": {"text": edit.text}})
+    change = {"artifactLocation": _artifact(patch.file), "replacements": replacements}
+    return {"description": {"text": f"{_sentence(patch.title)} {gain}"}, "artifactChanges": [change]}
+
+
 def _location(file: str, line: int) -> dict[str, object]:
+    return {"physicalLocation": {"artifactLocation": _artifact(file), "region": {"startLine": max(line, 1)}}}
+
+
+def _artifact(file: str) -> dict[str, str]:
     near = shown_path(file)
     if os.path.isabs(near):
-        place = {"uri": Path(file).as_uri()}
-    else:
-        place = {"uri": quote(near.replace(os.sep, "/")), "uriBaseId": "SRCROOT"}
-    return {"physicalLocation": {"artifactLocation": place, "region": {"startLine": max(line, 1)}}}
+        return {"uri": Path(file).as_uri()}
+    return {"uri": quote(near.replace(os.sep, "/")), "uriBaseId": "SRCROOT"}
 
 
 def _fingerprint(finding: Finding) -> str:

@@ -11,6 +11,8 @@ import polars as pl
 from npuscope.answer.answer import Answer
 from npuscope.answer.fixes import Mending, Tried, price, relative_to
 from npuscope.answer.improve import Improved
+from npuscope.check.rule import Rule
+from npuscope.report.check import sarif, sarif_rule
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import COUNT, TEXT, TIME, duration, figures, many, percent, sentence_start
 from npuscope.table.parts import CodeLines, Heading, In, Notes, Part, Rows, Say
@@ -113,6 +115,12 @@ def fixes_data(file: str, device: str, mending: Mending) -> dict[str, object]:
             for one in mending.survey.unmended
         ],
     }
+
+
+def fixes_sarif(mending: Mending, rules: Sequence[Rule]) -> str:
+    """Findings with the patches that are offered for them, for code review."""
+    offered = [(one.patch, gain_text(mending.survey.answer, one)) for one in mending.offered]
+    return sarif(price(mending.survey.findings, mending), [sarif_rule(rule) for rule in rules], offered)
 
 
 def tried_data(one: Tried, before: Answer) -> dict[str, object]:

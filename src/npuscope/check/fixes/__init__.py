@@ -18,7 +18,7 @@ from pkgutil import iter_modules
 from npuscope.base.plugins import not_installed
 from npuscope.base.stand_in import source_bytes
 from npuscope.check.fixes.fix import Fix, NewText, Unmended, mended
-from npuscope.check.fixes.patch import Patch
+from npuscope.check.fixes.patch import Patch, no_patches
 from npuscope.check.rule import Finding
 
 
@@ -35,11 +35,8 @@ def all_fixes() -> tuple[Fix, ...]:
     return tuple(found[id] for id in sorted(found))
 
 
-def patches_of(findings: Sequence[Finding], root: str = "") -> tuple[tuple[Patch, ...], tuple[Unmended, ...]]:
-    """What fixes make of findings, equal patches once; and the findings that none of theirs can mend, each with why.
-
-    Only files below `root` are rewritten.
-    """
+def patches_of(findings: Sequence[Finding]) -> tuple[tuple[Patch, ...], tuple[Unmended, ...]]:
+    """What fixes make of findings, equal patches once; and the findings that none of theirs can mend, each with why."""
     fixes = all_fixes()
     from npuscope.check.fixes.tree import Source
 
@@ -53,8 +50,11 @@ def patches_of(findings: Sequence[Finding], root: str = "") -> tuple[tuple[Patch
             text = source_bytes(file).decode()
             source = Source(file, text)
             _ = source.module
-        except Exception as error:  # gone, no text, or not as LibCST reads Python
+        except Exception as error:  # gone, no UTF-8, or not as LibCST reads Python
             refused |= dict.fromkeys(those, f"its source cannot be read ({type(error).__name__})")
+            continue
+        if why := no_patches(file, text):
+            refused |= dict.fromkeys(those, why)
             continue
         for fix in fixes:
             chosen = [one for one in those if one.id in fix.rules or fix.rules == ("*",)]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
+from npuscope.base.stand_in import lines_of
 from npuscope.check.fixes.fix import Fix, NewText, Unmended
 from npuscope.check.fixes.tree import Source, called, expression, module_of, statement, walk
 from npuscope.check.rule import Finding
@@ -52,7 +53,7 @@ ROOT = Fix("rsqrt", "a normalisation with its root", ("variance-not-rsqrt",), _a
 def _stale(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     """`TILE=4` in a docstring or comment where the constant is 16 by now: the number that the text says."""
     for finding in findings:
-        lines = source.text.splitlines(keepends=True)
+        lines = lines_of(source.text)
         line = lines[finding.line - 1]
         told = re.search(r"(\w+) is (\d+), not (\d+)", finding.message)
         if told is None:
@@ -73,7 +74,7 @@ def _ignores(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | 
         if wrong is None or right is None:
             yield Unmended(finding, "no rule has a name like it")
             continue
-        lines = source.text.splitlines(keepends=True)
+        lines = lines_of(source.text)
         lines[finding.line - 1] = lines[finding.line - 1].replace(wrong[1], right[1])
         yield NewText("".join(lines), f"the comment names {right[1]}", (finding,))
 

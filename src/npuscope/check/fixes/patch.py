@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 from npuscope.base.errors import CannotWrite
+from npuscope.base.notebook import is_notebook
+from npuscope.base.stand_in import lines_of
 from npuscope.trace.writers.atomic import whole_file
 
 
@@ -26,6 +29,13 @@ class TextEdit(NamedTuple):
     first: int
     last: int
     text: str
+
+
+def no_patches(file: str, text: str) -> str:
+    """Why a file is never rewritten; "" where it may be."""
+    if is_notebook(file):
+        return "it is a notebook"
+    return "its lines end in carriage returns" if re.search(r"\r(?!\n)", text) else ""
 
 
 @dataclass(frozen=True)
@@ -57,25 +67,27 @@ class Patch:
     @property
     def edits(self) -> tuple[TextEdit, ...]:
         """What changes, line by line."""
-        old, new = (text.splitlines(keepends=True) for text in (self.before, self.after))
+        old, new = (lines_of(text) for text in (self.before, self.after))
         matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
         return tuple(TextEdit(i, j, "".join(new[k:m])) for what, i, j, k, m in matcher.get_opcodes() if what != "equal")
 
     def diff(self, name: str | None = None, context: int = 3) -> str:
         """As `git apply` takes it; `name` is the path to show."""
         shown = name or self.file
-        old, new = (text.splitlines(keepends=True) for text in (self.before, self.after))
+        old, new = (lines_of(text) for text in (self.before, self.after))
         lines = difflib.unified_diff(old, new, f"a/{shown.lstrip('/')}", f"b/{shown.lstrip('/')}", n=context)
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
     def write(self) -> None:
         """Puts the new text in the place of the file, whole or not at all; refused where it says something else now."""
         path = Path(self.file)
-        try:
-            now = path.read_bytes()
-        except OSError as error:
-            raise CannotWrite(error.strerror or "cannot be read", path=path) from error
-        if now != self.before.encode():
-            raise CannotWrite("changed since the fix was tried", path=path, remedy="Ask for the fixes again.")
         with whole_file(path) as stream:
             stream.write(self.after.encode())
+            try:
+                now, mode = path.read_bytes(), path.stat().st_mode
+            except OSError as error:
+                raise CannotWrite(error.strerror or "cannot be read", path=path) from error
+            if now != self.before.encode():
+                raise CannotWrite("changed since the fix was tried", path=path, remedy="Ask for the fixes again.")
+            if not mode & 0o222:  # a new file in its place would need no leave of it
+                raise CannotWrite("is read-only", path=path)

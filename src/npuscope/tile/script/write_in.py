@@ -40,9 +40,16 @@ def with_settings(file: Path, settings: Mapping[str, str]) -> dict[Path, tuple[s
     for name, value in settings.items():
         for place in places_named(name, places, file):
             path = Path(place.file)
-            before, text = found.get(path) or ((text_of := source_bytes(path).decode()), text_of)
+            before, text = found.get(path) or ((text_of := _text_of(path)), text_of)
             found[path] = before, _written(text, place, value_for(place, value, name), name)
     return found
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return source_bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise BadInput("is not UTF-8, so nothing is written into it", path=path) from error
 
 
 def _written(text: str, place: SettingPlace, value: object, name: str) -> str:
