@@ -15,12 +15,15 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import npuscope.tile as pl
+from npuscope.chip.devices import load
+from npuscope.lower.program import Program
 from npuscope.ops.dtypes import FP8E4M3FN, FP32, SMALL_FLOATS
 from npuscope.ops.rounding import cast
 from npuscope.ops.shaping import philox
 from npuscope.tile import golden
 from npuscope.tile.fault import TileError
 from npuscope.tile.golden import TensorSpec
+from npuscope.tile.record.summary import summarise
 from npuscope.tile.record.walk import accesses_of
 from npuscope.tile.run.execute import record
 from npuscope.tile.script.run import run_script
@@ -395,6 +398,23 @@ def test_half_bytes_come_alone_or_two_to_a_byte(name: str) -> None:
         y = np.zeros((16, 32), np.float32)
         widened(held, y)
         np.testing.assert_array_equal(y, alone.astype(np.float32))
+
+
+def test_half_bytes_take_half_the_memory_and_move_half_the_bytes() -> None:
+    def costs(kind: Any) -> tuple[int, int]:
+        @pl.jit
+        def widened(x: pl.Tensor[[16, 512], kind], y: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+            with pl.at(level=CORE):
+                y[:] = pl.cast(pl.cast(x, pl.FP16), pl.FP32)
+            return y
+
+        recording = record(widened, np.zeros((16, 512), kind.storage), np.zeros((16, 512), np.float32)).recording
+        (body,) = Program(recording, load("ascend950")).planned.values()
+        (held,) = (value.bytes for value in body.lowered.values if value.dtype == kind.name)
+        return held, summarise([recording]).kernels[0].gm_read
+
+    assert costs(pl.INT8) == (16 * 512, 16 * 512)
+    assert costs(pl.FP4) == costs(pl.INT4) == (16 * 256, 16 * 256)
 
 
 @given(st.lists(st.floats(-8, 8, width=32), min_size=8, max_size=8))

@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations`: signatures below name types that are local to a function.
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -148,3 +148,46 @@ def test_a_push_needs_somebody_beside_it() -> None:
 
     with pytest.raises(TileError, match="outside a Group"):
         alone(np.zeros((16, 16), np.float32))
+
+
+def test_the_consumer_keeps_the_memory_that_it_reserves() -> None:
+    def reserved(held: int, local: int | None = None) -> dict[str, int]:
+        @pl.program
+        class Doubled:
+            @pl.function(type=pl.FunctionType.AIC)
+            def cube(self, x: pl.Tensor[[32, 32], pl.FP32], y: pl.Out[pl.Tensor[[32, 32], pl.FP32]]):
+                ring = pl.import_peer_buffer(name="ring", peer_func="vector")
+                pl.aic_initialize_pipe(ring, dir_mask=1, slot_size=4096, slot_num=4, local_slot_num=local)
+                tile = pl.load(x, [0, 0], [32, 32], target_memory=pl.Mem.Mat)
+                pl.tpush_to_aiv(pl.matmul(tile, tile), split=0)
+                return y
+
+            @pl.function(type=pl.FunctionType.AIV)
+            def vector(self, x: pl.Tensor[[32, 32], pl.FP32], y: pl.Out[pl.Tensor[[32, 32], pl.FP32]]):
+                ring = pl.reserve_buffer(name="ring", size=held)
+                pl.aiv_initialize_pipe(ring, dir_mask=1, slot_size=4096, slot_num=4, local_slot_num=local)
+                tile = pl.tpop_from_aic(split=0)
+                y = pl.store(pl.mul(tile, 2.0), [0, 0], y)
+                pl.tfree_to_aic(tile, split=0)
+                return y
+
+            @pl.function(type=pl.FunctionType.Group)
+            def group(self, x: pl.Tensor[[32, 32], pl.FP32], y: pl.Out[pl.Tensor[[32, 32], pl.FP32]]):
+                self.cube(x, y)
+                return self.vector(x, y)
+
+            @pl.function
+            def main(self, x: pl.Tensor[[32, 32], pl.FP32], y: pl.Out[pl.Tensor[[32, 32], pl.FP32]]):
+                return self.group(x, y)
+
+        recording = record(cast(Any, Doubled).entry, np.eye(32, dtype=np.float32), np.zeros((32, 32), np.float32)).recording
+        (body,) = Program(recording, load("ascend910b1")).planned.values()
+        return {ring.direction: ring.bytes for ring in body.lowered.rings}
+
+    assert reserved(4 * 4096) == {"C2V": 4 * 4096}
+    assert reserved(8 * 4096) == {"C2V": 8 * 4096}
+    assert reserved(2 * 4096, local=2) == {"C2V": 2 * 4096}
+    with pytest.raises(TileError, match="16,384 bytes of slots in 8,192 reserved"):
+        reserved(2 * 4096)
+    with pytest.raises(TileError, match="local_slot_num=5 of 4 slots"):
+        reserved(8 * 4096, local=5)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
+from npuscope.tile.graph import task_graph
 from npuscope.tile.record.model import Mode, Op
 from npuscope.tile.run.execute import record
 
@@ -328,3 +329,33 @@ def test_memory_never_written_is_poison_and_named() -> None:
     site = finished.recording.sites[finding.site]
     assert site.file == __file__
     assert site.function == "never_written"
+
+
+def test_a_windowized_task_waits_only_for_what_it_touches() -> None:
+    """Turns of a sequential loop write one tensor each at its place: whole tensors tie them, windows do not."""
+
+    def edges(windowize: bool, read_back: bool = False, hole: bool = False) -> set[tuple[int, int]]:
+        @pl.jit
+        def rows(x: pl.Tensor[[64, 32], pl.FP32], y: pl.Out[pl.Tensor[[64, 32], pl.FP32]]):
+            for i in pl.range(0, 64, 16):
+                with pl.at(level=pl.Level.CORE_GROUP, windowize=windowize):
+                    for j in pl.range(0, 16, 8):
+                        if not hole or j == 0:
+                            pl.store(pl.mul(pl.load(x, [i + j, 0], [8, 16]), 2.0), [i + j, 0], y)
+                        pl.store(pl.mul(pl.load(x, [i + j, 16], [8, 16]), 2.0), [i + j, 16], y)
+            if read_back:
+                with pl.at(level=pl.Level.CORE_GROUP, windowize=windowize):
+                    pl.store(pl.mul(pl.load(y, [16, 0], [16, 32]), 2.0), [0, 0], x)
+            return y
+
+        found = rows.record(np.ones((64, 32), np.float32), np.zeros((64, 32), np.float32), mode="shapes")
+        return {pair for pair in task_graph(found.recording).pairs if pair[0] >= 0}
+
+    assert edges(windowize=False) == {(0, 1), (1, 2), (2, 3)}
+    assert edges(windowize=True) == set()
+    assert edges(windowize=True, read_back=True) == {(1, 4)}  # the one turn whose rows it reads
+    assert edges(windowize=True, hole=True) == {
+        (0, 1),
+        (1, 2),
+        (2, 3),
+    }  # no box: whole tensors, as compiled

@@ -106,7 +106,7 @@ def _work(recordings: Recordings) -> list[tuple[int, str]]:
 def _given_bytes(recordings: Recordings) -> int:
     """Of all that the programs are given and give back."""
     buffers = (one for recording in recordings for one in recording.buffers if one.origin == "parameter")
-    return sum(prod(one.shape) * BY_NAME[one.dtype].bytes for one in buffers)
+    return sum(BY_NAME[one.dtype].size(prod(one.shape)) for one in buffers)
 
 
 def _setting(knob: Knob) -> tuple[str, list[str], str]:

@@ -83,7 +83,7 @@ class Flow:
 
 def tile_bytes(tile: TileType) -> int:
     """Bytes of a whole tile, whatever part of it is valid."""
-    return prod(tile.shape) * BY_NAME[tile.dtype].bytes
+    return BY_NAME[tile.dtype].size(prod(tile.shape))
 
 
 @once
@@ -146,7 +146,7 @@ class StepPlace:
 
     def bytes(self, access: Access) -> int:
         """Bytes of one access."""
-        return access.elements * BY_NAME[self.buffer(access).dtype].bytes
+        return BY_NAME[self.buffer(access).dtype].size(access.elements)
 
 
 @once

@@ -149,7 +149,7 @@ def traffic_of(program: Program) -> Traffic:
 
 
 def _moved(recording: Recording, task: Task, bodies: list[BodyWork]) -> Moved:
-    sizes = [BY_NAME[recording.buffers[argument.buffer].dtype].bytes for argument in task.arguments]
+    kinds = [BY_NAME[recording.buffers[argument.buffer].dtype] for argument in task.arguments]
     sums: dict[str, dict[int, int]] = {"read": {}, "written": {}}
     plain: set[int] = set()
     flops = 0
@@ -159,7 +159,7 @@ def _moved(recording: Recording, task: Task, bodies: list[BodyWork]) -> Moved:
         plain |= {argument for argument, elements in work.written.items() if elements > work.added.get(argument, 0)}
         for into, elements_of in (("read", work.read), ("written", work.written)):
             for argument, elements in elements_of.items():
-                sums[into][argument] = sums[into].get(argument, 0) + elements * blocks * sizes[argument]
+                sums[into][argument] = sums[into].get(argument, 0) + kinds[argument].size(elements * blocks)
     return Moved(sums["read"], sums["written"], frozenset(sums["written"].keys() - plain), flops)
 
 

@@ -53,7 +53,7 @@ def build(recording: Recording, task: Task, number: int) -> Lowered:
         if one.result is not None and one.operands and one.operands[0] is not None and _in_place(one)
     ]
     values = with_storages(builder.values, joined)
-    return Lowered(task.kernel, number, values, items, (), task.split, task.ring_slots, sites)
+    return Lowered(task.kernel, number, values, items, (), task.split, task.ring_slots, sites, task.ring_bytes)
 
 
 def _without_unused(items: Items) -> Items:
@@ -105,7 +105,7 @@ class _Builder:
         value = Value(number, name, tile.shape, tile.dtype, self.lines[op.site], number, space, said=bool(space))
         staged = dict(op.attributes).get("staged")  # a copy through the chip, piece by piece
         if isinstance(staged, tuple):
-            value = value._replace(bytes=prod(staged) * BY_NAME[tile.dtype].bytes)
+            value = value._replace(bytes=BY_NAME[tile.dtype].size(prod(staged)))
         self.values.append(value)
         return number
 

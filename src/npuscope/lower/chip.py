@@ -46,12 +46,12 @@ def matrix(shape: Shape) -> tuple[int, int]:
 
 def tile_bytes(shape: Shape, dtype: str, space: str, device: Device) -> int:
     """Bytes of a tile in a space. Cube spaces hold fractals; an INT32 accumulator has its rows padded further."""
-    size = BY_NAME[dtype].bytes
     rows, columns = matrix(shape)
     if space == "Vec" or space == "Bias":
-        return max(rows * columns * size, int(device.core["vec_least"].value))
+        return max(BY_NAME[dtype].size(rows * columns), int(device.core["vec_least"].value))
     fractal = int(device.core["fractal"].value)
     if space == "Acc":
         least = int(device.core["acc_rows_int32"].value) if dtype == "INT32" else fractal
-        return up(rows, least) * up(columns, fractal) * size
-    return up(rows, fractal) * up(columns, max(int(device.core["fractal_k"].value) // size, 1)) * size
+        return BY_NAME[dtype].size(up(rows, least) * up(columns, fractal))
+    deep = max(int(device.core["fractal_k"].value / BY_NAME[dtype].width), 1)
+    return BY_NAME[dtype].size(up(rows, fractal) * up(columns, deep))

@@ -52,7 +52,7 @@ def split_cores(lowered: Lowered, device: Device, ring_slots: int | None = None)
             yield one._replace(unit=_unit(one, values) or scalar, pipe=_pipe(one, values))
             return
         source = values[one.reads[0]]
-        handed[way] = max(handed.get(way, 0), prod(source.shape) * BY_NAME[source.dtype].bytes)
+        handed[way] = max(handed.get(way, 0), BY_NAME[source.dtype].size(prod(source.shape)))
         # a copy is into a tile that stays: out of the ring again
         tile = add_value(values, values[one.result]) if one.spec.is_a(OpRole.COPY) else one.result
         values[tile] = values[tile]._replace(in_ring=True)
@@ -69,7 +69,8 @@ def split_cores(lowered: Lowered, device: Device, ring_slots: int | None = None)
     wanted = lowered.ring_slots or ring_slots or int(device.core["ring_slots"].value)
     depth = wanted if len(handed) < 2 or lowered.ring_slots else max(2, wanted // 2)
     slot = max(handed.values(), default=0)
-    rings = tuple(Ring(way, RECEIVER[way][2], slot, depth) for way in handed)
+    kept = dict(zip(("C2V", "V2C"), lowered.ring_bytes, strict=True))
+    rings = tuple(Ring(way, RECEIVER[way][2], slot, depth, kept[way]) for way in handed)
     return replace(lowered, items=items, values=tuple(values), rings=rings)
 
 

@@ -78,7 +78,8 @@ class Lowerer:
                 )  # fmt: skip
 
         try:
-            whole = (*self._around, task.split, task.ring_slots, *content(body.prologue), None, *content(body.items))
+            around = (*self._around, task.split, task.ring_slots, task.ring_bytes)
+            whole = (*around, *content(body.prologue), None, *content(body.items))
             data = marshal.dumps(whole, 2)  # the version in which equal things are equal bytes
         except ValueError:
             return None

@@ -99,10 +99,11 @@ class Ring:
     space: str
     slot: int  # bytes
     slots: int
+    kept: int = 0  # bytes of the receiver, where the program says how many
 
     @property
     def bytes(self) -> int:
-        return self.slot * self.slots
+        return self.kept or self.slot * self.slots
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ class Lowered:
     split: str = ""
     ring_slots: int = 0
     sites: tuple[int, ...] = ()
+    ring_bytes: tuple[int, int] = (0, 0)
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:

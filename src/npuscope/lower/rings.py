@@ -58,7 +58,7 @@ def entries_of(program: Program) -> Iterator[RingEntry]:
     for task in recording.tasks:
         for ids in made.get(task.id, ()):
             buffers = [recording.buffers[id] for id in ids]
-            size = sum(prod(buffer.shape) * BY_NAME[buffer.dtype].bytes for buffer in buffers)
+            size = sum(BY_NAME[buffer.dtype].size(prod(buffer.shape)) for buffer in buffers)
             first = buffers[0]
             yield RingEntry(path_of(recording, first), ring(first), size, first.site, task.id, ids)
         yield RingEntry(path_of(recording, task), ring(task), 0, task.site, task.id)

@@ -20,14 +20,15 @@ Array = npt.NDArray[Element]
 
 @dataclass(frozen=True)
 class DataType:
-    """One data type: its name in programs, bytes of an element, array types in GM and on chip (None: a handle, no
-    data).
+    """One data type: its name in programs, bytes of an element of our arrays, array types in GM and on chip (None: a
+    handle, no data), whether a chip keeps two to a byte.
     """
 
     name: str
     bytes: int
     storage: np.dtype[Element] | None
     compute: np.dtype[Element] | None
+    halved: bool = False
 
     def __repr__(self) -> str:
         return self.name
@@ -42,6 +43,15 @@ class DataType:
     @property
     def is_int(self) -> bool:
         return self.storage is not None and not self.is_float
+
+    @property
+    def width(self) -> float:
+        """Bytes of an element in the memory of a chip, where two of half a byte share one."""
+        return 0.5 if self.halved else self.bytes
+
+    def size(self, elements: int) -> int:
+        """Bytes of so many elements in the memory of a chip."""
+        return -(-elements // 2) if self.halved else elements * self.bytes
 
     def get_byte(self) -> int:
         """What programs ask for the bytes of an element."""
@@ -64,8 +74,8 @@ class DataType:
         return self.is_int and self.bytes >= 4
 
 
-def _type(name: str, storage: str, compute: str) -> DataType:
-    return DataType(name, np.dtype(storage).itemsize, np.dtype(storage), np.dtype(compute))
+def _type(name: str, storage: str, compute: str, halved: bool = False) -> DataType:
+    return DataType(name, np.dtype(storage).itemsize, np.dtype(storage), np.dtype(compute), halved)
 
 
 FP32 = _type("FP32", "float32", "float32")
@@ -84,11 +94,10 @@ BOOL = _type("BOOL", "bool", "bool")
 FP8E4M3FN = _type("FP8E4M3FN", ml_dtypes.float8_e4m3fn.__name__, "float32")
 FP8E5M2 = _type("FP8E5M2", ml_dtypes.float8_e5m2.__name__, "float32")
 FP8E8M0 = _type("FP8E8M0", ml_dtypes.float8_e8m0fnu.__name__, "float32")  # a scale: powers of two
-# Two to a byte in the memory of a5. Here each has a byte of its own: bytes and time of such tensors count double.
-FP4 = _type("FP4", ml_dtypes.float4_e2m1fn.__name__, "float32")
-INT4 = _type("INT4", ml_dtypes.int4.__name__, "float32")
-UINT4 = _type("UINT4", ml_dtypes.uint4.__name__, "float32")
-HF4 = DataType("HF4", 1, None, None)  # declared by the language; which values they have is not public
+FP4 = _type("FP4", ml_dtypes.float4_e2m1fn.__name__, "float32", halved=True)
+INT4 = _type("INT4", ml_dtypes.int4.__name__, "float32", halved=True)
+UINT4 = _type("UINT4", ml_dtypes.uint4.__name__, "float32", halved=True)
+HF4 = DataType("HF4", 1, None, None, halved=True)  # declared by the language; which values they have is not public
 HF8 = DataType("HF8", 1, None, None)
 TASK_ID = DataType("TASK_ID", 8, None, None)
 

@@ -158,7 +158,7 @@ def _block(kind: TimedKind, sites: int, start: float) -> tuple[Floats, Floats]:
 
 def _work(recording: Recording) -> tuple[Ints, Ints]:
     """Bytes of GM and FLOPs of every site over all blocks, counted as `tile/record/summary.py` does."""
-    sizes = [BY_NAME[buffer.dtype].bytes for buffer in recording.buffers]
+    kinds = [BY_NAME[buffer.dtype] for buffer in recording.buffers]
     bodies = [_body_work(body) for body in recording.bodies]
     moved, flops = np.zeros(len(recording.sites), np.int64), np.zeros(len(recording.sites), np.int64)
     for task in recording.tasks:
@@ -166,7 +166,7 @@ def _work(recording: Recording) -> tuple[Ints, Ints]:
             elements, work = bodies[group.body]
             blocks = len(group.blocks)
             for (site, argument), count in elements.items():
-                moved[site] += count * blocks * sizes[task.arguments[argument].buffer]
+                moved[site] += kinds[task.arguments[argument].buffer].size(count * blocks)
             for site, count in work.items():
                 flops[site] += count * blocks
     return moved, flops

@@ -130,9 +130,9 @@ def _loads(program: Program, task: Task) -> Iterator[TileLoad]:
         for (op, access, counts), offsets in zip(plan, group.offsets, strict=True):
             argument = task.arguments[access.argument]
             if access.mode == "read" and op.plane != "scalar" and not argument.writes:
-                width = BY_NAME[recording.buffers[argument.buffer].dtype].bytes
+                kind = BY_NAME[recording.buffers[argument.buffer].dtype]
                 times = prod(counts) * len(group.blocks)
-                yield TileLoad(op, counts, access, offsets, access.elements * width, times)
+                yield TileLoad(op, counts, access, offsets, kind.size(access.elements), times)
 
 
 def _every_turn(program: Program, number: int, loads: list[TileLoad]) -> Iterator[Finding]:

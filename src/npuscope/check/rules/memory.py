@@ -313,7 +313,7 @@ def _find_l2_overflow(program: Program) -> Iterator[Finding]:
 
 def _buffer_bytes(program: Program, buffer: int) -> int:
     found = program.recording.buffers[buffer]
-    return prod(found.shape) * BY_NAME[found.dtype].bytes
+    return BY_NAME[found.dtype].size(prod(found.shape))
 
 
 def _read_twice(program: Program, buffer: int) -> tuple[Block, Block] | None:

@@ -111,7 +111,8 @@ def paged_gather(
     across = flag(is_trans, "paged_gather", "is_trans=")
     as_right = flag(is_b_matrix, "paged_gather", "is_b_matrix=")
     shape = [width, most] if across else [most, width]
-    tile = create_tile(shape, src.dtype, member(space, MemorySpace, "paged_gather", "space"))
+    place = member(space, MemorySpace, "paged_gather", "space")
+    tile = create_tile(shape, src.dtype, place, transpose=across and place is MemorySpace.Mat)
     source = _rows(src, src.shape[-1])
     for k in _turns(min(indices.size, most)):
         i = _known(read(indices, k))

@@ -104,35 +104,62 @@ def tpop_from_aiv(
     return _pop("V2C", "tpop_from_aiv", shape, dtype, split, id)
 
 
-def _free(tile: object, op: str, id: object) -> None:
+def _free(tile: object, op: str, id: object, split: object) -> None:
     if not isinstance(tile, Tile):
         raise fault(f"pl.{op} takes the popped tile, not {describe(tile)}")
-    _handover(op).free(tile, op, None if id is None else _number(id, op, "id", 63))
+    halves = None if split is None else _number(split, op, "split", 4)
+    _handover(op).free(tile, op, None if id is None else _number(id, op, "id", 63), halves)
 
 
 @implements(TFREE, "tfree_to_aic", "system.tfree_to_aic")
 def tfree_to_aic(tile: object, span: object = None, *, split: object = None, id: object = None) -> None:
     """A vector core is done with a tile of the cube core: its slot is free."""
-    _free(tile, "tfree_to_aic", id)
+    _free(tile, "tfree_to_aic", id, split)
 
 
 @implements(TFREE, "tfree_to_aiv", "system.tfree_to_aiv")
 def tfree_to_aiv(tile: object, span: object = None, *, split: object = None, id: object = None) -> None:
     """The cube core is done with a tile of the vector cores: its slots are free."""
-    _free(tile, "tfree_to_aiv", id)
+    _free(tile, "tfree_to_aiv", id, split)
 
 
-def _open_pipe(op: str, dir_mask: object, slot_size: object, slot_num: object, id: object) -> None:
-    ring = _handover(op)
+class PipeMemory(int):
+    """Where the consumer's memory for a ring begins, and its bytes as far as this side knows them."""
+
+    bytes = 0
+
+    @classmethod
+    def at(cls, base: int, bytes: int) -> PipeMemory:
+        made = cls(base)
+        made.bytes = bytes
+        return made
+
+
+def _open_pipe(
+    op: str, memories: dict[Way, object], dir_mask: object, slot_size: object, counts: tuple[object, object], id: object
+) -> None:
+    """`counts`: slots of the ring, and those of them that the consumer has room for."""
+    ring, pipe = _handover(op), _number(id, op, "id", 63)
     if (ways := _number(dir_mask, op, "dir_mask", 3)) == 0:
         raise fault(f"pl.{op}: dir_mask=0", "1 is cube to vector, 2 vector to cube, 3 both.")
     bytes_each = int(index(slot_size, f"pl.{op}", "slot_size="))
     if bytes_each < 1:
         raise fault(f"pl.{op}: slot_size={shown(slot_size)}")
-    slots = int(index(slot_num, f"pl.{op}", "slot_num=")) if slot_num is not None else 8 if ways < 3 else 4
+    slots = int(index(counts[0], f"pl.{op}", "slot_num=")) if counts[0] is not None else 8 if ways < 3 else 4
     if slots < 1:
-        raise fault(f"pl.{op}: slot_num={shown(slot_num)}; a ring has at least 1 slot")
-    ring.size(_number(id, op, "id", 63), slots)
+        raise fault(f"pl.{op}: slot_num={shown(counts[0])}; a ring has at least 1 slot")
+    local = None if counts[1] is None else int(index(counts[1], f"pl.{op}", "local_slot_num="))
+    if local is not None and not 1 <= local <= slots:
+        raise fault(f"pl.{op}: local_slot_num={local} of {slots} slots")
+    ring.size(pipe, slots)
+    for way, memory in memories.items():
+        if not ways & (1 if way == "C2V" else 2):
+            continue
+        held = memory.bytes if isinstance(memory, PipeMemory) else 0
+        least = (local or (slots if counts[0] is not None else 1)) * bytes_each
+        if 0 < held < least:
+            raise fault(f"pl.{op}: {least:,} bytes of slots in {held:,} reserved ones", "Reserve more.")
+        ring.keep(way, pipe, local * bytes_each if local else held)
 
 
 def _opener(op: str) -> Callable[..., None]:
@@ -149,8 +176,9 @@ def _opener(op: str) -> Callable[..., None]:
         id: object = None,
         span: object = None,
     ) -> None:
-        """Opens a pipe: its directions, the bytes of a slot and how many slots there are."""
-        _open_pipe(op, dir_mask, slot_size, slot_num, id)
+        """Opens a pipe: its directions, the bytes of a slot, how many there are and the consumer's room for them."""
+        memories: dict[Way, object] = {"C2V": c2v_consumer_buf, "V2C": v2c_consumer_buf}
+        _open_pipe(op, memories, dir_mask, slot_size, (slot_num, local_slot_num), id)
 
     return implements(PIPE_SETUP, op, f"system.{op}")(initialize_pipe)
 
@@ -161,10 +189,10 @@ aic_initialize_pipe, aiv_initialize_pipe = _opener("aic_initialize_pipe"), _open
 @implements(PIPE_SETUP, "reserve_buffer", "system.reserve_buffer")
 def reserve_buffer(*, name: str, size: object, base: object = AUTO, span: object = None) -> int:
     """The consumer's memory for a ring: a number that stands for its place."""
-    if int(index(size, "pl.reserve_buffer", "size=")) < 1:
+    if (held := int(index(size, "pl.reserve_buffer", "size="))) < 1:
         raise fault(f"pl.reserve_buffer: size={shown(size)} bytes")
     _handover("reserve_buffer").reserved.add(name)
-    return max(0, int(index(base, "pl.reserve_buffer", "base=")))
+    return PipeMemory.at(max(0, int(index(base, "pl.reserve_buffer", "base="))), held)
 
 
 @implements(PIPE_SETUP, "import_peer_buffer", "system.import_peer_buffer")

@@ -285,14 +285,23 @@ def batch_matmul_acc(acc: object, lhs: object, rhs: object) -> Tile:
 
 @implements(MATMUL, "gemv")
 def gemv(lhs: object, rhs: object, acc_phase: str = "unspecified") -> Tile:
+    _check_phase(acc_phase, "gemv")
     return matmul(lhs, rhs)
 
 
 @implements(MATMUL_ACC, "gemv_acc")
 def gemv_acc(acc: object, lhs: object, rhs: object, acc_phase: str = "unspecified") -> Tile:
+    _check_phase(acc_phase, "gemv_acc")
     return matmul_acc(acc, lhs, rhs)
 
 
 @implements(MATMUL_BIAS, "gemv_bias")
 def gemv_bias(lhs: object, rhs: object, bias: object, acc_phase: str = "unspecified") -> Tile:
+    _check_phase(acc_phase, "gemv_bias")
     return matmul_bias(lhs, rhs, bias)
+
+
+def _check_phase(phase: object, op: str) -> None:
+    """Whether more parts of K follow: for the hand-over to the way out, which the lowered form orders by itself."""
+    if phase not in ("unspecified", "partial", "final"):
+        raise fault(f"pl.{op}: acc_phase={shown(phase)}", "Use unspecified, partial or final.")

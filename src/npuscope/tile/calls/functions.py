@@ -23,7 +23,18 @@ from npuscope.tile.fault import fault
 from npuscope.tile.record.recorder import Attributes
 from npuscope.tile.run.state import current
 from npuscope.tile.values import lanes
-from npuscope.tile.values.checks import Scalar, broadcast, describe, fitting, is_number, promoted, rounded_number, shown
+from npuscope.tile.values.checks import (
+    Scalar,
+    broadcast,
+    check_scratch,
+    describe,
+    fitting,
+    flag,
+    is_number,
+    promoted,
+    rounded_number,
+    shown,
+)
 from npuscope.tile.values.lanes import UNKNOWN, Lane, Plain, Unknown
 from npuscope.tile.values.tensors import Tile
 
@@ -83,6 +94,11 @@ class _Options:
         except TypeError as error:
             raise fault(f"pl.{spec.name}() {error}", f"It has {', '.join(spec.options) or 'no options'}.") from None
         used = {name: lanes.plain(values[name]) for name in self._computed_with if name in values}
+        for name, value in values.items():
+            if name in ("tmp", "tmp_tile"):
+                check_scratch(value, spec.name)
+            elif name == "high_precision":  # values are exact in any case; what it costs is not known
+                flag(value, spec.name, "high_precision=")
         for name, value in used.items():
             if not isinstance(value, bool | int | float | str):
                 raise fault(f"pl.{spec.name}: {name}= cannot be {shown(value)}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from npuscope.ops import rounding
-from npuscope.ops.dtypes import FP32, Array, DataType
+from npuscope.ops.dtypes import FP32, INT32, Array, DataType
 from npuscope.ops.transfers import (
     ASYNC_PREFETCH,
     DIM,
@@ -205,6 +205,16 @@ def syncall(
         raise fault(f"pl.system.syncall: no core_type {shown(core_type)}", "Use mix, aic_only or aiv_only.")
     if not isinstance(mode, str) or mode not in ("hard", "soft"):
         raise fault(f"pl.system.syncall: no mode {shown(mode)}", "Use hard or soft.")
+    if mode == "soft" and not (isinstance(gm_workspace, Tensor) and gm_workspace.dtype is INT32):
+        about = "a GM tensor of INT32 that is 0 at first"
+        raise fault(f"pl.system.syncall: mode='soft' needs gm_workspace=, {about}, not {shown(gm_workspace)}")
+    if mode == "hard" and (gm_workspace is not None or used_cores is not None):
+        raise fault("pl.system.syncall: gm_workspace= and used_cores= are of mode='soft'")
+    if mode == "soft":
+        count = int(checks.index(used_cores, "pl.system.syncall", "used_cores="))
+        there = block.task.blocks * {"aic_only": 1, "aiv_only": 2, "mix": 3}[core_type]
+        if count < 0 or count > there:
+            raise fault(f"pl.system.syncall: used_cores={count} of {block.task.blocks} blocks: some never arrive")
     run.emit(SYNCALL, (), None, attributes=(("core_type", core_type), ("mode", mode)))
     run.meet(block)
 
@@ -247,8 +257,9 @@ def make_context() -> PrefetchContext:
 def async_prefetch(src: object, ctx: object) -> None:
     """Starts fetching a flat tensor into L2; no value, no order."""
     run = current()
-    if not isinstance(src, Tensor):
-        raise fault(f"pl.prefetch.async_prefetch takes a GM tensor, not {describe(src)}")
+    if not isinstance(src, Tensor) or not isinstance(ctx, PrefetchContext):
+        about = f"{describe(src)} and {describe(ctx)}"
+        raise fault(f"pl.prefetch.async_prefetch takes a GM tensor and a context, not {about}")
     if run.block is not None:
         access: AccessKey = (run.touch(src, "read"), "read", src.shape, src.strides)
         run.emit(ASYNC_PREFETCH, (), None, (access,), (src.offset,))

@@ -21,6 +21,7 @@ from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.values.checks import (
     axis_of,
     check_offsets,
+    check_scratch,
     describe,
     dtype_of,
     flag,
@@ -126,6 +127,7 @@ def reinterpret_view(data: object, dtype: DataType, *, shape: Sequence[Whole] | 
 @implements(TRANSPOSE)
 def transpose(input: object, axis1: object, axis2: object, tmp_tile: object = None) -> Tensor | Tile:
     run, x = current(), tensor_or_tile(input, "transpose")
+    check_scratch(tmp_tile, "transpose")
     first, second = axis_of(axis1, x, "transpose"), axis_of(axis2, x, "transpose")
     if isinstance(x, Tensor) and run.block is None:
         x.check_row_by_row("the transpose")

@@ -12,8 +12,8 @@ from npuscope.ops.elementwise import CAST
 from npuscope.ops.shaping import CREATE, TRANSPOSE
 from npuscope.ops.transfers import ASSEMBLE, GATHER_ROW, LOAD, MOVE, STORE
 from npuscope.tile.calls.functions import implements, settled
-from npuscope.tile.calls.shaping import inside, overhang, transposed
-from npuscope.tile.enums import AtomicType, MemorySpace
+from npuscope.tile.calls.shaping import inside, overhang, reshape, transposed
+from npuscope.tile.enums import AtomicType, MemorySpace, TensorLayout, TileLayout
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.run.op_recorder import check_bounds, check_room, load_box, position, store_box, write_box
@@ -61,13 +61,13 @@ def store(
     tile: object,
     offsets: Sequence[Whole],
     output_tensor: object,
-    shapes: object = None,
+    shapes: Sequence[Whole] | None = None,
     *,
     atomic: AtomicType = AtomicType.None_,
     pre_quant: object = None,
     pre_relu: bool = False,
 ) -> Tensor | Tile:
-    """Any on-chip space to GM, the valid region only.
+    """Any on-chip space to GM, the valid region only; `shapes` is the box of a tensor of more axes that it fills.
 
     An accumulator may be scaled by a number on its way out (`pre_quant`), after what is below 0 became 0 (`pre_relu`):
     rounded to even, held within the type of the tensor.
@@ -78,6 +78,8 @@ def store(
         raise fault(f"pl.store writes to a GM tensor, not {describe(output_tensor)}")
     member(atomic, AtomicType, "store", "atomic")
     held = run.tile(tile, "store")
+    if shapes is not None and shape_of(shapes) != held.shape:
+        held = run.tile(reshape(held, shapes), "store")
     if pre_quant is not None or flag(pre_relu, "store", "pre_relu="):
         held = _on_the_way_out(run, held, output_tensor.dtype, pre_quant, pre_relu)
     return store_box(run, held, output_tensor, offsets, atomic)
@@ -192,6 +194,9 @@ def _join(target: Tensor, start: int, source: Tensor, box: Shape) -> None:
 def move(tile: object, target_memory: MemorySpace, blayout: object = None, slayout: object = None) -> Tile:
     run = current()
     source = run.tile(tile, "move")
+    for name, layout in (("blayout", blayout), ("slayout", slayout)):
+        if layout is not None:  # the order of its elements on chip, which its memory decides here
+            member(layout, TileLayout, "move", name)
     space = member(target_memory, MemorySpace, "move", "target_memory").value
     if space == "GM" or (space == "Acc" and source.space == "Acc"):
         raise fault(
@@ -220,6 +225,8 @@ def create_tensor(
     run = current()
     extents = shape_of(shape)
     kind = dtype_of(dtype, "create_tensor")
+    if layout is not None and member(layout, TensorLayout, "create_tensor", "layout") is not TensorLayout.ND:
+        raise fault(f"pl.create_tensor: layout={layout}, which no store can write", "Leave it out: rows are packed.")
     if init_value is not None:
         init_value = fitting(init_value, kind, "pl.create_tensor")
     if init_value and kind in (FP16, BF16):
@@ -238,15 +245,22 @@ def create_tile(
     shape: Sequence[Whole],
     dtype: DataType,
     target_memory: MemorySpace = MemorySpace.Vec,
-    transpose: object = None,
+    transpose: bool | None = None,
     *,
-    flat_layout: object = None,
+    flat_layout: bool | None = None,
 ) -> Tile:
-    """An on-chip buffer; poison until written."""
+    """An on-chip buffer; poison until written. `transpose`: for columns that gather_row(transpose=True) fills."""
     run = current()
-    run.region("create_tile")
+    block = run.region("create_tile")
     space = member(target_memory, MemorySpace, "create_tile", "target_memory").value
-    return _local(run, shape_of(shape), dtype_of(dtype, "create_tile"), space, None)
+    across = flag(bool(transpose) if transpose is None else transpose, "create_tile", "transpose=")
+    flat = flag(bool(flat_layout) if flat_layout is None else flat_layout, "create_tile", "flat_layout=")
+    if (across or flat) and (space != "Mat" or (across and flat)):
+        raise fault("pl.create_tile: transpose= and flat_layout= are of tiles in Mat, one of them at a time")
+    tile = _local(run, shape_of(shape), dtype_of(dtype, "create_tile"), space, None)
+    if across:
+        block.filled_across.append(tile)
+    return tile
 
 
 def _local(run: TileRun, extents: Shape, kind: DataType, space: str | None, fill: Scalar | None) -> Tile:
@@ -259,7 +273,7 @@ def _local(run: TileRun, extents: Shape, kind: DataType, space: str | None, fill
 @implements(CREATE, "create_l1")
 def create_l1(shape: Sequence[Whole], dtype: DataType, transpose: bool = False) -> Tile:
     """An L1 tile that gather_row fills and matmul reads."""
-    return create_tile(shape, dtype, MemorySpace.Mat)
+    return create_tile(shape, dtype, MemorySpace.Mat, transpose)
 
 
 @implements(GATHER_ROW)
@@ -280,6 +294,11 @@ def gather_row(
     box = shape_of(shapes)
     transpose = flag(transpose, "gather_row", "transpose=")
     into = run.tile(dst, "gather_row")
+    if into.space == "Mat" and transpose is not any(into is one for one in run.region("gather_row").filled_across):
+        about = "was not made" if transpose else "was made"
+        run.recorder.notice(
+            "layout", f"pl.gather_row(transpose={transpose}): {describe(into)} {about} with transpose=True"
+        )
     if len(box) != len(src.shape) or len(box) != len(into.shape):
         raise fault(f"pl.gather_row: a box {list(box)} of {describe(src)} into {describe(into)}")
     valid = inside(src, box, src_offset, None if valid_shape is None else shape_of(valid_shape), False, "gather_row")

@@ -145,6 +145,7 @@ def cmp(lhs: object, rhs: object, cmp_type: int = 0) -> Tile:
 @implements(SEL, "sel")
 def sel(mask: object, lhs: object, rhs: object, tmp: object = None) -> Tile:
     run = current()
+    checks.check_scratch(tmp, "sel")
     chosen, left = run.tile(mask, "sel"), run.tile(lhs, "sel")
     packed = _holds_bits(chosen, left)
     if not packed:
@@ -180,7 +181,7 @@ def _bits(mask: Tile) -> Array:
 
 @implements(SEL, "sels")
 def sels(mask: object, src: object, tmp: object, scalar: object) -> Tile:
-    return sel(mask, src, scalar)
+    return sel(mask, src, scalar, tmp)
 
 
 @implements(LRELU, "lrelu")
@@ -197,6 +198,7 @@ def lrelu(tile: object, slope: object) -> Tile:
 
 @implements(LRELU, "prelu")
 def prelu(tile: object, slope: object, tmp: object = None) -> Tile:
+    checks.check_scratch(tmp, "prelu")
     return lrelu(tile, slope)
 
 
@@ -423,6 +425,7 @@ def mrgsort(
     run = current()
     first = run.tile(src0, "mrgsort")
     exhausted = flag(exhausted, "mrgsort", "exhausted=")
+    checks.check_scratch(tmp, "mrgsort")
     if block_len is not None:
         length = int(checks.index(block_len, "pl.mrgsort", "block_len="))
         if length <= 0 or length % 64:
@@ -503,6 +506,7 @@ def gather_compare(
     """Of each row the columns that compare with a number, counted from `offset`, and how many they are."""
     run = current()
     tile, number = run.tile(src, "gather_compare"), cmp_mode
+    checks.check_scratch(tmp, "gather_compare")
     if number in _COMPARES:
         number = _COMPARES.index(str(cmp_mode))
     if type(number) is not int or not 0 <= number < len(_COMPARES):
@@ -556,6 +560,7 @@ def gather_flat(
     if mask_pattern is not None:
         return gather_mask(src, mask_pattern, output_dtype=output_dtype)
     run = current()
+    checks.check_scratch(tmp, "tile.gather")
     tile, numbers = run.tile(src, "tile.gather"), _indices(indices, "tile.gather")
     result = run.result(GATHER, (tile, numbers), numbers.shape, tile.dtype)
     if tile.array is not None and numbers.array is not None:

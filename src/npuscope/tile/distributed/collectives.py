@@ -158,7 +158,7 @@ def _mesh(combine: Callable[..., object], target: Tensor, signal: object, core: 
     return target
 
 
-def _ring(combine: Callable[..., object], target: Tensor, signal: object, core: int = 0, cores: int = 1) -> Tensor:
+def _ring(combine: Callable[..., object], target: Tensor, signal: object, *_: int) -> Tensor:
     """P - 1 rounds that add a part of the left neighbour's, P - 1 that take the finished ones over."""
     me, ranks = _place(target)
     part, flat, left = _check_parts("allreduce", target, ranks, target.size), _flat(target), (me - 1) % ranks

@@ -190,7 +190,7 @@ def error_distribution(
     Shares as `ratio_reldiff` counts. It passes, except with `always_pass=False` where the actual output has NaN or Inf.
     """
 
-    def judge(actual: Array, expected: Array, situation: Situation) -> Verdict:
+    def judge(actual: Array, expected: Array, _: Situation) -> Verdict:
         if actual.shape != expected.shape:
             return _shapes_differ(actual, expected)
         a, e = (fp32(x).reshape(-1) for x in (actual, expected))

@@ -12,13 +12,13 @@ from npuscope.tile.enums import FunctionType, Level, Role
 from npuscope.tile.fault import fault
 from npuscope.tile.language.rewrite import Rewritten, rewritten, source_of
 from npuscope.tile.record.model import Core, Mode
-from npuscope.tile.record.recorder import Launch, TaskDraft
+from npuscope.tile.record.recorder import Launch, TaskDraft, asked_for
 from npuscope.tile.run import state
 from npuscope.tile.run.arguments import Parameter, by_name, parameters
 from npuscope.tile.run.execute import Compiled, EntryCall, Finished, record, run_entry
 from npuscope.tile.run.handover import HandedTiles
 from npuscope.tile.run.op_recorder import store_box
-from npuscope.tile.run.regions import Spmd, half_of, mark_no_dep, open_task, run_single
+from npuscope.tile.run.regions import Spmd, half_of, mark_no_dep, not_dumped, open_task, run_single
 from npuscope.tile.run.state import TileRun
 from npuscope.tile.shapes.reuse import Code
 from npuscope.tile.values.checks import TaskId, flat_ids
@@ -139,7 +139,8 @@ class EntryFunction(TileFunction):
             return run.orchestration.ranks.dispatch(self, args, kwargs, device)
         if run is not None:
             return self.inside(run, args, kwargs)
-        with state.turn():
+        settings = config if isinstance(config, Mapping) else getattr(config, "__dict__", {})
+        with state.turn(), asked_for(settings):
             scoped = bool(self.options.get("auto_scope", True))
             return run_entry(EntryCall(self.name, self.body, self.parameters, args, kwargs, auto_scope=scoped))
 
@@ -168,7 +169,9 @@ class Incore(TileFunction):
             if run.block.task.form == "spmd":
                 self._declare(run.block.task, given)
             return self.in_block(run, given)
-        task = open_task(run, self.name, 1, "call", Launch(flat_ids(deps)))
+        attrs = self.options.get("attrs")
+        windowize = isinstance(attrs, dict) and bool(attrs.get("windowize"))
+        task = open_task(run, self.name, 1, "call", Launch(flat_ids(deps), windowize=windowize))
         given = {key: _in_gm(run, value) for key, value in given.items()}
         self._declare(task, given)
         result = run_single(run, task, lambda: self._into_outputs(run, task, given, self.in_block(run, given)))
@@ -457,6 +460,7 @@ def submit(
     run = state.current()
     if not isinstance(kernel, Incore):
         raise fault(f"pl.submit launches an incore kernel, not {getattr(kernel, 'name', kernel)}")
+    not_dumped(dumps, "submit")
     return kernel.submit(run, args, kwargs, deps, allow_early_resolve)
 
 

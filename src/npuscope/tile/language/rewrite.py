@@ -107,7 +107,7 @@ def _age(path: str) -> int | None:
 
 
 @lru_cache(maxsize=32)
-def _lines(path: str, age: int) -> list[str]:
+def _lines(path: str, _age: int) -> list[str]:
     if stands_in(path):
         return source_bytes(path).decode().splitlines(keepends=True)
     with tokenize.open(path) as file:

@@ -209,6 +209,7 @@ class Task:
     graph: str = ""  # the call of a recorded graph it was made in, "decode_layer#3" being the third of that graph
     split: Half | Literal[""] = ""  # each vector core of a mixed task takes half of every tile
     ring_slots: int = 0  # depth of the ring between cube and vector cores; 0: the compiler's own
+    ring_bytes: tuple[int, int] = (0, 0)  # that vector and cube core keep for it; 0: as many as it has slots
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ from npuscope.tile.record.model import (
     TileType,
     Turn,
 )
-from npuscope.tile.record.walk import ops_of
+from npuscope.tile.record.walk import ops_of, windowed
 
 MOST_TASKS = 1 << 20  # a few kilobytes each; 40 layers of a decode step have 17,000
 RINGS = 4
@@ -209,6 +209,8 @@ class Launch:
     skipped: bool = False
     split: Half | Literal[""] = ""
     ring_slots: int = 0
+    ring_bytes: tuple[int, int] = (0, 0)
+    windowize: bool = False  # the runtime sees of its tensors only what it touches
     core: Core | None = None  # None: what it does decides
     turns: tuple[Turn, ...] = ()
     scopes: tuple[Scope, ...] = ()
@@ -402,9 +404,14 @@ class _Finish:
         arguments = self._arguments.get(id(draft.arguments))
         if arguments is None:
             arguments = self._arguments[id(draft.arguments)] = tuple([self._argument(a) for a in draft.arguments])
+        if draft.launch.windowize:
+            arguments = windowed(
+                arguments, groups, self._body_list, alone=not (draft.launch.deps or draft.launch.early)
+            )
         # Cube work, vector work or both decide which cores a task needs; copies and scalars run on a vector core.
         core: Core = "AIV" if "cube" not in planes else "MIX" if "vector" in planes else "AIC"
         options: dict[str, Any] = dict(vars(draft.launch))
+        del options["windowize"]
         options["core"] = options["core"] or ("none" if draft.form == "dummy" else core)
         return Task(
             id=draft.id,

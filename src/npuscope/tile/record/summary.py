@@ -80,7 +80,7 @@ def summarise(recordings: Iterable[Recording]) -> RunWork:
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     units: dict[str, set[Core]] = defaultdict(set)
     for recording in recordings:
-        sizes = [BY_NAME[buffer.dtype].bytes for buffer in recording.buffers]
+        kinds = [BY_NAME[buffer.dtype] for buffer in recording.buffers]
         bodies = [work_of(body) for body in recording.bodies]
         for task in recording.tasks:
             counts = sums[task.kernel]
@@ -93,7 +93,7 @@ def summarise(recordings: Iterable[Recording]) -> RunWork:
                 counts["flops"] += body.flops * blocks
                 for name, moved in (("gm_read", body.read), ("gm_written", body.written)):
                     for argument, elements in moved.items():
-                        counts[name] += elements * blocks * sizes[task.arguments[argument].buffer]
+                        counts[name] += kinds[task.arguments[argument].buffer].size(elements * blocks)
     names = ("tasks", "blocks", "ops", "flops", "gm_read", "gm_written")
     return RunWork(
         tuple(

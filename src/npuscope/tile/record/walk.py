@@ -15,7 +15,20 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile.record.model import Access, Alias, BlockGroup, Body, Loop, Op, Recording, Ref, Site, Task, TileType
+from npuscope.tile.record.model import (
+    Access,
+    Alias,
+    Argument,
+    BlockGroup,
+    Body,
+    Loop,
+    Op,
+    Recording,
+    Ref,
+    Site,
+    Task,
+    TileType,
+)
 
 Counts = tuple[int, ...]  # iterations of the segments around an op, outermost first
 
@@ -222,7 +235,7 @@ def _direct_writer(recording: Recording, buffer: int, element: int) -> Write | N
     return None
 
 
-def earliest(recording: Recording, buffer: int, elements: Numbers) -> int:
+def earliest(recording: Recording, buffer: int, elements: npt.NDArray[np.int64]) -> int:
     """Of these elements one whose last write is the earliest; of very many, some hundred spread over them are asked."""
     left = elements
     if len(elements) > MOST_ASKED:
@@ -240,7 +253,7 @@ def earliest(recording: Recording, buffer: int, elements: Numbers) -> int:
     return min(found, key=lambda element: getattr(last_writer(recording, buffer, element), "task", -1))
 
 
-def _writes(recording: Recording, buffer: int) -> Iterator[tuple[Task, list[tuple[Op, Access, Numbers]]]]:
+def _writes(recording: Recording, buffer: int) -> Iterator[tuple[Task, list[tuple[Op, Access, npt.NDArray[np.int64]]]]]:
     """Tasks that write to a buffer, the last first, with their writes in order."""
     for task in reversed(recording.tasks):
         numbers = {n for n, argument in enumerate(task.arguments) if argument.buffer == buffer and argument.writes}
@@ -270,7 +283,7 @@ def _index_in(alias: Alias, element: int) -> int | None:
     return int(np.ravel_multi_index(places, alias.shape)) if rest == 0 else None
 
 
-def are_in(access: Access, offsets: Numbers, elements: Numbers) -> npt.NDArray[np.bool_]:
+def are_in(access: Access, offsets: npt.NDArray[np.int64], elements: Numbers) -> npt.NDArray[np.bool_]:
     """Which of the elements lie in any of the boxes."""
     rest = elements[:, None] - offsets.reshape(1, -1)
     inside = rest >= 0
@@ -306,3 +319,58 @@ def _same_group(a: BlockGroup, b: BlockGroup) -> bool:
     if a.body != b.body or len(a.offsets) != len(b.offsets) or not np.array_equal(a.blocks, b.blocks):
         return False
     return all(map(np.array_equal, a.offsets, b.offsets))
+
+
+# --- what the runtime sees of the tensors of a task
+
+
+def windowed(
+    arguments: tuple[Argument, ...], groups: Sequence[BlockGroup], bodies: Sequence[Body], alone: bool
+) -> tuple[Argument, ...]:
+    """The arguments of a task with `windowize=True`: of each what it touches, where that is one box.
+
+    A tensor that is only written may be written piece by piece; one that is only read must be read as one box, and
+    unless `alone` (no deps=, no early resolve) some written tensor must have become a box, too. Others stay whole.
+    """
+    touched: dict[int, list[tuple[Access, npt.NDArray[np.int64]]]] = {}
+    for group in groups:
+        accesses = (access for op, _ in ops_of(bodies[group.body]) for access in op.accesses)
+        for access, offsets in zip(accesses, group.offsets, strict=True):
+            touched.setdefault(access.argument, []).append((access, np.unique(offsets)))
+    found = {n: _window(arguments[n], boxes) for n, boxes in touched.items()}
+    written = [n for n, box in found.items() if box is not None and arguments[n].writes]
+    if len({arguments[n].buffer for n in written}) < len(written):
+        written = []  # two windows of one tensor: it stays whole for this call
+    kept = [n for n in found if not arguments[n].writes] if written or alone else []
+    return tuple([found.get(n) or a if n in (*written, *kept) else a for n, a in enumerate(arguments)])
+
+
+def _window(argument: Argument, boxes: list[tuple[Access, npt.NDArray[np.int64]]]) -> Argument | None:
+    """The one box that these boxes are or fill, of an argument that is either read or written."""
+    steps = argument.strides
+    if (argument.reads and argument.writes) or steps != tuple(sorted(steps, reverse=True)) or 0 in steps:
+        return None
+    starts: set[tuple[int, ...]] = set()
+    sizes: set[tuple[int, ...]] = set()
+    for access, offsets in boxes:
+        size = dict.fromkeys(steps, 1)
+        for extent, step in zip(access.shape, access.strides, strict=True):
+            if extent > 1 and (step not in size or size[step] > 1):
+                return None
+            size[step] = max(extent, size.get(step, 1))
+        sizes.add(tuple([size[step] for step in steps]))
+        for rest in (offsets - argument.offset).tolist():
+            digits = []
+            for step in steps:
+                digit, rest = divmod(rest, step)
+                digits.append(digit)
+            starts.add(tuple(digits))
+    if len(sizes) > 1 or (len(starts) > 1 and not argument.writes):
+        return None
+    (size_,) = sizes
+    first = [min(start) for start in zip(*starts, strict=True)]
+    shape = tuple([max(s) - low + n for s, low, n in zip(zip(*starts, strict=True), first, size_, strict=True)])
+    if prod(shape) != len(starts) * prod(size_):
+        return None  # holes, or pieces on top of each other
+    offset = argument.offset + sum(low * step for low, step in zip(first, steps, strict=True))
+    return replace(argument, offset=offset, shape=shape)

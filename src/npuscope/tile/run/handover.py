@@ -48,8 +48,9 @@ class HandedTiles:
         self._again: dict[str, Callable[[], object]] = {}  # vector functions, for their second core
         self._full: dict[RingKey, deque[tuple[Tile, Array | None, Shape]]] = {}
         self._taken: dict[RingKey, int] = {}  # popped and not yet freed
-        self._popped: dict[int, list[RingKey]] = {}
+        self._popped: dict[int, tuple[int, list[RingKey]]] = {}  # its split, where it lies
         self._sizes: dict[int, int] = {}
+        self._kept: dict[tuple[Way, int], int] = {}  # bytes of the consumer, by direction and pipe
         self._moved = False
         self.reserved: set[str] = set()
         self.imported: dict[str, str] = {}  # name of a ring's memory -> the function that should reserve it
@@ -58,6 +59,12 @@ class HandedTiles:
         """How many tiles the rings of a pipe hold."""
         self._sizes[pipe] = slots
         self._block.task.launch.ring_slots = max(self._block.task.launch.ring_slots, slots)
+
+    def keep(self, way: Way, pipe: int, bytes: int) -> None:
+        """How much of the consumer's memory a pipe takes; 0 where this side does not say."""
+        self._kept[way, pipe] = max(bytes, self._kept.get((way, pipe), 0))
+        total = [sum(n for (one, _), n in self._kept.items() if one == way) for way in ("C2V", "V2C")]
+        self._block.task.launch.ring_bytes = (total[0], total[1])
 
     # --- the functions
 
@@ -187,14 +194,16 @@ class HandedTiles:
         assert half is not None
         split = 0 if self._whole else split
         lanes = [half.core] if way == "C2V" else [0, 1] if split else [0]
-        self._popped[id(tile)] = [(way, pipe, lane) for lane in lanes]
+        self._popped[id(tile)] = split, [(way, pipe, lane) for lane in lanes]
 
-    def free(self, tile: Tile, op: str, pipe: int | None) -> None:
-        keys = self._popped.pop(id(tile), None)
+    def free(self, tile: Tile, op: str, pipe: int | None, split: int | None) -> None:
+        popped, keys = self._popped.pop(id(tile), (0, None))
         if keys is None:
             raise fault(f"pl.{op}: {describe(tile)} did not come out of a ring", "Free the popped tile itself, once.")
         if pipe is not None and pipe != keys[0][1]:
             raise fault(f"pl.{op}: the tile came out of pipe {keys[0][1]}, not {pipe}")
+        if split is not None and not self._whole and split != popped:
+            raise fault(f"pl.{op}: split={split}, but the tile was popped with split={popped}")
         for key in keys:
             self._taken[key] -= 1
         self._moved = True

@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 from npuscope.base.errors import NpuscopeError
 from npuscope.tile.enums import SplitMode
 from npuscope.tile.fault import fault
+from npuscope.tile.record.model import NO_EFFECT
 from npuscope.tile.record.recorder import Frame
 from npuscope.tile.run.block import Block
 from npuscope.tile.run.orchestration import Carry
@@ -247,8 +248,9 @@ class SplitAiv:
                 block.vector.leave()
 
 
-def _chunk(kind: str, chunk: object, policy: object) -> int | None:
+def _chunk(kind: str, chunk: object, policy: object, attrs: object) -> int | None:
     """The size of chunks, of which only some scopes of old programs make anything (language/runtime.py)."""
+    _check_attrs(kind, attrs)
     if policy not in (None, "guarded", "leading_full"):
         raise fault(f"pl.{kind}: chunk_policy= is 'guarded' or 'leading_full', not {shown(policy)}")
     chunk = plain(chunk)
@@ -257,23 +259,32 @@ def _chunk(kind: str, chunk: object, policy: object) -> int | None:
     return chunk
 
 
+def _check_attrs(kind: str, attrs: object) -> None:
+    """What the compiler's passes write to a loop of a printed program: nothing that changes it here."""
+    if attrs is not None and not isinstance(attrs, dict):
+        raise fault(f"pl.{kind}: attrs= is a dict, not {shown(attrs)}")
+    for name in attrs or ():
+        current().recorder.notice(NO_EFFECT, f"pl.{kind}: attrs= with {name!r} is for the compiler's passes")
+
+
 def range_(
     *bounds: object, init_values: object = None, chunk: object = None, chunk_policy: object = None, attrs: object = None
 ) -> TileLoop:
     """Sequential."""
-    return TileLoop("range", bounds, init_values=init_values, chunk=_chunk("range", chunk, chunk_policy))
+    return TileLoop("range", bounds, init_values=init_values, chunk=_chunk("range", chunk, chunk_policy, attrs))
 
 
 def parallel(
     *bounds: object, init_values: object = None, chunk: object = None, chunk_policy: object = None, attrs: object = None
 ) -> TileLoop:
     """Iterations that the program says are independent; orchestration only."""
-    return TileLoop("parallel", bounds, init_values=init_values, chunk=_chunk("parallel", chunk, chunk_policy))
+    return TileLoop("parallel", bounds, init_values=init_values, chunk=_chunk("parallel", chunk, chunk_policy, attrs))
 
 
 def pipeline(*bounds: object, stage: object = None, init_values: object = None, attrs: object = None) -> TileLoop:
     """Sequential, with buffers for `stage` turns at once; inside a region only."""
     stage = plain(stage)
+    _check_attrs("pipeline", attrs)
     if not isinstance(stage, int) or stage < 1:
         raise fault(f"pl.pipeline needs stage= of at least 1, not {shown(stage)}")
     return TileLoop("pipeline", bounds, stage=stage, init_values=init_values)
@@ -288,7 +299,7 @@ def unroll(
     bounds = tuple([plain(b) for b in bounds])
     if not all(isinstance(b, int) for b in bounds):
         raise fault("pl.unroll needs bounds known when the program is read")
-    return TileLoop("unroll", bounds, chunk=_chunk("unroll", chunk, chunk_policy))
+    return TileLoop("unroll", bounds, chunk=_chunk("unroll", chunk, chunk_policy, attrs))
 
 
 def while_(*, init_values: object = None) -> While:

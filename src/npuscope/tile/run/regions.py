@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 
 from npuscope.tile.enums import Level, Role, ScopeMode, SplitMode
 from npuscope.tile.fault import fault
-from npuscope.tile.record.model import Form, Half
+from npuscope.tile.record.model import NO_EFFECT, Form, Half
 from npuscope.tile.record.recorder import Launch, TaskDraft
 from npuscope.tile.run.block import Barrier, Block, check_outside_regions
 from npuscope.tile.run.orchestration import OpenCluster
@@ -158,6 +158,14 @@ def _listed(values: object, option: str) -> Sequence[object]:
     return values
 
 
+def not_dumped(dumps: object, op: str) -> None:
+    """Tensors that a device would write to files for whoever debugs it."""
+    if _listed(dumps, "dumps"):
+        current().recorder.notice(
+            NO_EFFECT, f"pl.{op}: dumps= is of the device; npuscope run --trace-values shows values"
+        )
+
+
 class At:
     """One task on one core group."""
 
@@ -182,13 +190,15 @@ class At:
         self.deps, self.early = deps, flag(allow_early_resolve, "at", "allow_early_resolve=")
         self.no_dep = _listed(no_dep_args, "no_dep_args")
         self.layout = laid_out(_listed(optimizations, "optimizations"))
+        self.windowize = flag(windowize, "at", "windowize=")
+        not_dumped(dumps, "at")
         self.task: TaskDraft | None = None
 
     def __enter__(self) -> TaskId:
         run = current()
         if run.orchestration.draws is not None:
             run.orchestration.draws.pause()
-        launch = Launch(flat_ids(self.deps), early=self.early, **self.layout)
+        launch = Launch(flat_ids(self.deps), early=self.early, windowize=self.windowize, **self.layout)
         self.task = open_task(run, self.name, 1, "at", launch)
         enter(run, self.task).starts_region = True
         return TaskId(self.task.id)
@@ -258,7 +268,7 @@ class Spmd:
         return result
 
     def _one_by_one(
-        self, run: TileRun, task: TaskDraft, body: Callable[[int | Lane], Result], lists: Sequence[object]
+        self, run: TileRun, task: TaskDraft, body: Callable[[int | Lane], Result], _: Sequence[object]
     ) -> Result | None:
         last: list[Result] = []
         order = None if run.gm.phase is None else run.gm.phase.blocks.get(task.id)

@@ -317,7 +317,7 @@ def _lazy_torch() -> Iterator[None]:
             yield
             return
 
-        def find_spec(fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        def find_spec(fullname: str, *_: object) -> ModuleSpec | None:
             if fullname != "torch":
                 return None
             sys.meta_path.remove(finder)

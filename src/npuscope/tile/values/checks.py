@@ -117,6 +117,12 @@ def tensor_or_tile(value: object, op: str) -> Tensor | Tile:
     return value
 
 
+def check_scratch(value: object, op: str) -> None:
+    """Room that a program gives to an op to work in: the memory plan has it from the op's spec."""
+    if value is not None and not hasattr(value, "shape"):
+        raise fault(f"pl.{op}: its scratch is a tile, not {shown(value)}")
+
+
 def describe(value: object) -> str:
     """An operand for a message."""
     if isinstance(value, Tensor | Tile):

@@ -182,7 +182,7 @@ class MemRef:
     place with nothing else. A tile in a slot overwrites the one before it there.
     """
 
-    def __init__(self, name: object = "", *where: object, slots: int = 1) -> None:
+    def __init__(self, name: object = "", *_: object, slots: int = 1) -> None:
         if type(slots) is not int or slots < 1:
             raise fault(f"pl.MemRef: slots= is a whole number from 1, not {slots!r}")
         self.slots, self.index, self.whole = slots, 0, self

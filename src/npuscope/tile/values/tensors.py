@@ -131,8 +131,8 @@ class Tensor(OperandValue):
     def __class_getitem__(cls, item: object) -> signature.TensorType:
         return signature.tensor(item)
 
-    def bind_dynamic(self, axis: int, variable: object) -> None:
-        """Names a run-time dimension; the extent is already known here."""
+    def bind_dynamic(self, axis: int, variable: object) -> None:  # noqa: ARG002 (a name for the extent, known here)
+        """Says that an axis is known at run time only."""
         if axis == 0 and self.shape == self.buffer.shape:
             self.buffer.rows_at_run_time = True
 

@@ -200,7 +200,7 @@ def submit_costs(program: Program, producers: Ints) -> dict[str, Floats]:
     filled = np.zeros(len(tasks))  # bytes that the orchestrator fills before it goes on to the task
     for buffer in program.recording.buffers:
         if buffer.filled and buffer.before_task < len(tasks):
-            filled[buffer.before_task] += prod(buffer.shape) * BY_NAME[buffer.dtype].bytes
+            filled[buffer.before_task] += BY_NAME[buffer.dtype].size(prod(buffer.shape))
     return {
         "submit_base": np.full(len(tasks), timing["submit_base"].value * NS),
         "submit_argument": timing["submit_argument"].value * NS * np.array([len(task.arguments) for task in tasks]),
@@ -249,7 +249,7 @@ class ArgumentReads:
     argument: int
     bytes: int
     boxes: tuple[tuple[int, Access], ...]
-    size: int  # bytes of an element
+    size: float  # bytes of an element
 
 
 @dataclass
@@ -285,7 +285,7 @@ class BlockClasses:
             body = self.program.planned[key]
             self._numbers[key] = len(self.streams)
             buffers = (self.program.recording.buffers[argument.buffer] for argument in task.arguments)
-            sizes = [BY_NAME[buffer.dtype].bytes for buffer in buffers]
+            sizes = [BY_NAME[buffer.dtype].width for buffer in buffers]
             line = int(self.device.core["scalar_line"].value)
             self._fresh.append(fresh_lines(body.lowered, group.offsets, sizes, line))
             self.streams.append(self._kept.stream(self.program.runs(key), self._fresh[-1]))
@@ -302,7 +302,7 @@ class BlockClasses:
             for reads in self._reads[number]:
                 once = self._once(number, reads, group)
                 buffer = self.program.recording.buffers[task.arguments[reads.argument].buffer]
-                whole = prod(buffer.shape) * BY_NAME[buffer.dtype].bytes
+                whole = BY_NAME[buffer.dtype].size(prod(buffer.shape))
                 if whole <= self._whole:
                     if not self._cache.touch(buffer.id, whole):
                         missed += min(once, whole / len(group.blocks))
@@ -322,7 +322,7 @@ class BlockClasses:
         for argument in task.arguments:
             if argument.writes:
                 buffer = self.program.recording.buffers[argument.buffer]
-                self._cache.touch(buffer.id, min(prod(buffer.shape) * BY_NAME[buffer.dtype].bytes, self._whole))
+                self._cache.touch(buffer.id, min(BY_NAME[buffer.dtype].size(prod(buffer.shape)), self._whole))
         meets = any(self.streams[stream].barriers for stream, _ in kinds.values())
         meeting = frozenset(kinds.values() if meets else ())
         found = np.zeros(max(task.blocks, 1), np.int64)
@@ -421,7 +421,7 @@ def _reads(body: PlannedBody, program: Program) -> list[ArgumentReads]:
     arguments, buffers = program.recording.tasks[body.task].arguments, program.recording.buffers
     moved: Counter[int] = Counter()
     places: dict[int, dict[int, Access]] = defaultdict(dict)
-    size = [BY_NAME[buffers[argument.buffer].dtype].bytes for argument in arguments]
+    size = [BY_NAME[buffers[argument.buffer].dtype].width for argument in arguments]
 
     def walk(items: Items, times: int) -> None:
         for item in items:
@@ -440,7 +440,7 @@ def _reads(body: PlannedBody, program: Program) -> list[ArgumentReads]:
 MOST = 1 << 21  # spans that are looked at one by one; of more, an even sample
 
 
-def distinct_lines(boxes: Sequence[tuple[Access, Ints]], size: int, line: int) -> int:
+def distinct_lines(boxes: Sequence[tuple[Access, Ints]], size: float, line: int) -> int:
     """How many lines lie under boxes of elements of `size` bytes, each box at all its offsets, counted once."""
     found: list[Ints] = []
     share = 1.0
@@ -452,7 +452,8 @@ def distinct_lines(boxes: Sequence[tuple[Access, Ints]], size: int, line: int) -
             if len(starts) > MOST:
                 step = -(-len(starts) // MOST)
                 starts, share = starts[::step], share * step
-        first, last = starts * size // line, ((starts + span) * size - 1) // line
+        first = (starts * size // line).astype(np.int64, copy=False)
+        last = (-(-(starts + span) * size // line) - 1).astype(np.int64, copy=False)
         reach = np.arange(int(np.max(last - first)) + 1, dtype=np.int64)
         lines = first[:, None] + reach
         found.append(lines[lines <= last[:, None]])

@@ -110,7 +110,7 @@ def _remote(one: Instruction, lowered: Lowered, device: Device) -> Cost | None:
     else:
         place = "remote_store"
     rate = link_constant(device, "put_rate" if one.plane == "store" else "remote_load_rate")
-    lines = sum(line_bytes(access, BY_NAME[value.dtype].bytes, 1) for access in one.accesses)
+    lines = sum(line_bytes(access, BY_NAME[value.dtype].width, 1) for access in one.accesses)
     return Cost(steps * link_constant(device, place) + moved / rate, lines=lines, place=f"timing.{place}")
 
 
@@ -128,7 +128,7 @@ def _clock(device: Device) -> float:
 
 
 def _size(value: Value) -> int:
-    return prod(value.shape) * BY_NAME[value.dtype].bytes
+    return BY_NAME[value.dtype].size(prod(value.shape))
 
 
 def spans_of(access: Access) -> tuple[int, list[tuple[int, int]]]:
@@ -139,17 +139,17 @@ def spans_of(access: Access) -> tuple[int, list[tuple[int, int]]]:
     return span, outer
 
 
-def line_bytes(access: Access, size: int, line: int) -> int:
+def line_bytes(access: Access, size: float, line: int) -> int:
     """Bytes of whole lines that a box of GM touches: contiguous spans, each rounded up to lines."""
     span, outer = spans_of(access)
     spans = prod(extent for extent, _ in outer)
     gap = min((stride for extent, stride in outer if extent > 1), default=0) * size
     if spans > 1 and gap < line:  # neighbours share lines
-        return -(-(spans * max(gap, 1)) // line) * line
-    return spans * -(-span * size // line) * line
+        return int(-(-(spans * max(gap, 1)) // line) * line)
+    return int(spans * -(-span * size // line) * line)
 
 
-def _rows_and_bytes(one: Instruction, lowered: Lowered, size: int) -> tuple[float, float]:
+def _rows_and_bytes(one: Instruction, lowered: Lowered, size: float) -> tuple[float, float]:
     """Rows that lie apart in GM and the bytes that one core moves, in steps of GRAIN; of a split body each its half."""
     rows = moved = 0.0
     for access in one.accesses:
@@ -170,7 +170,7 @@ def _transfer(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     """Between GM and the core."""
     timing = device.timing
     number = one.result if one.result is not None else one.reads[0] if one.reads else None
-    size = 4 if number is None else BY_NAME[lowered.values[number].dtype].bytes
+    size = 4 if number is None else BY_NAME[lowered.values[number].dtype].width
     lines = sum(line_bytes(access, size, int(device.core["gm_line"].value)) for access in one.accesses)
     if one.pipe == "FIXP":
         drain = _drain(*matrix(lowered.values[one.reads[0]].shape), device) * NS / _clock(device)
@@ -195,20 +195,20 @@ def _brought(rows: float, moved: float, clash: float, core: str, source: str, de
     return max(in_bytes, in_rows) * NS
 
 
-def _clashes(access: Access, size: int, device: Device) -> bool:
+def _clashes(access: Access, size: float, device: Device) -> bool:
     """Whether its rows lie a multiple of `clash_stride` apart: all in one part of the memory, while others are idle."""
     stride = device.timing["clash_stride"].value
     return any(extent > 1 and step * size % stride == 0 for extent, step in spans_of(access)[1])
 
 
-def _drawn(access: Access, size: int, device: Device) -> float:
+def _drawn(access: Access, size: float, device: Device) -> float:
     """Bytes of whole lines for which HBM is taken: more than are read where rows clash that fill their lines."""
     line = int(device.core["gm_line"].value)
     clashing = spans_of(access)[0] * size >= line and _clashes(access, size, device)
     return line_bytes(access, size, line) * (device.timing["clash_whole"].value if clashing else 1.0)
 
 
-def _short_clashing(one: Instruction, lowered: Lowered, size: int, device: Device) -> float:
+def _short_clashing(one: Instruction, lowered: Lowered, size: float, device: Device) -> float:
     """Rows shorter than a line that clash; one below `clash_row` bytes holds up the next for its share only."""
     line, whole = device.core["gm_line"].value, device.timing["clash_row"].value
     rows = 0.0
@@ -249,7 +249,7 @@ def _product(one: Instruction, lowered: Lowered, device: Device) -> float:
     m, n = matrix(result.shape)
     rows, columns = matrix(left.shape)
     deep = rows if one.attribute("a_trans") and left.space != "Left" else columns
-    size = BY_NAME[left.dtype].bytes
+    size = BY_NAME[left.dtype].width
     fractal = device.core["fractal"].value
     per = device.core["l0_cycles_fp32" if size == 4 else "l0_cycles"].value
     steps = -(-m // fractal) * -(-deep * size // device.core["fractal_k"].value) * -(-n // fractal)

@@ -322,7 +322,7 @@ def only_scalars(items: Items) -> bool:
 
 
 def fresh_lines(
-    lowered: Lowered, offsets: Sequence[npt.NDArray[np.int64]], sizes: Sequence[int], line: int
+    lowered: Lowered, offsets: Sequence[npt.NDArray[np.int64]], sizes: Sequence[float], line: int
 ) -> dict[int, int]:
     """Of each access of a scalar read, how many lines it is the first to touch in the first block of a group.
 
