@@ -29,7 +29,7 @@ API = {
 
 def generate(folder: Path) -> None:
     """Writes every generated page; a page that has not changed is left alone, so that Sphinx builds only what did."""
-    from npuscope.report.reference import columns_page, history_page, ops_page, producers_page, rules_page
+    from reference_pages import columns_page, history_page, ops_page, producers_page, rules_page
 
     pages = {
         "commands.md": commands_page(),

@@ -11,9 +11,10 @@ import pytest
 from linted import program
 
 import npuscope.tile as pl
+from docs.reference_pages import rules_page
 from npuscope.check import rules
 from npuscope.check.run import check, rules_of
-from npuscope.report.reference import rule_text, rules_page
+from npuscope.report.reference import rule_text
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "extend.md"
 ID = "one-element-load"

@@ -11,11 +11,11 @@ import pytest
 from made import US, Task, made
 
 import npuscope
+from docs.reference_pages import columns_page
 from npuscope import explain as analysis
 from npuscope.explain import diagnosis as folder
 from npuscope.explain.diagnosis import CAUSES, Cause, Diagnosis, Gain
 from npuscope.explain.diagnosis.cause import FINDERS
-from npuscope.report.reference import columns_page
 from npuscope.trace import Trace
 
 COMM = (("kind", "comm"),)

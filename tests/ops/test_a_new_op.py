@@ -14,12 +14,13 @@ import pytest
 from sessions import FENCE, ROOT
 
 import npuscope.tile as pl
+from docs.reference_pages import ops_page
 from npuscope.chip.devices import load
 from npuscope.lower.model import instructions
 from npuscope.lower.program import Program
 from npuscope.ops import elementwise, table
 from npuscope.ops.spec import VECTOR, OpRole, OpSpec
-from npuscope.report.reference import op_text, ops_page, signatures
+from npuscope.report.reference import op_text, signatures
 from npuscope.tile.calls.functions import FUNCTIONS
 from npuscope.tile.fault import TileError
 from npuscope.time.certainty import certainty_of

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 import npuscope.tile as pl
+from docs.reference_pages import history_page, ops_page, rules_page
 from npuscope.check.rule import Example, Rule
 from npuscope.check.rules import all_rules
 from npuscope.chip.devices import load
 from npuscope.ops import table
-from npuscope.report.reference import history_page, op_table, op_text, ops_page, ops_text, rule_text, rules_page
+from npuscope.report.reference import op_table, op_text, ops_text, rule_text
 from npuscope.tile.language.history import HISTORY
 
 CHIP = load("ascend910b1")

@@ -19,13 +19,13 @@ from made import DEPENDS, DOZEN, Task, dozen, made
 from planted import QWEN, Plan, plant
 
 import npuscope
+from docs.reference_pages import columns_page, declared
 from npuscope import explain as analysis
 from npuscope.explain.changes import whatif_each
 from npuscope.explain.passes import passes, statistics
 from npuscope.forward.align.alignment import align
 from npuscope.forward.roofline import roofline
 from npuscope.lab.payload.overview import parts
-from npuscope.report.reference import columns_page, declared
 from npuscope.table.columns import Columns, Table, Tabular
 from npuscope.table.parts import Rows, as_markdown, as_text
 

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 import npuscope
+from docs.reference_pages import producers_page
 from npuscope.explain.waits import dependencies
-from npuscope.report.reference import producers_page
 from npuscope.trace import Trace
 from npuscope.trace.formats import QUESTIONS, Format, readers
 from npuscope.trace.names import LAUNCHES, source_column

@@ -28,7 +28,6 @@ from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import Failed
 from npuscope.base.pool import Caller, Named, Workers, each, shared_pool
-from npuscope.base.stand_in import Texts
 from npuscope.check.fixes.patch import Patch
 from npuscope.check.rule import Finding, Price
 from npuscope.table.formats import duration
@@ -159,10 +158,6 @@ def with_patch(request: Request, patch: Patch) -> Request:
     """The same question with the patch in place."""
     texts: dict[str, str] = dict(request.texts) | {patch.file: patch.after}
     return replace(request, texts=tuple(texts.items()))
-
-
-def texts_with(texts: Texts, patch: Patch) -> Texts:
-    return tuple((dict(texts) | {patch.file: patch.after}).items())
 
 
 @dataclass(frozen=True)

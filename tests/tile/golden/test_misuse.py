@@ -18,7 +18,6 @@ from npuscope.tile.golden import (
     mapped_pool_ratio_allclose,
     ratio_allclose,
     ratio_reldiff,
-    repetition,
     run_jit,
     validate_golden,
 )
@@ -207,7 +206,6 @@ def test_options_that_mean_nothing(options, sentence) -> None:
         (lambda: ratio_reldiff("a"), "diff_thd must be a number, not the str 'a'"),
         (lambda: ratio_reldiff(0), "diff_thd must be more than 0"),
         (lambda: mapped_pool_ratio_allclose("m", mapping_shape=4, block_size=2), "must be whole numbers, got 4 and 2"),
-        (lambda: repetition([[1], [2]]), "one sequence of token ids has one dimension"),
         (lambda: diff_runs(scaled, scaled, *SPECS, only=["z"]), "only: run A has no tensor z. It has x, y."),
         (lambda: validate_golden({"y": np.ones(1)}, {"y": np.ones(1)}, atol=-1), "atol must be 0 or more"),
     ],

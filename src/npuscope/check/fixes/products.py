@@ -20,7 +20,6 @@ from npuscope.check.fixes.tree import (
     bare,
     call_with,
     called,
-    calls_in,
     expression,
     keywords,
     names_in,
@@ -309,8 +308,3 @@ def _without(source: Source, gone: set[Statement]) -> list[Edit]:
 
 
 NO_ZEROS = Fix("no-zeros", "zeros that nobody reads", ("zero-fill",), _no_zeros)
-
-
-def products_in(node: cst.CSTNode) -> list[cst.Call]:
-    """Calls that multiply on the cube."""
-    return [one for one in calls_in(node) if called(one) in (*MATMUL.names, *MATMUL_ACC.names)]

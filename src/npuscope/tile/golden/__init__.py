@@ -12,7 +12,6 @@ from npuscope.tile.golden.comparators import (
     topk_pair_compare,
 )
 from npuscope.tile.golden.difference import Differences, TensorDifference, diff_runs, differences
-from npuscope.tile.golden.repetition import RepetitionReport, repetition
 from npuscope.tile.golden.runner import Executed, Executor, RunConfig, RunResult, driven, run, run_jit
 from npuscope.tile.golden.spec import ScalarSpec, TensorSpec
 from npuscope.tile.golden.validation import LastWriter, validate_golden
@@ -22,7 +21,6 @@ __all__ = [
     "Executed",
     "Executor",
     "LastWriter",
-    "RepetitionReport",
     "RunConfig",
     "RunResult",
     "ScalarSpec",
@@ -35,7 +33,6 @@ __all__ = [
     "mapped_pool_ratio_allclose",
     "ratio_allclose",
     "ratio_reldiff",
-    "repetition",
     "run",
     "run_jit",
     "topk_pair_compare",

@@ -48,12 +48,6 @@ class RanksResult(Tabular):
         return round(max(one.end for one in self.runs))
 
     @cached_property
-    def launch_ns(self) -> int:
-        """From the launch of the first rank to that of the last."""
-        first = {one.rank: one.begin for one in reversed(self.runs)}
-        return round(max(first.values()))
-
-    @cached_property
     def rows(self) -> list[dict[str, object]]:
         found = []
         for rank, some in groupby(self.runs, key=lambda one: one.rank):
