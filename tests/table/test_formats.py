@@ -95,7 +95,7 @@ def test_figures_keep_three_digits_and_their_zeros(value: float) -> None:
 
 def table(**columns: tuple[Form, list[Any]]) -> Table:
     declared = tuple(Column(key, form, "what it is") for key, (form, _) in columns.items())
-    return Table(Columns("", "", declared), pl.DataFrame({key: values for key, (_, values) in columns.items()}))
+    return Table(Columns("", "", *declared), pl.DataFrame({key: values for key, (_, values) in columns.items()}))
 
 
 @given(st.lists(st.integers(0, 10**13), min_size=1, max_size=20))
@@ -120,7 +120,7 @@ def test_points_stand_below_one_another_and_absent_cells_are_a_dash() -> None:
 
 
 def test_columns_of_one_scale_share_their_unit_so_that_they_can_be_compared() -> None:
-    columns = Columns("", "", tuple(Column(key, TIME, "time", title=key, scale="wall") for key in ("A", "B")))
+    columns = Columns("", "", *tuple(Column(key, TIME, "time", title=key, scale="wall") for key in ("A", "B")))
     assert [one.heading for one in Table(columns, pl.DataFrame({"A": [958_780], "B": [1_286_480]})).shown()] == [
         "A ms",
         "B ms",
@@ -139,7 +139,11 @@ def test_people_read_words_where_programs_read_keys() -> None:
 
 
 def test_a_heading_that_does_not_say_enough_is_explained_below() -> None:
-    columns = Columns("", "", (Column("core_ns", TIME, "added up over all cores", title="core time", explained=True),))
+    columns = Columns(
+        "",
+        "",
+        Column("core_ns", TIME, "added up over all cores", title="core time", explained=True),
+    )
     found = Table(columns, pl.DataFrame({"core_ns": [5]}))
     assert found.lines()[-1] == "  core time: added up over all cores"
     assert len(found.lines(legend=False)) == 2

@@ -50,7 +50,14 @@ def is_plain(markdown: str) -> bool:
 
 
 def table_of(words: str) -> Table:
-    return Table(Columns("t", "", (Column("name", TEXT, ""),)), pl.DataFrame({"name": [words]}))
+    return Table(
+        Columns(
+            "t",
+            "",
+            Column("name", TEXT, ""),
+        ),
+        pl.DataFrame({"name": [words]}),
+    )
 
 
 @pytest.mark.parametrize("make", [Heading, Say, lambda words: Say(words, strong=True), lambda words: Notes([words])])

@@ -40,7 +40,7 @@ def _ratio(value: object) -> str:
 VARIANTS = Columns(
     "rank",
     "A variant, the fastest first and those that cannot run last. What there is not is left out.",
-    (
+    
         Column("rank", COUNT, "its place"),
         Column("variant", TEXT, "file and settings"),
         Column("key", TEXT, "tells equal variants in a results file", only="a hash"),
@@ -62,7 +62,6 @@ VARIANTS = Columns(
                only="listed below the table"),
         Column("error", TEXT, "why it cannot run", only="listed below the table, once for all that have it"),
         Column("settings", TEXT, "object: name -> value, as text", only="they are the variant's name"),
-    ),
 )  # fmt: skip
 
 

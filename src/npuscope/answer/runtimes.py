@@ -27,11 +27,9 @@ from npuscope.time.uncertainty import against
 STEPS = Columns(
     "compare.steps",
     "A step from tmr to hbg; each is simulated on top of those before, so the changes add up.",
-    (
-        Column("step", TEXT, "what changes", title="from tmr to hbg"),
-        Column("wall_ns", TIME, "device wall of a call with this and all before it", title="device wall", scale="wall"),
-        Column("change_ns", TIME, "more than in the row before", title="change", scale="wall", more_is="worse"),
-    ),
+    Column("step", TEXT, "what changes", title="from tmr to hbg"),
+    Column("wall_ns", TIME, "device wall of a call with this and all before it", title="device wall", scale="wall"),
+    Column("change_ns", TIME, "more than in the row before", title="change", scale="wall", more_is="worse"),
 )
 
 

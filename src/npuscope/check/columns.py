@@ -58,26 +58,27 @@ def amount(number: int) -> str:
 ERRORS = Columns(
     "check.errors",
     "What will not work.",
-    (
-        PROGRAM,
-        Column("id", TEXT, "of the rule (the page of rules)", title="finding"),
-        Column("severity", TEXT, "error, warning or hint", only=PARAGRAPH),
-        Column("file", NAMED_FILE, "where"),
-        Column("line", COUNT, "where"),
-        Column("message", TEXT, "what is wrong", only=PARAGRAPH),
-        Column(
-            "cost",
-            Form("text", "object", _cost, right=False),
-            "`bytes`, `flops`, `tasks`, `waits` over the run",
-        ),
-        Column("kernel", TEXT, 'the kernel, "" where it is about the source', only=PARAGRAPH),
-        Column("remedy", TEXT, "what to do", only=PARAGRAPH),
-        Column("change", TEXT, 'the line as it should be, or ""', only=PARAGRAPH),
-        Column("count", COUNT, "times met", only=PARAGRAPH),
-        Column("also", replace(LIST, json="list of objects"), "other places: `file`, `line`", only=PARAGRAPH),
+    PROGRAM,
+    Column("id", TEXT, "of the rule (the page of rules)", title="finding"),
+    Column("severity", TEXT, "error, warning or hint", only=PARAGRAPH),
+    Column("file", NAMED_FILE, "where"),
+    Column("line", COUNT, "where"),
+    Column("message", TEXT, "what is wrong", only=PARAGRAPH),
+    Column(
+        "cost",
+        Form("text", "object", _cost, right=False),
+        "`bytes`, `flops`, `tasks`, `waits` over the run",
     ),
+    Column("kernel", TEXT, 'the kernel, "" where it is about the source', only=PARAGRAPH),
+    Column("remedy", TEXT, "what to do", only=PARAGRAPH),
+    Column("change", TEXT, 'the line as it should be, or ""', only=PARAGRAPH),
+    Column("count", COUNT, "times met", only=PARAGRAPH),
+    Column("also", replace(LIST, json="list of objects"), "other places: `file`, `line`", only=PARAGRAPH),
 )
-FINDINGS = replace(ERRORS, place="check.findings", about="A warning or a hint, the one that saves most first.").plus(
+FINDINGS = Columns(
+    "check.findings",
+    "A warning or a hint, the one that saves most first.",
+    *ERRORS,
     Column("scope", TEXT, "the part of the source it belongs to", only="a heading tells it"),
     Column(
         "saves_ns", TIME, "what the simulated time is shorter without it; null where that was not tried", title="saves"
@@ -116,18 +117,16 @@ def _fits(value: object) -> str:
 MEMORY = Columns(
     "memory.memory",
     "A memory of a function, in the body that fills it most; what is too full comes first.",
-    (
-        PROGRAM,
-        Column("kernel", TEXT, "a mixed kernel is two functions, `_aic` and `_aiv`", title="function"),
-        Column("launched_as", TEXT, "the kernel's own name", only="the function's name has it"),
-        Column("space", TEXT, "Mat, Left, Right, Acc or Vec"),
-        Column("used", ROOM, "in the fullest body", scale="room"),
-        Column("limit", ROOM, "there are", scale="room"),
-        Column("share", Form("share", "number, share of 1", _filled, right=False), "used, of the limit"),
-        Column("ring", ROOM, "at the head, for the ring between the cores; part of `used`", scale="room", wide=True),
-        Column("fits", Form("fits", "bool", _fits, right=False), "whether it does"),
-        Column("buffers", replace(LIST, json="list"), "with `--kernel`: its tiles", only="a table of its own"),
-    ),
+    PROGRAM,
+    Column("kernel", TEXT, "a mixed kernel is two functions, `_aic` and `_aiv`", title="function"),
+    Column("launched_as", TEXT, "the kernel's own name", only="the function's name has it"),
+    Column("space", TEXT, "Mat, Left, Right, Acc or Vec"),
+    Column("used", ROOM, "in the fullest body", scale="room"),
+    Column("limit", ROOM, "there are", scale="room"),
+    Column("share", Form("share", "number, share of 1", _filled, right=False), "used, of the limit"),
+    Column("ring", ROOM, "at the head, for the ring between the cores; part of `used`", scale="room", wide=True),
+    Column("fits", Form("fits", "bool", _fits, right=False), "whether it does"),
+    Column("buffers", replace(LIST, json="list"), "with `--kernel`: its tiles", only="a table of its own"),
 )
 
 
@@ -156,24 +155,22 @@ def _shape(value: object) -> str:
 TILES = Columns(
     "memory.memory.buffers.tiles",
     "A tile in its buffer, in order of address; JSON has the tiles of a buffer together, with its address and bytes.",
-    (
-        Column("address", COUNT, "of the buffer"),
-        Column("room", ROOM, "of the buffer", title="buffer"),
-        Column("name", TEXT, "the variable", title="tile"),
-        Column("shape", Form("shape", "list of int", _shape, right=False), "rows and columns"),
-        Column("dtype", TEXT, "of its elements", title="type"),
-        Column("bytes", ROOM, "of the tile"),
-        Column("place", TEXT, "file and line that make it", title="made at"),
-        Column("file", TEXT, "that makes it", only="`place` tells it"),
-        Column("line", COUNT, "that makes it", only="`place` tells it"),
-        Column("from", COUNT, "the instruction of the body that makes it", title="needed from"),
-        Column("to", COUNT, "the last that needs it"),
-        Column(
-            "turns",
-            Form("turns", "list of objects", _turns, right=False),
-            "per pipelined loop around it: `turn`, `of` so many in flight",
-            title="in flight",
-        ),
+    Column("address", COUNT, "of the buffer"),
+    Column("room", ROOM, "of the buffer", title="buffer"),
+    Column("name", TEXT, "the variable", title="tile"),
+    Column("shape", Form("shape", "list of int", _shape, right=False), "rows and columns"),
+    Column("dtype", TEXT, "of its elements", title="type"),
+    Column("bytes", ROOM, "of the tile"),
+    Column("place", TEXT, "file and line that make it", title="made at"),
+    Column("file", TEXT, "that makes it", only="`place` tells it"),
+    Column("line", COUNT, "that makes it", only="`place` tells it"),
+    Column("from", COUNT, "the instruction of the body that makes it", title="needed from"),
+    Column("to", COUNT, "the last that needs it"),
+    Column(
+        "turns",
+        Form("turns", "list of objects", _turns, right=False),
+        "per pipelined loop around it: `turn`, `of` so many in flight",
+        title="in flight",
     ),
 )
 

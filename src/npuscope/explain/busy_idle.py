@@ -29,38 +29,32 @@ def _quantile(share: float) -> pl.Expr:
 KERNELS = Columns(
     "",  # a part of `report.kernels` and of `simulate.per_kernel`
     "A kernel, the one with most core time first.",
-    (
-        Column("kernel", TEXT, "the operator type where the capture has one, else the kernel's name", json="name"),
-        Column("count", COUNT, "slices", of=pl.len()),
-        Column("core_ns", TIME, "added up over all cores", title="core time", explained=True, of=pl.col("ns").sum()),
-        Column("on_core_ns", TIME, "while at least one core ran it", title="on-core time", explained=True),
-        Column("mean_ns", MEAN_TIME, "of a slice", scale="mean", of=pl.col("ns").mean()),
-        Column("p50_ns", TIME, "half of the slices take at most this", scale="mean", wide=True, of=_quantile(0.5)),
-        Column("p95_ns", TIME, "95% of the slices take at most this", scale="mean", wide=True, of=_quantile(0.95)),
-        Column("share", SHARE, "of all core time"),
-    ),
+    Column("kernel", TEXT, "the operator type where the capture has one, else the kernel's name", json="name"),
+    Column("count", COUNT, "slices", of=pl.len()),
+    Column("core_ns", TIME, "added up over all cores", title="core time", explained=True, of=pl.col("ns").sum()),
+    Column("on_core_ns", TIME, "while at least one core ran it", title="on-core time", explained=True),
+    Column("mean_ns", MEAN_TIME, "of a slice", scale="mean", of=pl.col("ns").mean()),
+    Column("p50_ns", TIME, "half of the slices take at most this", scale="mean", wide=True, of=_quantile(0.5)),
+    Column("p95_ns", TIME, "95% of the slices take at most this", scale="mean", wide=True, of=_quantile(0.95)),
+    Column("share", SHARE, "of all core time"),
 )
 UNITS = Columns(
     "report.units",
     "A unit, lanes added up; an object by unit.",
-    (
-        Column("unit", TEXT, "AIC, AIV, AICPU, stream, link or host"),
-        Column("lanes", COUNT, "of the unit"),
-        Column("busy_ns", TIME, "something ran", scale="time"),
-        Column("idle_ns", TIME, "nothing ran", scale="time"),
-        Column("share", SHARE, "busy, of both", title="busy"),
-    ),
+    Column("unit", TEXT, "AIC, AIV, AICPU, stream, link or host"),
+    Column("lanes", COUNT, "of the unit"),
+    Column("busy_ns", TIME, "something ran", scale="time"),
+    Column("idle_ns", TIME, "nothing ran", scale="time"),
+    Column("share", SHARE, "busy, of both", title="busy"),
 )
 LANES = Columns(
     "report.lanes",
     "A lane: core, stream or thread.",
-    (
-        Column("lane", COUNT, "its number", only="a number of this trace, which the name tells better"),
-        Column("name", TEXT, "as the capture calls it", title="lane"),
-        Column("unit", TEXT, "as in `units`"),
-        Column("slices", COUNT, "on it"),
-        *(column for column in UNITS if column.key in ("busy_ns", "idle_ns", "share")),
-    ),
+    Column("lane", COUNT, "its number", only="a number of this trace, which the name tells better"),
+    Column("name", TEXT, "as the capture calls it", title="lane"),
+    Column("unit", TEXT, "as in `units`"),
+    Column("slices", COUNT, "on it"),
+    *(column for column in UNITS if column.key in ("busy_ns", "idle_ns", "share")),
 )
 
 
@@ -169,19 +163,19 @@ COUNTS = (
 AREAS = Columns(
     "report.fan_out.areas",
     "A part of the model, the one with most tasks first.",
-    (
-        Column("area", TEXT, "by the kernels' names (docs/understand/numbers.md)"),
-        Column("kernels", COUNT, "distinct kernels"),
-        *COUNTS,
-        Column("tasks per step", NUMBER, "tasks over steps"),
-        Column("tasks per layer", NUMBER, "tasks over layers, where they are known"),
-        Column("share", SHARE, "of all tasks"),
-    ),
+    Column("area", TEXT, "by the kernels' names (docs/understand/numbers.md)"),
+    Column("kernels", COUNT, "distinct kernels"),
+    *COUNTS,
+    Column("tasks per step", NUMBER, "tasks over steps"),
+    Column("tasks per layer", NUMBER, "tasks over layers, where they are known"),
+    Column("share", SHARE, "of all tasks"),
 )
 FAN_OUT_KERNELS = Columns(
     "report.fan_out.kernels",
     "A kernel, the one with most tasks first.",
-    (Column("kernel", TEXT, "its name"), Column("area", TEXT, "its part of the model"), *COUNTS),
+    Column("kernel", TEXT, "its name"),
+    Column("area", TEXT, "its part of the model"),
+    *COUNTS,
 )
 
 

@@ -32,7 +32,8 @@ DOUBTFUL = 0.1  # replay error from which a result carries a warning
 RUNS = Columns(
     "whatif.runs",
     "The wall time as it was, with the change, and between which bounds.",
-    (Column("run", TEXT, "which"), Column("wall_ns", TIME, "its wall")),
+    Column("run", TEXT, "which"),
+    Column("wall_ns", TIME, "its wall"),
 )
 MOST_KERNELS = 40  # replayed, those with the most core time
 EVERY_WAIT = "every wait for the scheduler"
@@ -47,7 +48,7 @@ WAITS = {  # what people read of a scheduler's waits
 GAINS = Columns(
     "whatif.gains",
     "A change alone, the one that buys most first; gains do not add up.",
-    (
+    
         Column("kind", TEXT, "kernel, finding, or the kind of cause: dependency, dispatch, bandwidth"),
         Column("what", worded(WAITS), "what is changed"),
         Column("how", TEXT, "how it is changed, in words", only="too long for a row; findings' stand below the table"),
@@ -56,7 +57,6 @@ GAINS = Columns(
         Column("nothing_ns", TIME, "the wall without it", scale="wall", title="without it"),
         Column("gain_ns", TIME, "what of the wall it takes away", title="saves", more_is="better"),
         Column("gain", SHARE, "the same as a share of the wall", title="share"),
-    ),
 )  # fmt: skip
 
 

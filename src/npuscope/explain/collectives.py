@@ -27,15 +27,13 @@ WAITS = Columns(
     "report.waits.table",
     "A rank that waits in collectives for another, which came last; the longest wait first. What made the other late "
     "adds up to the wait.",
-    (
-        Column("rank", TEXT, "that waits"),
-        Column("waits_for", TEXT, "that came last", title="waits for"),
-        Column("wait_ns", TIME, "in all these collectives", title="wait"),
-        Column("collectives", COUNT, "in which it waits for that rank"),
-        Column("began_ns", TIME, "so much later the other began: it was launched later", title="began later"),
-        Column("compute_ns", TIME, "so much longer the other computed since both met last", title="computes longer"),
-        Column("idle_ns", TIME, "so much longer the other stood idle in between", title="idle longer"),
-    ),
+    Column("rank", TEXT, "that waits"),
+    Column("waits_for", TEXT, "that came last", title="waits for"),
+    Column("wait_ns", TIME, "in all these collectives", title="wait"),
+    Column("collectives", COUNT, "in which it waits for that rank"),
+    Column("began_ns", TIME, "so much later the other began: it was launched later", title="began later"),
+    Column("compute_ns", TIME, "so much longer the other computed since both met last", title="computes longer"),
+    Column("idle_ns", TIME, "so much longer the other stood idle in between", title="idle longer"),
 )
 REASONS = ("began_ns", "compute_ns", "idle_ns")
 _ONE = ("step", "name", "group")  # what collectives of ranks must share to be the same

@@ -61,7 +61,7 @@ GAP = (
 KERNELS = Columns(
     "compare.kernels",
     "A kernel of A, of B or of both, the largest gap first.",
-    (
+    
         Column("kernel", TEXT, "its name in A, or in B where A has none", json="name"),
         Column("in_b", TEXT, "its names in B, where they are others", title="in B", wide=True, optional=True),
         Column("rule", TEXT, "how the two were matched: name, given, bare name; gone or new", title="matched by",
@@ -75,34 +75,29 @@ KERNELS = Columns(
         Column("mean_a_ns", MEAN_TIME, "of a slice of A", scale="mean", title="mean A", wide=True),
         Column("mean_b_ns", MEAN_TIME, "of a slice of B", scale="mean", title="mean B", wide=True),
         *GAP,
-    ),
 )  # fmt: skip
 GAPS = Columns(
     "compare.gaps",
     "A total of both sides: core and on-core time of the kernels asked for, wall.",
-    (
-        Column("metric", TEXT, "core_ns, on_core_ns or wall_ns", only="`total` says it in words"),
-        Column("total", TEXT, "the metric, and of what"),
-        Column("a_ns", TIME, "in A", scale="core", title="A"),
-        Column("b_ns", TIME, "in B", scale="core", title="B"),
-        *GAP,
-    ),
+    Column("metric", TEXT, "core_ns, on_core_ns or wall_ns", only="`total` says it in words"),
+    Column("total", TEXT, "the metric, and of what"),
+    Column("a_ns", TIME, "in A", scale="core", title="A"),
+    Column("b_ns", TIME, "in B", scale="core", title="B"),
+    *GAP,
 )
 TREND = Columns(
     "compare.trend",
     "A trace, in the order given (three and more captures).",
-    (
-        Column("trace", TEXT, "its name"),
-        Column("wall_ns", TIME, "the window"),
-        Column("core_ns", TIME, "core time of the kernels asked for", title="core time"),
-        Column("on_core_ns", TIME, "on-core time of the kernels asked for", title="on-core time"),
-        Column("running", SHARE, "of the window, with any work running"),
-        Column("tasks", COUNT, "task records"),
-        Column("overhead", SHARE, "1 − run / (dispatch → finish)"),
-        Column("in_flight", NUMBER, "tasks in flight"),
-        Column("bound", TEXT, "the kind of its first cause (docs/reference/json.md)", title="limited by"),
-        Column("wall to first", NUMBER, "its wall over the first one's"),
-    ),
+    Column("trace", TEXT, "its name"),
+    Column("wall_ns", TIME, "the window"),
+    Column("core_ns", TIME, "core time of the kernels asked for", title="core time"),
+    Column("on_core_ns", TIME, "on-core time of the kernels asked for", title="on-core time"),
+    Column("running", SHARE, "of the window, with any work running"),
+    Column("tasks", COUNT, "task records"),
+    Column("overhead", SHARE, "1 − run / (dispatch → finish)"),
+    Column("in_flight", NUMBER, "tasks in flight"),
+    Column("bound", TEXT, "the kind of its first cause (docs/reference/json.md)", title="limited by"),
+    Column("wall to first", NUMBER, "its wall over the first one's"),
 )
 TASKS, CHAINED, OTHER, SIZE, SPEED, PLACE = (
     "more or fewer tasks",
@@ -126,22 +121,18 @@ _NOISE = re.compile(r"[^a-z]+")
 BARS = Columns(
     "compare.waterfall",
     "A part of the gap; they sum to the wall of B minus that of A.",
-    (
-        Column("part", WAIT, "where the time comes from", title="where the time comes from"),
-        Column("ns", TIME, "more (or less) time in B", title="B − A", more_is="worse"),
-    ),
+    Column("part", WAIT, "where the time comes from", title="where the time comes from"),
+    Column("ns", TIME, "more (or less) time in B", title="B − A", more_is="worse"),
 )
 WATERFALL_KERNELS = Columns(
     "compare.waterfall_kernels",
     "A kernel whose time on the path differs, the most changed first; what its parts sum to is the kernel's gap.",
-    (
-        Column("kernel", TEXT, "its name in A, or in B where A has none"),
-        Column("tasks_ns", TIME, f"{TASKS}; along critical paths: {CHAINED}", scale="gap"),
-        Column("other_ns", TIME, OTHER, scale="gap", title="only on one side"),
-        Column("size_ns", TIME, SIZE, scale="gap"),
-        Column("speed_ns", TIME, SPEED, scale="gap"),
-        Column("place_ns", TIME, PLACE, scale="gap", title="onto/off path"),
-    ),
+    Column("kernel", TEXT, "its name in A, or in B where A has none"),
+    Column("tasks_ns", TIME, f"{TASKS}; along critical paths: {CHAINED}", scale="gap"),
+    Column("other_ns", TIME, OTHER, scale="gap", title="only on one side"),
+    Column("size_ns", TIME, SIZE, scale="gap"),
+    Column("speed_ns", TIME, SPEED, scale="gap"),
+    Column("place_ns", TIME, PLACE, scale="gap", title="onto/off path"),
 )
 
 

@@ -49,14 +49,12 @@ PARAGRAPH = "a symptom is a paragraph, not a row"
 SYMPTOMS = Columns(
     "doctor.symptoms",
     "One thing that is odd, warnings first.",
-    (
-        Column("id", TEXT, "as docs/howto/captures.md lists them", only=PARAGRAPH),
-        Column("severity", TEXT, "warning or note", only=PARAGRAPH),
-        Column("what", TEXT, "was seen", only=PARAGRAPH),
-        Column("count", COUNT, "how often", only=PARAGRAPH),
-        Column("effect", TEXT, "on the numbers", only=PARAGRAPH),
-        Column("example", TEXT, "one of them", only=PARAGRAPH),
-    ),
+    Column("id", TEXT, "as docs/howto/captures.md lists them", only=PARAGRAPH),
+    Column("severity", TEXT, "warning or note", only=PARAGRAPH),
+    Column("what", TEXT, "was seen", only=PARAGRAPH),
+    Column("count", COUNT, "how often", only=PARAGRAPH),
+    Column("effect", TEXT, "on the numbers", only=PARAGRAPH),
+    Column("example", TEXT, "one of them", only=PARAGRAPH),
 )
 
 

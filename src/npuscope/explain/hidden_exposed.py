@@ -23,13 +23,11 @@ from npuscope.trace.intervals import Intervals, Ints, inside, largest, one_group
 UNITS = Columns(
     "report.overlap.units",
     "A unit while the kernels asked for are in progress; an object by unit. The three times sum to lanes × that time.",
-    (
-        Column("unit", TEXT, "that the kernels use"),
-        Column("lanes", COUNT, "of the unit"),
-        Column("run_ns", TIME, "the kernels ran", scale="time", title="running"),
-        Column("hidden_ns", TIME, "other kernels ran", scale="time", title="hidden by others"),
-        Column("exposed_ns", TIME, "nothing ran", scale="time", title="idle, exposed"),
-    ),
+    Column("unit", TEXT, "that the kernels use"),
+    Column("lanes", COUNT, "of the unit"),
+    Column("run_ns", TIME, "the kernels ran", scale="time", title="running"),
+    Column("hidden_ns", TIME, "other kernels ran", scale="time", title="hidden by others"),
+    Column("exposed_ns", TIME, "nothing ran", scale="time", title="idle, exposed"),
 )
 
 

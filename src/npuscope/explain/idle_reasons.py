@@ -40,23 +40,19 @@ from npuscope.trace.intervals import Intervals, Ints, gaps, inside, one_group, o
 IDLE = Columns(
     "report.idle",
     "A reason for idle time, the largest first.",
-    (
-        Column("reason", REASON, "why the core lanes were idle"),
-        Column("idle_ns", TIME, "over all core lanes"),
-        Column("pieces", COUNT, "gaps of idle time", title="gaps"),
-        Column("share", SHARE, "of all core time", title="of core time"),
-    ),
+    Column("reason", REASON, "why the core lanes were idle"),
+    Column("idle_ns", TIME, "over all core lanes"),
+    Column("pieces", COUNT, "gaps of idle time", title="gaps"),
+    Column("share", SHARE, "of all core time", title="of core time"),
 )
 BLOCKERS = Columns(
     "report.blockers",
     "Who waited for whom: the three longest of each reason.",
-    (
-        Column("reason", REASON, "why"),
-        Column("kernel", TEXT, "what ran next on the lane that was idle", title="kernel that waited"),
-        Column("blocker", TEXT, "what it waited for; null where it was no kernel", title="for"),
-        Column("idle_ns", TIME, "of all such gaps"),
-        Column("pieces", COUNT, "such gaps", title="gaps"),
-    ),
+    Column("reason", REASON, "why"),
+    Column("kernel", TEXT, "what ran next on the lane that was idle", title="kernel that waited"),
+    Column("blocker", TEXT, "what it waited for; null where it was no kernel", title="for"),
+    Column("idle_ns", TIME, "of all such gaps"),
+    Column("pieces", COUNT, "such gaps", title="gaps"),
 )
 
 

@@ -38,12 +38,14 @@ ON_PATH = (
 PATH = Columns(
     "report.critical_path.table",
     "A kernel or a wait on the path that decides the end, the longest first; they sum to the window.",
-    (Column("what", WAIT, "a kernel's name, or `wait:` and the reason", title="kernel or wait"), *ON_PATH),
+    Column("what", WAIT, "a kernel's name, or `wait:` and the reason", title="kernel or wait"),
+    *ON_PATH,
 )
 PATH_KERNELS = Columns(
     "report.critical_path.kernels",
     "A kernel that runs on the path.",
-    (Column("kernel", TEXT, "its name", json="name"), *ON_PATH),
+    Column("kernel", TEXT, "its name", json="name"),
+    *ON_PATH,
 )
 
 

@@ -38,25 +38,24 @@ LATE_RANK = CauseKind("rank", "ranks wait for one that comes late")
 RANKS = Columns(
     "report.ranks.table",
     "A rank, or a device where one capture holds several. Every number is of this rank alone.",
-    (
-        Column("rank", TEXT, "which"),
-        Column("window_ns", TIME, "its window"),
-        Column("running", SHARE, "of its window, with any work running"),
-        Column("compute_ns", TIME, "when any compute ran"),
-        Column("comm_ns", TIME, "when any communication ran", title="communication"),
-        Column("exposed_ns", TIME, "communication that no compute of this rank covered", title="exposed"),
-        Column("exposed", SHARE, "the same, of its window", title="of window"),
-        Column("copies_ns", TIME, "copies that nothing of this rank covered", title="exposed copies", wide=True),
-        Column("wait_ns", TIME, "in collectives, for ranks that came later", title="wait"),
-        Column("cost_ns", TIME, "what the same collectives took without that", title="collectives"),
-        Column("last", COUNT, "collectives in which it came last"),
-        Column("bound", TEXT, "the kind of its first cause (docs/reference/json.md)", title="limited by"),
-    ),
+    Column("rank", TEXT, "which"),
+    Column("window_ns", TIME, "its window"),
+    Column("running", SHARE, "of its window, with any work running"),
+    Column("compute_ns", TIME, "when any compute ran"),
+    Column("comm_ns", TIME, "when any communication ran", title="communication"),
+    Column("exposed_ns", TIME, "communication that no compute of this rank covered", title="exposed"),
+    Column("exposed", SHARE, "the same, of its window", title="of window"),
+    Column("copies_ns", TIME, "copies that nothing of this rank covered", title="exposed copies", wide=True),
+    Column("wait_ns", TIME, "in collectives, for ranks that came later", title="wait"),
+    Column("cost_ns", TIME, "what the same collectives took without that", title="collectives"),
+    Column("last", COUNT, "collectives in which it came last"),
+    Column("bound", TEXT, "the kind of its first cause (docs/reference/json.md)", title="limited by"),
 )
 SUMMARY = Columns(
     "report.ranks.summary",
     "Mean, worst and spread (largest minus smallest) over ranks, by the columns of `report.ranks.table`.",
-    (Column("rank", TEXT, "mean, worst or spread", json="what"), *RANKS.columns[1:-1]),
+    Column("rank", TEXT, "mean, worst or spread", json="what"),
+    *RANKS.columns[1:-1],
 )
 _BEST_IS_MOST = ("running",)  # of everything else the most is worst
 

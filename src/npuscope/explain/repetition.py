@@ -35,20 +35,18 @@ SEARCHED = 200_000  # slices of a sequence looked at
 STEPS = Columns(
     "report.steps.table",
     "A step, in order. Sums and unions are of all rows, core times of those that count once.",
-    (
-        Column("step", COUNT, "its number"),
-        Column("start", COUNT, "the first start, ns of the capture's clock", only="a moment of a clock says little"),
-        Column("phase", TEXT, "prefill, decode, mixed or training, where mark or kernels tell", optional=True),
-        Column("tokens", COUNT, "computed, over all requests, where mark or kernels tell", optional=True),
-        Column("marked_ns", TIME, "from begin to end of the host's mark", title="marked", optional=True),
-        Column("span_ns", TIME, "first start to last end on the device"),
-        Column("slices", COUNT, "rows"),
-        Column("sum_ns", TIME, "of all rows", wide=True),
-        Column("union_ns", TIME, "of all rows", wide=True),
-        Column("core_ns", TIME, "sum of what counts once"),
-        Column("on_core_ns", TIME, "union of what counts once", title="on-core"),
-        Column("outlier", FLAG, "longer than 1.5 times the median of its kind"),
-    ),
+    Column("step", COUNT, "its number"),
+    Column("start", COUNT, "the first start, ns of the capture's clock", only="a moment of a clock says little"),
+    Column("phase", TEXT, "prefill, decode, mixed or training, where mark or kernels tell", optional=True),
+    Column("tokens", COUNT, "computed, over all requests, where mark or kernels tell", optional=True),
+    Column("marked_ns", TIME, "from begin to end of the host's mark", title="marked", optional=True),
+    Column("span_ns", TIME, "first start to last end on the device"),
+    Column("slices", COUNT, "rows"),
+    Column("sum_ns", TIME, "of all rows", wide=True),
+    Column("union_ns", TIME, "of all rows", wide=True),
+    Column("core_ns", TIME, "sum of what counts once"),
+    Column("on_core_ns", TIME, "union of what counts once", title="on-core"),
+    Column("outlier", FLAG, "longer than 1.5 times the median of its kind"),
 )
 
 

@@ -16,16 +16,14 @@ from npuscope.trace.readers.run_files import RESOURCES
 RINGS = Columns(
     "report.rings",
     "A resource of the runtime and how full it was at most; entries, or bytes of the heap.",
-    (
-        Column("resource", TEXT, "task_window, heap, dep_pool or tensormap"),
-        Column("ring", COUNT, "which; the tensor map is one for all"),
-        Column("high_water", COUNT, "at most in use during a scope: an upper bound, which may exceed the capacity"),
-        Column("live", COUNT, "at most still in use where a scope ended"),
-        Column("capacity", COUNT, "what it holds"),
-        Column("share", SHARE, "high water of the capacity", title="of it"),
-        Column("site", TEXT, "the scope with the highest water"),
-        Column("set_to", COUNT, "a capacity with room: twice the high water, as a power of two", title="set to"),
-    ),
+    Column("resource", TEXT, "task_window, heap, dep_pool or tensormap"),
+    Column("ring", COUNT, "which; the tensor map is one for all"),
+    Column("high_water", COUNT, "at most in use during a scope: an upper bound, which may exceed the capacity"),
+    Column("live", COUNT, "at most still in use where a scope ended"),
+    Column("capacity", COUNT, "what it holds"),
+    Column("share", SHARE, "high water of the capacity", title="of it"),
+    Column("site", TEXT, "the scope with the highest water"),
+    Column("set_to", COUNT, "a capacity with room: twice the high water, as a power of two", title="set to"),
 )
 TIGHT = 0.9  # of the capacity: submissions may have had to wait for room
 ROOMY = 2  # times the high water

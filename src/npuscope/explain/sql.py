@@ -35,80 +35,68 @@ KERNEL = Column("kernel", TEXT, "the kernel's name")
 SLICES = Columns(
     "sql.slices",
     "Something that took time on a lane: a block of a task, a copy, a phase of the scheduler.",
-    (
-        LANE,
-        START,
-        DUR,
-        KERNEL,
-        Column("kind", TEXT, "task, comm, copy (the device's work), schedule, host or derived (describes other rows)"),
-        Column("depth", COUNT, "how many slices of the lane were open when it began"),
-        Column("task", COUNT, "the task's number: what `edges` join"),
-        Column("block", COUNT, "the block of the task"),
-        Column("dispatch", TIME, "when the scheduler handed it out"),
-        Column("finish", TIME, "when the scheduler saw its end"),
-        Column("step", COUNT, "the step that it belongs to"),
-        Column("duplicate_of", COUNT, "the task whose work the row lists a second time; null for a row that counts"),
-        Column("unit", TEXT, "what its lane is: AIC, AIV, AICPU, stream, host, link"),
-        RANK,
-    ),
+    LANE,
+    START,
+    DUR,
+    KERNEL,
+    Column("kind", TEXT, "task, comm, copy (the device's work), schedule, host or derived (describes other rows)"),
+    Column("depth", COUNT, "how many slices of the lane were open when it began"),
+    Column("task", COUNT, "the task's number: what `edges` join"),
+    Column("block", COUNT, "the block of the task"),
+    Column("dispatch", TIME, "when the scheduler handed it out"),
+    Column("finish", TIME, "when the scheduler saw its end"),
+    Column("step", COUNT, "the step that it belongs to"),
+    Column("duplicate_of", COUNT, "the task whose work the row lists a second time; null for a row that counts"),
+    Column("unit", TEXT, "what its lane is: AIC, AIV, AICPU, stream, host, link"),
+    RANK,
 )
 LANES = Columns(
     "sql.lanes",
     "A core, a stream or a thread.",
-    (
-        Column("lane", COUNT, "its number"),
-        Column("name", TEXT, "what the capture calls it"),
-        Column("unit", TEXT, "AIC, AIV, AICPU, stream, host, link or counter"),
-        Column("core", COUNT, "the core's number"),
-        Column("device", COUNT, "the device's number"),
-        RANK,
-    ),
+    Column("lane", COUNT, "its number"),
+    Column("name", TEXT, "what the capture calls it"),
+    Column("unit", TEXT, "AIC, AIV, AICPU, stream, host, link or counter"),
+    Column("core", COUNT, "the core's number"),
+    Column("device", COUNT, "the device's number"),
+    RANK,
 )
 EDGES = Columns(
     "sql.edges",
     "A task that waits for another, or what a call launched.",
-    (
-        Column("src", COUNT, "the task that comes first; null where the capture does not have it"),
-        Column("dst", COUNT, "the task that waits for it"),
-        Column("source", TEXT, "who says so: tensormap, creator, explicit or flow"),
-    ),
+    Column("src", COUNT, "the task that comes first; null where the capture does not have it"),
+    Column("dst", COUNT, "the task that waits for it"),
+    Column("source", TEXT, "who says so: tensormap, creator, explicit or flow"),
 )
 COUNTERS = Columns(
     "sql.counters",
     "A sample of a counter.",
-    (
-        Column("lane", COUNT, "the row of `lanes` that it is of; null for the whole device"),
-        Column("name", TEXT, "the counter's name"),
-        Column("time", TIME, "when"),
-        Column("value", NUMBER, "its value until the next sample"),
-    ),
+    Column("lane", COUNT, "the row of `lanes` that it is of; null for the whole device"),
+    Column("name", TEXT, "the counter's name"),
+    Column("time", TIME, "when"),
+    Column("value", NUMBER, "its value until the next sample"),
 )
 GAPS = Columns(
     "sql.gaps",
     "A moment in which a lane was idle, with its reason.",
-    (
-        LANE,
-        START,
-        DUR,
-        Column("reason", TEXT, "why it was idle: dependency, FIN, dispatch, pickup, starved, edge (the glossary)"),
-        Column("kernel", TEXT, "what ran next on the lane"),
-        Column("blocker", TEXT, "the kernel that it waited for"),
-        RANK,
-    ),
+    LANE,
+    START,
+    DUR,
+    Column("reason", TEXT, "why it was idle: dependency, FIN, dispatch, pickup, starved, edge (the glossary)"),
+    Column("kernel", TEXT, "what ran next on the lane"),
+    Column("blocker", TEXT, "the kernel that it waited for"),
+    RANK,
 )
 PATH = Columns(
     "sql.path",
     "A piece of the chain of runs and waits that decides when the run ends, in order.",
-    (
-        START,
-        DUR,
-        Column("part", TEXT, "run, or the reason for waiting"),
-        KERNEL,
-        LANE,
-        Column("task", COUNT, "the task's number"),
-        Column("link", TEXT, "why it began no earlier: dependency (its producer), core (was busy), none"),
-        RANK,
-    ),
+    START,
+    DUR,
+    Column("part", TEXT, "run, or the reason for waiting"),
+    KERNEL,
+    LANE,
+    Column("task", COUNT, "the task's number"),
+    Column("link", TEXT, "why it began no earlier: dependency (its producer), core (was busy), none"),
+    RANK,
 )
 
 
@@ -161,12 +149,10 @@ TABLES: dict[str, SqlTable] = {
 SCHEMA = Columns(
     "sql.tables",
     "A column that a query can name.",
-    (
-        Column("table", TEXT, "the table"),
-        Column("column", TEXT, "its name in a query"),
-        Column("type", TEXT, "its type and unit"),
-        Column("meaning", TEXT, "what it has"),
-    ),
+    Column("table", TEXT, "the table"),
+    Column("column", TEXT, "its name in a query"),
+    Column("type", TEXT, "its type and unit"),
+    Column("meaning", TEXT, "what it has"),
 )
 
 
@@ -247,7 +233,7 @@ class SqlAnswer(Tabular):
     def tables(self) -> Mapping[str, Table]:
         forms = {name: _form(name, dtype, self.query) for name, dtype in self.rows.schema.items()}
         columns = (Column(name, form, "", "" if form.units else name) for name, form in forms.items())
-        return {"rows": Table(Columns("", "", tuple(columns)), self.rows)}
+        return {"rows": Table(Columns("", "", *tuple(columns)), self.rows)}
 
     def title(self) -> str:
         return self.query

@@ -48,44 +48,38 @@ TAIL = 0.9  # of the steps take at most the tail
 PARTS = Columns(
     "step.parts",
     "A part of a step; parts of one level below another add up to it.",
-    (
-        Column("part", TEXT, "what it is"),
-        Column("level", COUNT, "how deep it lies", wide=True),
-        Column("slowest_ns", TIME, "of the slowest rank", title="slowest rank"),
-        Column("share", SHARE, "of that rank's whole step"),
-        Column("mean_ns", TIME, "over ranks", title="mean"),
-        Column("least_ns", TIME, "over ranks", title="least"),
-        Column("most_ns", TIME, "over ranks", title="most"),
-        Column("step_mean_ns", TIME, "over all steps, of the slowest rank of each", title="mean step"),
-        Column("step_tail_ns", TIME, "nine of ten steps take at most this", title="tail step"),
-    ),
+    Column("part", TEXT, "what it is"),
+    Column("level", COUNT, "how deep it lies", wide=True),
+    Column("slowest_ns", TIME, "of the slowest rank", title="slowest rank"),
+    Column("share", SHARE, "of that rank's whole step"),
+    Column("mean_ns", TIME, "over ranks", title="mean"),
+    Column("least_ns", TIME, "over ranks", title="least"),
+    Column("most_ns", TIME, "over ranks", title="most"),
+    Column("step_mean_ns", TIME, "over all steps, of the slowest rank of each", title="mean step"),
+    Column("step_tail_ns", TIME, "nine of ten steps take at most this", title="tail step"),
 )
 RUNS = Columns(
     "step.runs",
     "A run of the program over its ranks, as far as the logs have it whole.",
-    (
-        Column("run", COUNT, "its number"),
-        Column("ranks", COUNT, "calls of it in the logs"),
-        Column("wall_ns", TIME, "of the slowest rank", title="wall"),
-        Column("slowest", TEXT, "rank or process with the longest call"),
-        Column("period_ns", TIME, "from the end of the run before, where that is there", title="per run"),
-        Column("overlap_ns", TIME, "of its time, while the run before was under way", title="overlapped"),
-        Column("skew_ns", TIME, "between the first and the last launch", title="launch skew"),
-        Column("last", TEXT, "rank or process that was launched last"),
-    ),
+    Column("run", COUNT, "its number"),
+    Column("ranks", COUNT, "calls of it in the logs"),
+    Column("wall_ns", TIME, "of the slowest rank", title="wall"),
+    Column("slowest", TEXT, "rank or process with the longest call"),
+    Column("period_ns", TIME, "from the end of the run before, where that is there", title="per run"),
+    Column("overlap_ns", TIME, "of its time, while the run before was under way", title="overlapped"),
+    Column("skew_ns", TIME, "between the first and the last launch", title="launch skew"),
+    Column("last", TEXT, "rank or process that was launched last"),
 )
 STEPS = Columns(
     "step.steps",
     "A step of the server: from its schedule to its output.",
-    (
-        Column("step", COUNT, "its number, in the order of outputs"),
-        Column("wall_ns", TIME, "from its schedule to the end of its output", title="wall"),
-        Column("period_ns", TIME, "from the end of the step before: what a step costs", title="per step"),
-        Column("overlap_ns", TIME, "of its wall, while the step before was under way", title="overlapped"),
-        Column("requests", COUNT, "that got tokens"),
-        Column("tokens", COUNT, "accepted, where recorded; else one a request"),
-        Column("token_ns", TIME, "per step, over the tokens a request got in it", title="per token"),
-    ),
+    Column("step", COUNT, "its number, in the order of outputs"),
+    Column("wall_ns", TIME, "from its schedule to the end of its output", title="wall"),
+    Column("period_ns", TIME, "from the end of the step before: what a step costs", title="per step"),
+    Column("overlap_ns", TIME, "of its wall, while the step before was under way", title="overlapped"),
+    Column("requests", COUNT, "that got tokens"),
+    Column("tokens", COUNT, "accepted, where recorded; else one a request"),
+    Column("token_ns", TIME, "per step, over the tokens a request got in it", title="per token"),
 )
 
 
@@ -546,14 +540,12 @@ class StepWaterfall(Tabular):
 BESIDE = Columns(
     "tpot.beside",
     "A part of a measured step beside the same part as predicted; what only hosts and peers take is not predicted.",
-    (
-        Column("part", TEXT, "what it is, as in step.parts"),
-        Column("level", COUNT, "how deep it lies", wide=True),
-        Column("predicted_ns", TIME, "simulated", title="predicted"),
-        Column("measured_ns", TIME, "the mean over steps, of the slowest rank of each", title="measured"),
-        Column("tail_ns", TIME, "nine of ten measured steps take at most this", title="measured tail"),
-        Column("ratio", RATIO, "predicted over measured"),
-    ),
+    Column("part", TEXT, "what it is, as in step.parts"),
+    Column("level", COUNT, "how deep it lies", wide=True),
+    Column("predicted_ns", TIME, "simulated", title="predicted"),
+    Column("measured_ns", TIME, "the mean over steps, of the slowest rank of each", title="measured"),
+    Column("tail_ns", TIME, "nine of ten measured steps take at most this", title="measured tail"),
+    Column("ratio", RATIO, "predicted over measured"),
 )
 
 

@@ -17,11 +17,9 @@ TOP = 10
 TOP_KERNELS = Columns(
     "info.top_kernels",
     "A kernel of device lanes, the largest sum first, at most ten; what is listed twice counts once.",
-    (
-        Column("kernel", TEXT, "the operator type where the capture has one, else the name"),
-        Column("count", COUNT, "slices"),
-        Column("total_ns", TIME, "a sum: lanes that overlap count each", title="sum"),
-    ),
+    Column("kernel", TEXT, "the operator type where the capture has one, else the name"),
+    Column("count", COUNT, "slices"),
+    Column("total_ns", TIME, "a sum: lanes that overlap count each", title="sum"),
 )
 
 
@@ -29,15 +27,13 @@ LEVEL = replace(NUMBER, show=lambda value: f"{value:,.4g}" if isinstance(value, 
 COUNTERS = Columns(
     "info.counters",
     "A counter of a lane. A value holds until the next sample.",
-    (
-        Column("name", TEXT, "as the capture calls it", title="counter"),
-        Column("lane", TEXT, "its lane, or whole device"),
-        Column("samples", COUNT, "in the window"),
-        Column("least", LEVEL, "the lowest value"),
-        Column("mean", LEVEL, "over time"),
-        Column("most", LEVEL, "the highest value"),
-        Column("share", SHARE, "of the window that it covers", title="of window", wide=True),
-    ),
+    Column("name", TEXT, "as the capture calls it", title="counter"),
+    Column("lane", TEXT, "its lane, or whole device"),
+    Column("samples", COUNT, "in the window"),
+    Column("least", LEVEL, "the lowest value"),
+    Column("mean", LEVEL, "over time"),
+    Column("most", LEVEL, "the highest value"),
+    Column("share", SHARE, "of the window that it covers", title="of window", wide=True),
 )
 
 

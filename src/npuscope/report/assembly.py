@@ -17,12 +17,10 @@ from npuscope.tile.record.model import short_name
 DIFFERENCES = Columns(
     "simulate.lowering",
     "What the compiler's assembly and npuscope's own lowering of a kernel do not agree on, of one block.",
-    (
-        Column("kernel", TEXT, "which kernel"),
-        Column("what", TEXT, "what is counted, all turns of its loops"),
-        Column("compiler", COUNT, "in the compiler's assembly"),
-        Column("npuscope", COUNT, "in npuscope's lowering"),
-    ),
+    Column("kernel", TEXT, "which kernel"),
+    Column("what", TEXT, "what is counted, all turns of its loops"),
+    Column("compiler", COUNT, "in the compiler's assembly"),
+    Column("npuscope", COUNT, "in npuscope's lowering"),
 )
 ROWS = 12
 

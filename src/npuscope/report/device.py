@@ -40,28 +40,24 @@ KNOWN = (
 CHIPS = Columns(
     "device list",
     "A chip.",
-    (
-        Column("name", TEXT, "what --device takes"),
-        Column("title", TEXT, "its name in words", title="chip"),
-        Column(
-            "programs",
-            replace(TEXT, json="bool", show=lambda value: "tile programs" if value else "kernels of captures"),
-            "whether tile programs can be checked and simulated on it",
-            title="for",
-        ),
+    Column("name", TEXT, "what --device takes"),
+    Column("title", TEXT, "its name in words", title="chip"),
+    Column(
+        "programs",
+        replace(TEXT, json="bool", show=lambda value: "tile programs" if value else "kernels of captures"),
+        "whether tile programs can be checked and simulated on it",
+        title="for",
     ),
 )
-CONSTANTS = Columns("device show.constants", "A constant of a chip.", (PLACE, Column("value", EXACT, "it"), *KNOWN))
+CONSTANTS = Columns("device show.constants", "A constant of a chip.", PLACE, Column("value", EXACT, "it"), *KNOWN)
 DIFFERENCES = Columns(
     "device compare.differences",
     "A place where two chips differ. JSON has both constants whole, `a` and `b`, null where a chip has none.",
-    (
-        PLACE,
-        Column("a", EXACT, "of the one"),
-        Column("b", EXACT, "of the other"),
-        Column("ratio", replace(RATIO, show=lambda value: f"{value:.3g}x"), "the other over the one"),
-        *KNOWN,
-    ),
+    PLACE,
+    Column("a", EXACT, "of the one"),
+    Column("b", EXACT, "of the other"),
+    Column("ratio", replace(RATIO, show=lambda value: f"{value:.3g}x"), "the other over the one"),
+    *KNOWN,
 )
 
 
@@ -132,7 +128,7 @@ STATES = {
 MOVED_CONSTANTS = Columns(
     "calibrate.constants",
     "A constant of [timing] that a factor can move; those that moved most first.",
-    (
+    
         Column("place", TEXT, "in the device file"),
         Column("state", TEXT, f"{MOVED}, {KEPT} (the captures agree), {OPEN} (they say too little), {NO_MATTER}"),
         Column("before", EXACT, "as the device had it"),
@@ -141,19 +137,16 @@ MOVED_CONSTANTS = Columns(
         Column("unsure", SHARE, "a standard deviation of the new one; none where it does not matter", title="±"),
         Column("unit", TEXT, "of the value"),
         Column("confidence", TEXT, "how sure the device was of it", title="was"),
-    ),
 )  # fmt: skip
 ERRORS = Columns(
     "calibrate.errors",
     "Something that the captures tell: the mean block of a kernel, a cost of the scheduler, the wall.",
-    (
-        Column("what", TEXT, "which"),
-        Column("measured_ns", MEAN_TIME, "in the captures", scale="time", title="measured"),
-        Column("before_ns", MEAN_TIME, "simulated with the device as it was", scale="time", title="before"),
-        Column("after_ns", MEAN_TIME, "simulated with the new file", scale="time", title="after"),
-        Column("before", CHANGE, "simulated over measured, less one", title="off before"),
-        Column("after", CHANGE, "the same afterwards", title="off after"),
-    ),
+    Column("what", TEXT, "which"),
+    Column("measured_ns", MEAN_TIME, "in the captures", scale="time", title="measured"),
+    Column("before_ns", MEAN_TIME, "simulated with the device as it was", scale="time", title="before"),
+    Column("after_ns", MEAN_TIME, "simulated with the new file", scale="time", title="after"),
+    Column("before", CHANGE, "simulated over measured, less one", title="off before"),
+    Column("after", CHANGE, "the same afterwards", title="off after"),
 )
 
 

@@ -145,16 +145,14 @@ def tried_data(one: Tried, before: Answer) -> dict[str, object]:
 TRIALS = Columns(
     "improve",
     "A trial of a search over fixes and settings, in their order.",
-    (
-        Column("trial", COUNT, "its number"),
-        Column("fix", TEXT, "the fix; `a+b` where two were tried at once"),
-        Column("title", TEXT, "what it does", title="patch"),
-        Column("line", COUNT, "the first line that changes"),
-        Column("before_ns", TIME, "predicted time of the program that it was tried on", title="before"),
-        Column("wall_ns", TIME, "predicted time with it", title="with it"),
-        Column("taken", TEXT, "the number of the step, where it was taken", title="step"),
-        Column("why", TEXT, "why it was not taken"),
-    ),
+    Column("trial", COUNT, "its number"),
+    Column("fix", TEXT, "the fix; `a+b` where two were tried at once"),
+    Column("title", TEXT, "what it does", title="patch"),
+    Column("line", COUNT, "the first line that changes"),
+    Column("before_ns", TIME, "predicted time of the program that it was tried on", title="before"),
+    Column("wall_ns", TIME, "predicted time with it", title="with it"),
+    Column("taken", TEXT, "the number of the step, where it was taken", title="step"),
+    Column("why", TEXT, "why it was not taken"),
 )
 
 

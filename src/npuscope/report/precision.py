@@ -20,19 +20,17 @@ EVENTS = 8
 VALUES = Columns(
     "run.values",
     "Named tensors in the order in which the program wrote them.",
-    (
-        Column("tensor", TEXT, "its name"),
-        Column("shape", TEXT, "its shape"),
-        Column("dtype", TEXT, "its type", title="type"),
-        Column("kernel", TEXT, "the kernel that wrote it last", title="written by", absent="nobody"),
-        Column("least", NUMBER, "the least finite value"),
-        Column("most", NUMBER, "the largest finite value"),
-        Column("nan", COUNT, "elements that are NaN", title="NaN", optional=True),
-        Column("infinite", COUNT, "elements that are infinite", optional=True),
-        Column("differing", COUNT, "elements that differ: bit by bit, or outside the tolerance of the golden"),
-        Column("largest", NUMBER, "the largest |difference|", title="largest difference"),
-        Column("relative", NUMBER, "|difference| over |other|, as vectors", explained=True),
-    ),
+    Column("tensor", TEXT, "its name"),
+    Column("shape", TEXT, "its shape"),
+    Column("dtype", TEXT, "its type", title="type"),
+    Column("kernel", TEXT, "the kernel that wrote it last", title="written by", absent="nobody"),
+    Column("least", NUMBER, "the least finite value"),
+    Column("most", NUMBER, "the largest finite value"),
+    Column("nan", COUNT, "elements that are NaN", title="NaN", optional=True),
+    Column("infinite", COUNT, "elements that are infinite", optional=True),
+    Column("differing", COUNT, "elements that differ: bit by bit, or outside the tolerance of the golden"),
+    Column("largest", NUMBER, "the largest |difference|", title="largest difference"),
+    Column("relative", NUMBER, "|difference| over |other|, as vectors", explained=True),
 )
 
 

@@ -37,14 +37,12 @@ SENTENCE = "people read a notice as a sentence"
 NOTICED = Columns(
     "simulate.notices",
     "What a run noticed of itself.",
-    (
-        Column("kind", TEXT, "what it is", only=SENTENCE),
-        Column("file", TEXT, "where", only=SENTENCE),
-        Column("line", COUNT, "where", only=SENTENCE),
-        Column("message", TEXT, "in words", only=SENTENCE),
-        Column("count", COUNT, "times met", only=SENTENCE),
-        Column("bytes", BYTES, "concerned; 0 where none are", only=SENTENCE),
-    ),
+    Column("kind", TEXT, "what it is", only=SENTENCE),
+    Column("file", TEXT, "where", only=SENTENCE),
+    Column("line", COUNT, "where", only=SENTENCE),
+    Column("message", TEXT, "in words", only=SENTENCE),
+    Column("count", COUNT, "times met", only=SENTENCE),
+    Column("bytes", BYTES, "concerned; 0 where none are", only=SENTENCE),
 )
 
 

@@ -90,24 +90,22 @@ class Shown:
         return "good" if (value > 0) == (self.column.more_is == "better") else "bad"
 
 
-@dataclass(frozen=True)
 class Columns:
     """The columns of a table in order. `place` is where JSON has it (`report.kernels`), `about` says what a row is."""
 
-    place: str
-    about: str
-    columns: tuple[Column, ...]
+    def __init__(self, place: str, about: str, *columns: Column) -> None:
+        self.place, self.about, self.columns = place, about, columns
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.columns)
 
     def plus(self, *more: Column, place: str = "") -> Columns:
         """These, and further ones; of a table somewhere else where `place` is given."""
-        return replace(self, columns=(*self.columns, *more), place=place or self.place)
+        return Columns(place or self.place, self.about, *self.columns, *more)
 
     def titled(self, **titles: str) -> Columns:
         """With other headings, by key."""
-        return replace(self, columns=tuple(replace(c, title=titles.get(c.key, c.title)) for c in self.columns))
+        return Columns(self.place, self.about, *(replace(c, title=titles.get(c.key, c.title)) for c in self.columns))
 
     def computed(self) -> list[pl.Expr]:
         """The columns that are an expression over the rows they sum up."""
@@ -232,7 +230,7 @@ def _cell(shown: Shown, text: str, value: object) -> str:
     return f'<td style="text-align:{side}{bar}">{escape(text)}</td>'
 
 
-FACTS = Columns("", "A number with its name.", (Column("what", TEXT, "which"), Column("value", VALUE, "how much")))
+FACTS = Columns("", "A number with its name.", Column("what", TEXT, "which"), Column("value", VALUE, "how much"))
 
 
 class Tabular(ABC):

@@ -33,26 +33,22 @@ WAITED = Column("waited_ns", MEAN_TIME, "it was free and its next instruction co
 PIPE_TABLE = Columns(
     "simulate.pipes",
     "A pipe that did something. Times have fractions.",
-    (
-        PIPE,
-        Column("instructions", COUNT, "on it"),
-        Column("busy_ns", MEAN_TIME, "it worked"),
-        Column("share", SHARE, "busy, of the block"),
-        WAITED,
-        Column("waited_for", TEXT, "for what, with the microseconds of each", title="for (µs)"),
-    ),
+    PIPE,
+    Column("instructions", COUNT, "on it"),
+    Column("busy_ns", MEAN_TIME, "it worked"),
+    Column("share", SHARE, "busy, of the block"),
+    WAITED,
+    Column("waited_for", TEXT, "for what, with the microseconds of each", title="for (µs)"),
 )
 WAIT_TABLE = Columns(
     "simulate.waits",
     "Instructions of one line that waited, all turns together, the longest first.",
-    (
-        PIPE,
-        Column("name", TEXT, "the instruction"),
-        Column("source", TEXT, "file and line"),
-        Column("for", TEXT, "a pipe's result, its issue, or a free slot"),
-        Column("times", COUNT, "so often"),
-        WAITED,
-    ),
+    PIPE,
+    Column("name", TEXT, "the instruction"),
+    Column("source", TEXT, "file and line"),
+    Column("for", TEXT, "a pipe's result, its issue, or a free slot"),
+    Column("times", COUNT, "so often"),
+    WAITED,
 )
 AWAITED = (*NAMES, *REASONS[ISSUING:])  # what an instruction can wait for: a pipe's result, its issue, a free slot
 

@@ -189,13 +189,11 @@ NAME, *TIMES = busy_idle.KERNELS
 PER_KERNEL = Columns(
     "simulate.per_kernel",
     "A kernel, the one with most core time first. A block on a cube and two vector cores has three slices.",
-    (
-        replace(NAME, json=""),
-        Column("tasks", COUNT, "submitted"),
-        Column("blocks", COUNT, "run"),
-        *TIMES,
-        Column("mean_interval_ns", SPAN, "where 80% of measured means lie", title="mean, 80%,"),
-    ),
+    replace(NAME, json=""),
+    Column("tasks", COUNT, "submitted"),
+    Column("blocks", COUNT, "run"),
+    *TIMES,
+    Column("mean_interval_ns", SPAN, "where 80% of measured means lie", title="mean, 80%,"),
 )
 
 

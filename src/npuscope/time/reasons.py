@@ -30,30 +30,26 @@ ORIGIN = Column("origin", TEXT, "where that is from")
 CHAIN_TABLE = Columns(
     "simulate.chain",
     "Instructions that decide how long a block takes, those of one line and one constant together, the longest first.",
-    (
-        Column("name", TEXT, "the instruction, or what else takes the time"),
-        Column("where", TEXT, "unit and pipe; issue and arrival are before and after it"),
-        Column("source", TEXT, "file and line"),
-        Column("times", COUNT, "so often on the chain"),
-        Column("time_ns", MEAN_TIME, "of the block", title="time"),
-        Column("share", SHARE, "of the block"),
-        CONSTANT,
-        VALUE,
-        CONFIDENCE,
-        ORIGIN,
-    ),
+    Column("name", TEXT, "the instruction, or what else takes the time"),
+    Column("where", TEXT, "unit and pipe; issue and arrival are before and after it"),
+    Column("source", TEXT, "file and line"),
+    Column("times", COUNT, "so often on the chain"),
+    Column("time_ns", MEAN_TIME, "of the block", title="time"),
+    Column("share", SHARE, "of the block"),
+    CONSTANT,
+    VALUE,
+    CONFIDENCE,
+    ORIGIN,
 )
 DEPENDS_TABLE = Columns(
     "simulate.depends",
     "Constants that the block's time depends on, the strongest first.",
-    (
-        CONSTANT,
-        VALUE,
-        CONFIDENCE,
-        Column("less", CHANGE, "of the block's time, with the constant a fifth smaller", title="-20%"),
-        Column("more", CHANGE, "of the block's time, with the constant a fifth larger", title="+20%"),
-        ORIGIN,
-    ),
+    CONSTANT,
+    VALUE,
+    CONFIDENCE,
+    Column("less", CHANGE, "of the block's time, with the constant a fifth smaller", title="-20%"),
+    Column("more", CHANGE, "of the block's time, with the constant a fifth larger", title="+20%"),
+    ORIGIN,
 )
 FIFTH = 0.2
 START = "timing.block_start"

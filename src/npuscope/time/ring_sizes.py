@@ -25,19 +25,17 @@ from npuscope.time.run import Simulated
 SIZES = Columns(
     "simulate.rings",
     "A store of the runtime's rings, or the ring between cube and vector cores.",
-    (
-        Column("ring", TEXT, "its number: a ring belongs to a depth of scopes; or cross-core"),
-        Column("store", TEXT, "task window in slots, heap in bytes, dependency pool in entries, slots of a tile each"),
-        Column("least", COUNT, "the smallest that does not fail", title="does not fail"),
-        Column(
-            "smooth",
-            COUNT,
-            "the smallest that does not slow the run down; none of runs that take long",
-            title="does not slow down",
-            absent="?",
-        ),
-        Column("has", COUNT, "what the run has"),
+    Column("ring", TEXT, "its number: a ring belongs to a depth of scopes; or cross-core"),
+    Column("store", TEXT, "task window in slots, heap in bytes, dependency pool in entries, slots of a tile each"),
+    Column("least", COUNT, "the smallest that does not fail", title="does not fail"),
+    Column(
+        "smooth",
+        COUNT,
+        "the smallest that does not slow the run down; none of runs that take long",
+        title="does not slow down",
+        absent="?",
     ),
+    Column("has", COUNT, "what the run has"),
 )
 SLOWER = 1.001  # times the run with endless rings
 MOST_BLOCKS = 20_000  # of a run that is run again and again

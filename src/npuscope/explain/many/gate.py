@@ -41,16 +41,14 @@ METRICS = {  # of what -> the metrics that can be limited
 LIMITS = Columns(
     "gate.limits",
     "A limit of the budget, in its order.",
-    (
-        Column("limit", TEXT, "the metric, and what it is of"),
-        Column("value", NUMBER, "the median of the run's captures; null where one of them has none"),
-        Column("allowed", TEXT, "the limit in words"),
-        Column("baseline", NUMBER, "the median of the baseline's captures"),
-        Column("change", CHANGE, "value over baseline, minus one"),
-        Column("noise", SHARE, "by how much the value, or its ratio to the baseline, may be off (95%)"),
-        Column("status", TEXT, "ok, undecided (beyond the limit by no more than the noise) or FAIL"),
-        Column("more_runs", COUNT, "captures more of each side that would decide it", optional=True),
-    ),
+    Column("limit", TEXT, "the metric, and what it is of"),
+    Column("value", NUMBER, "the median of the run's captures; null where one of them has none"),
+    Column("allowed", TEXT, "the limit in words"),
+    Column("baseline", NUMBER, "the median of the baseline's captures"),
+    Column("change", CHANGE, "value over baseline, minus one"),
+    Column("noise", SHARE, "by how much the value, or its ratio to the baseline, may be off (95%)"),
+    Column("status", TEXT, "ok, undecided (beyond the limit by no more than the noise) or FAIL"),
+    Column("more_runs", COUNT, "captures more of each side that would decide it", optional=True),
 )
 
 

@@ -51,7 +51,7 @@ Judge = Callable[[float, float, str, str], Against]  # walls before and since, a
 CHANGES = Columns(
     "history.changes",
     "A change of a kernel's time, or of the wall time, in the order of commits.",
-    (
+    
         Column("commit", TEXT, "the one to blame"),
         Column("sure", SHARE, "the probability that it is this one; the others are in `or_one_of`",
                title="this commit"),
@@ -67,32 +67,27 @@ CHANGES = Columns(
         Column("subject", TEXT, "the first line of the commit's message", optional=True),
         Column("p", TIMES, "how often noise alone looks like this, corrected for the number of series",
                only="what is listed is at most 5 %"),
-    ),
 )  # fmt: skip
 SERIES = Columns(
     "history.series",
     "The wall time and every kernel, the largest first, since their last change.",
-    (
-        Column("series", TEXT, "the kernel (core time), or the wall time", title="of"),
-        Column("now_ns", MEAN_TIME, "typical time since its last change", title="now"),
-        Column("low_ns", MEAN_TIME, "95 of 100 single runs take at least this", title="band from"),
-        Column("high_ns", MEAN_TIME, "95 of 100 single runs take at most this", title="to"),
-        Column("noise", SHARE, "half the band, of the typical time; null for fewer than three runs"),
-        Column("runs", COUNT, "since its last change"),
-        Column("changes", COUNT, "in the whole history"),
-        Column("since", TEXT, "the commit of its last change, or the first one"),
-    ),
+    Column("series", TEXT, "the kernel (core time), or the wall time", title="of"),
+    Column("now_ns", MEAN_TIME, "typical time since its last change", title="now"),
+    Column("low_ns", MEAN_TIME, "95 of 100 single runs take at least this", title="band from"),
+    Column("high_ns", MEAN_TIME, "95 of 100 single runs take at most this", title="to"),
+    Column("noise", SHARE, "half the band, of the typical time; null for fewer than three runs"),
+    Column("runs", COUNT, "since its last change"),
+    Column("changes", COUNT, "in the whole history"),
+    Column("since", TEXT, "the commit of its last change, or the first one"),
 )
 COMMITS = Columns(
     "history.commits",
     "A commit, the oldest first.",
-    (
-        Column("commit", TEXT, "its revision"),
-        Column("runs", COUNT, "of it"),
-        Column("wall_ns", MEAN_TIME, "the median of its runs", title="wall"),
-        Column("error", TEXT, "why it has none", title="why none", optional=True),
-        Column("subject", TEXT, "the first line of its message", optional=True),
-    ),
+    Column("commit", TEXT, "its revision"),
+    Column("runs", COUNT, "of it"),
+    Column("wall_ns", MEAN_TIME, "the median of its runs", title="wall"),
+    Column("error", TEXT, "why it has none", title="why none", optional=True),
+    Column("subject", TEXT, "the first line of its message", optional=True),
 )
 
 

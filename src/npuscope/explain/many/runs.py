@@ -42,7 +42,7 @@ TIMES = Form("ratio", "number", lambda value: f"{significant(float(str(value)))}
 CHANGED = Columns(
     "compare.changed",
     "A kernel whose time changed, the largest change of time first (several runs of each side).",
-    (
+    
         Column("kernel", TEXT, "its name in A, or in B where A has none", json="name"),
         Column("in_b", TEXT, "its names in B, where they are others", title="in B", wide=True, optional=True),
         Column("median_a_ns", MEAN_TIME, "core time in A, the median of its runs", title="A"),
@@ -54,7 +54,6 @@ CHANGED = Columns(
         Column("share_of_a", SHARE, "its part of the core time of A", title="of A", wide=True),
         Column("p", Form("number", "number", lambda value: f"{float(str(value)):.2g}"),
                "how often noise alone looks like this, corrected for the number of kernels looked at", wide=True),
-    ),
 )  # fmt: skip
 
 

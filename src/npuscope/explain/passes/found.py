@@ -41,7 +41,7 @@ CLOCK = "a moment of a clock says little"
 PASSES = Columns(
     "forward.passes",
     "A forward pass, in order, rank by rank.",
-    (
+    
         Column("rank", COUNT, "null for a single capture", only="the heading over its passes tells it"),
         Column("device", COUNT, "null unless one capture holds several", only="the heading over its passes tells it"),
         Column("index", COUNT, "its number", title="pass"),
@@ -69,19 +69,16 @@ PASSES = Columns(
         Column("excluded", Form("text", "object: window -> share of 1", _anchor_left_out),
                "share of the pass's device time that each window leaves out; null for `anchor` where there is none",
                title="anchor window leaves out", wide=True),
-    ),
 )  # fmt: skip
 SKEW = Columns(
     "forward.skew.table",
     "A rank; means over the passes that all of them have.",
-    (
-        Column("rank", COUNT, "its number"),
-        Column("union_ns", MEAN_TIME, "device time of a pass", scale="time"),
-        Column("comm_ns", MEAN_TIME, "of it collectives", scale="time"),
-        Column("compute_ns", MEAN_TIME, "the rest", scale="time"),
-        Column("wait_ns", MEAN_TIME, "in collectives, above the shortest of all ranks", scale="time"),
-        Column("last", COUNT, "passes in which the others waited for it"),
-    ),
+    Column("rank", COUNT, "its number"),
+    Column("union_ns", MEAN_TIME, "device time of a pass", scale="time"),
+    Column("comm_ns", MEAN_TIME, "of it collectives", scale="time"),
+    Column("compute_ns", MEAN_TIME, "the rest", scale="time"),
+    Column("wait_ns", MEAN_TIME, "in collectives, above the shortest of all ranks", scale="time"),
+    Column("last", COUNT, "passes in which the others waited for it"),
 )
 SPREAD = (
     Column("mean_ns", MEAN_TIME, "mean", scale="spread"),
@@ -92,39 +89,33 @@ SPREAD = (
 LAYERS = Columns(
     "forward.ranks.statistics.layers",
     "A layer, its kernels' summed time over the passes.",
-    (
-        Column("layer", COUNT, "its number"),
-        Column("passes", COUNT, "that have it"),
-        *SPREAD,
-        Column("odd", FLAG, "its median is above 1.5 times that of all layers"),
-        Column("farthest", TEXT, "the position that takes most above its usual"),
-        Column("farthest_ns", MEAN_TIME, "how much that is"),
-    ),
+    Column("layer", COUNT, "its number"),
+    Column("passes", COUNT, "that have it"),
+    *SPREAD,
+    Column("odd", FLAG, "its median is above 1.5 times that of all layers"),
+    Column("farthest", TEXT, "the position that takes most above its usual"),
+    Column("farthest_ns", MEAN_TIME, "how much that is"),
 )
 POSITIONS = Columns(
     "forward.ranks.statistics.positions",
     "A kernel at its place in a layer, or in the head or tail of a pass; in order.",
-    (
-        Column("part", TEXT, "head, layer or tail"),
-        Column("kernel", TEXT, "its type"),
-        Column("nth", COUNT, "which of this kernel's calls in a layer", explained=True),
-        Column("count", COUNT, "calls"),
-        *SPREAD,
-        Column("total_ns", TIME, "of all calls"),
-        Column("share", SHARE, "of all kernels' time"),
-    ),
+    Column("part", TEXT, "head, layer or tail"),
+    Column("kernel", TEXT, "its type"),
+    Column("nth", COUNT, "which of this kernel's calls in a layer", explained=True),
+    Column("count", COUNT, "calls"),
+    *SPREAD,
+    Column("total_ns", TIME, "of all calls"),
+    Column("share", SHARE, "of all kernels' time"),
 )
 
 
 TYPICAL = Columns(
     "forward.ranks.statistics.typical",
     "A part of the pass whose span is in the middle; they sum to its span.",
-    (
-        Column("part", TEXT, "before the layers, layers, after the layers, or the gaps between kernels"),
-        Column("kernels", COUNT, "calls"),
-        Column("span_ns", TIME, "of the pass: at each moment the kernel counts that began first", title="time"),
-        Column("share", SHARE, "of the pass"),
-    ),
+    Column("part", TEXT, "before the layers, layers, after the layers, or the gaps between kernels"),
+    Column("kernels", COUNT, "calls"),
+    Column("span_ns", TIME, "of the pass: at each moment the kernel counts that began first", title="time"),
+    Column("share", SHARE, "of the pass"),
 )
 
 

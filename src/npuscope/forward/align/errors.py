@@ -263,26 +263,22 @@ BY = (
 FAMILIES = Columns(
     "align.family_table",
     "A family of kernels, the largest error first.",
-    (
-        Column("family", TEXT, "its name"),
-        *BY,
-        Column("comm", FLAG, "whether it has collectives", wide=True),
-        Column(
-            "stable_ns",
-            TIME,
-            "collectives without waiting for other ranks",
-            title="without waits",
-            optional=True,
-            explained=True,
-        ),
-        Column("wait_ns", TIME, "waiting in collectives; null where not known", optional=True, wide=True),
-        Column(
-            "error_stable", CHANGE, "predicted against the time without waits", title="error to that", optional=True
-        ),
+    Column("family", TEXT, "its name"),
+    *BY,
+    Column("comm", FLAG, "whether it has collectives", wide=True),
+    Column(
+        "stable_ns",
+        TIME,
+        "collectives without waiting for other ranks",
+        title="without waits",
+        optional=True,
+        explained=True,
     ),
+    Column("wait_ns", TIME, "waiting in collectives; null where not known", optional=True, wide=True),
+    Column("error_stable", CHANGE, "predicted against the time without waits", title="error to that", optional=True),
 )
 LAYER = Column("layer", COUNT, "its number; null is what lies outside", absent="outside")
-LAYERS = Columns("align.layers", "A layer, in order.", (LAYER, *BY))
+LAYERS = Columns("align.layers", "A layer, in order.", LAYER, *BY)
 SHAPES = (
     Column("kernel", TEXT, "as measured"),
     Column("shapes", TEXT, "of its inputs, as measured"),
@@ -290,62 +286,54 @@ SHAPES = (
 BY_SHAPE = Columns(
     "align.by_shape",
     "Matched calls of one kernel and shapes together, the largest sum of absolute errors first.",
-    (
-        SHAPES[0],
-        Column("predicted_kernel", TEXT, "as predicted", wide=True),
-        Column("family", TEXT, "its family", wide=True),
-        SHAPES[1],
-        Column("calls", COUNT, "alike"),
-        *SUMS,
-        Column("absolute_ns", TIME, "errors of single calls without their signs, added up", wide=True),
-        ERROR,
-    ),
+    SHAPES[0],
+    Column("predicted_kernel", TEXT, "as predicted", wide=True),
+    Column("family", TEXT, "its family", wide=True),
+    SHAPES[1],
+    Column("calls", COUNT, "alike"),
+    *SUMS,
+    Column("absolute_ns", TIME, "errors of single calls without their signs, added up", wide=True),
+    ERROR,
 )
 COMMUNICATION = Columns(
     "align.communication",
     "Like collectives of the measured pass.",
-    (
-        Column("family", TEXT, "its family", wide=True),
-        Column("kernel", TEXT, "as measured", title="collective"),
-        SHAPES[1],
-        Column("calls", COUNT, "alike"),
-        Column("measured_ns", TIME, "of all of them", scale="time"),
-        Column("median_ns", TIME, "of one"),
-        Column("stable_ns", TIME, "without waiting; null for fewer than three", title="without waits"),
-        Column("wait_ns", TIME, "the rest: waiting for other ranks", title="waiting"),
-    ),
+    Column("family", TEXT, "its family", wide=True),
+    Column("kernel", TEXT, "as measured", title="collective"),
+    SHAPES[1],
+    Column("calls", COUNT, "alike"),
+    Column("measured_ns", TIME, "of all of them", scale="time"),
+    Column("median_ns", TIME, "of one"),
+    Column("stable_ns", TIME, "without waiting; null for fewer than three", title="without waits"),
+    Column("wait_ns", TIME, "the rest: waiting for other ranks", title="waiting"),
 )
 CANCELLING = Columns(
     "align.cancelling.pairs",
     "Two families whose errors cancel, the most first.",
-    (
-        Column("over", TEXT, "the family that is predicted too long", title="too long"),
-        Column("over_ns", TIME, "by how much", title="by"),
-        Column("under", TEXT, "the family that is predicted too short", title="too short"),
-        Column("under_ns", TIME, "by how much, below zero", title="by"),
-        Column("cancels_ns", TIME, "of both"),
-    ),
+    Column("over", TEXT, "the family that is predicted too long", title="too long"),
+    Column("over_ns", TIME, "by how much", title="by"),
+    Column("under", TEXT, "the family that is predicted too short", title="too short"),
+    Column("under_ns", TIME, "by how much, below zero", title="by"),
+    Column("cancels_ns", TIME, "of both"),
 )
 ONE_CALL = "a row per call, which only a program reads; `by_shape` is for people"
 PAIRS = Columns(
     "align.kernels",
     "A matched call, in the measured order.",
-    (
-        SHAPES[0],
-        Column("predicted_kernel", TEXT, "as predicted"),
-        Column("family", TEXT, "its family"),
-        LAYER,
-        Column("role", TEXT, "what the prediction says it does"),
-        SHAPES[1],
-        Column("predicted_shapes", TEXT, "as predicted"),
-        Column("source", TEXT, "where the predicted time comes from"),
-        Column("predicted", COUNT, "its position in the prediction", only=ONE_CALL),
-        Column("measured", COUNT, "its position in the measured pass", only=ONE_CALL),
-        Column("moved", FLAG, "matched out of order"),
-        Column("same_shapes", FLAG, "whether shapes agree"),
-        Column("comm", FLAG, "a collective"),
-        *SUMS,
-    ),
+    SHAPES[0],
+    Column("predicted_kernel", TEXT, "as predicted"),
+    Column("family", TEXT, "its family"),
+    LAYER,
+    Column("role", TEXT, "what the prediction says it does"),
+    SHAPES[1],
+    Column("predicted_shapes", TEXT, "as predicted"),
+    Column("source", TEXT, "where the predicted time comes from"),
+    Column("predicted", COUNT, "its position in the prediction", only=ONE_CALL),
+    Column("measured", COUNT, "its position in the measured pass", only=ONE_CALL),
+    Column("moved", FLAG, "matched out of order"),
+    Column("same_shapes", FLAG, "whether shapes agree"),
+    Column("comm", FLAG, "a collective"),
+    *SUMS,
 )
 
 
@@ -359,12 +347,12 @@ def _left_over(place: str, about: str, *times: Column) -> Columns:
         SHAPES[1],
         *times,
     )
-    return Columns(place, about, columns)
+    return Columns(place, about, *columns)
 
 
 SOURCE = Column("source", TEXT, "where the predicted time comes from")
 MISSING = _left_over("align.missing", "A call of the measured pass that the prediction does not have.", SUMS[1])
 EXTRA = _left_over("align.extra", "A call that only the prediction has.", SOURCE, SUMS[0])
 GROUPED = (*SHAPES, Column("calls", COUNT, "alike"))
-MISSING_GROUPS = Columns("align.missing_by_shape", "The same, calls of one shape together.", (*GROUPED, SUMS[1]))
-EXTRA_GROUPS = Columns("align.extra_by_shape", "The same, calls of one shape together.", (*GROUPED, SUMS[0]))
+MISSING_GROUPS = Columns("align.missing_by_shape", "The same, calls of one shape together.", *GROUPED, SUMS[1])
+EXTRA_GROUPS = Columns("align.extra_by_shape", "The same, calls of one shape together.", *GROUPED, SUMS[0])

@@ -26,21 +26,17 @@ EXCHANGE = ("dispatch", "combine", "experts gather")
 LAYOUTS = Columns(
     "predict.layouts",
     "A layout of the same model, with as many tokens in each data-parallel group.",
-    (
-        Column("ep", COUNT, "ranks that experts are spread over"),
-        Column("tp", COUNT, "tensor-parallel ranks of a group"),
-        Column("dp", COUNT, "groups"),
-        Column("total_ns", TIME, "the pass on the busiest rank", title="pass"),
-        Column("hot", RATIO, "work of the busiest rank's experts, over the mean", title="busiest"),
-        Column("hot_ns", TIME, "what that costs: the pass without it is so much shorter", title="costs"),
-        Column("exchange_ns", TIME, "kernels that only send tokens to experts and back", title="exchange"),
-        Column(
-            "hidden_ns", TIME, "of it what the shared experts' kernels could hide, run beside it", title="could hide"
-        ),
-        Column("experts", SHARE, "of the pass in kernels of routed experts"),
-        Column("tokens_per_s", NUMBER, "of one rank", title="tokens/s of a rank"),
-        Column("fits", FLAG, "whether weights and cache fit a rank's memory"),
-    ),
+    Column("ep", COUNT, "ranks that experts are spread over"),
+    Column("tp", COUNT, "tensor-parallel ranks of a group"),
+    Column("dp", COUNT, "groups"),
+    Column("total_ns", TIME, "the pass on the busiest rank", title="pass"),
+    Column("hot", RATIO, "work of the busiest rank's experts, over the mean", title="busiest"),
+    Column("hot_ns", TIME, "what that costs: the pass without it is so much shorter", title="costs"),
+    Column("exchange_ns", TIME, "kernels that only send tokens to experts and back", title="exchange"),
+    Column("hidden_ns", TIME, "of it what the shared experts' kernels could hide, run beside it", title="could hide"),
+    Column("experts", SHARE, "of the pass in kernels of routed experts"),
+    Column("tokens_per_s", NUMBER, "of one rank", title="tokens/s of a rank"),
+    Column("fits", FLAG, "whether weights and cache fit a rank's memory"),
 )
 
 

@@ -26,33 +26,29 @@ SOURCES = ("MEASURED", "INTERPOLATED", "ANALYTIC", "UNKNOWN")
 ROLES = Columns(
     "predict.roles",
     "A role and kernel type, the largest total first; null where not known.",
-    (
-        Column("part", TEXT, "head, layer or tail of the pass", wide=True),
-        Column("role", TEXT, "what it does in the model"),
-        Column("kernel", TEXT, "its type"),
-        Column("count", COUNT, "calls"),
-        Column("each_ns", MEAN_TIME, "of a call"),
-        Column("total_ns", TIME, "of all calls"),
-        Column("efficiency", SHARE, "the least time the chip needs, over the time", title="of limit", explained=True),
-        Column("source", TEXT, "where the time comes from: MEASURED, INTERPOLATED, ANALYTIC or UNKNOWN"),
-        Column(
-            "extrapolated",
-            FLAG,
-            "outside the sizes that its family was calibrated on",
-            title="outside its range",
-            explained=True,
-        ),
+    Column("part", TEXT, "head, layer or tail of the pass", wide=True),
+    Column("role", TEXT, "what it does in the model"),
+    Column("kernel", TEXT, "its type"),
+    Column("count", COUNT, "calls"),
+    Column("each_ns", MEAN_TIME, "of a call"),
+    Column("total_ns", TIME, "of all calls"),
+    Column("efficiency", SHARE, "the least time the chip needs, over the time", title="of limit", explained=True),
+    Column("source", TEXT, "where the time comes from: MEASURED, INTERPOLATED, ANALYTIC or UNKNOWN"),
+    Column(
+        "extrapolated",
+        FLAG,
+        "outside the sizes that its family was calibrated on",
+        title="outside its range",
+        explained=True,
     ),
 )
 UNKNOWN = Columns(
     "predict.unknown",
     "Kernels whose time is not known.",
-    (
-        Column("role", TEXT, "what they do in the model"),
-        Column("kernel", TEXT, "their type"),
-        Column("calls", COUNT, "of them"),
-        Column("why", TEXT, "the reason"),
-    ),
+    Column("role", TEXT, "what they do in the model"),
+    Column("kernel", TEXT, "their type"),
+    Column("calls", COUNT, "of them"),
+    Column("why", TEXT, "the reason"),
 )
 
 

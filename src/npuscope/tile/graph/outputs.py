@@ -50,12 +50,22 @@ ORIGIN_WORDS = {
 KERNELS = Columns(
     "graph.kernels",
     "A kernel, in order of its first task; an object by name.",
-    (NAME, AREA, UNIT, *COUNTS, OPS, *WORK, WAITS),
+    NAME,
+    AREA,
+    UNIT,
+    *COUNTS,
+    OPS,
+    *WORK,
+    WAITS,
 )
 AREAS = Columns(
     "graph.areas",
     "A part of the model, the one with most tasks first; an object by name.",
-    (AREA, Column("kernels", COUNT, "distinct kernels"), *COUNTS, *WORK, WAITS),
+    AREA,
+    Column("kernels", COUNT, "distinct kernels"),
+    *COUNTS,
+    *WORK,
+    WAITS,
 )
 
 

@@ -31,7 +31,7 @@ WORK = (
 UNIT = Column("unit", TEXT, "AIC, AIV, MIX or none")
 OPS = Column("ops", COUNT, "as executed in all blocks", wide=True)
 NAME = Column("kernel", TEXT, "its name")
-KERNELS = Columns("", "A kernel, in order of its first task.", (NAME, UNIT, *COUNTS, OPS, *WORK))
+KERNELS = Columns("", "A kernel, in order of its first task.", NAME, UNIT, *COUNTS, OPS, *WORK)
 
 
 @dataclass(frozen=True, slots=True)

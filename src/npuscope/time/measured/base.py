@@ -42,7 +42,7 @@ KERNELS = Columns(
     "simulate.anchor.kernels",
     "A kernel, of the capture, of the simulated program before the change and of the program itself; the one with most "
     "measured core time first. Times are means of a block; a mixed block takes as long as the longer of its parts.",
-    (
+    
         Column("kernel", TEXT, "its name"),
         Column("state", TEXT, "whether the change leaves its blocks as they were: unchanged, changed, new or gone"),
         Column("measured_blocks", COUNT, "blocks in a run of the capture", title="blocks"),
@@ -55,31 +55,26 @@ KERNELS = Columns(
         Column("new_blocks", COUNT, "blocks after the change"),
         Column("new_simulated_ns", MEAN_TIME, "after it, without the capture", title="new simulated", wide=True),
         Column("new_ns", MEAN_TIME, "after the change, on top of the capture", title="new"),
-    ),
 )  # fmt: skip
 COST_TABLE = Columns(
     "simulate.anchor.costs",
     "A wait or a cost of the scheduler that a run shows.",
-    (
-        Column("cost", TEXT, "which"),
-        Column("what", TEXT, "how it is read from a run"),
-        Column("measured_ns", MEAN_TIME, "in the capture; none where it does not record that", title="measured"),
-        Column("simulated_ns", MEAN_TIME, "simulated, before the change", title="simulated"),
-        Column("factor", RATIO, "on the scheduler's constants behind it"),
-        Column("anchored_ns", MEAN_TIME, "simulated again with the factors", title="anchored"),
-    ),
+    Column("cost", TEXT, "which"),
+    Column("what", TEXT, "how it is read from a run"),
+    Column("measured_ns", MEAN_TIME, "in the capture; none where it does not record that", title="measured"),
+    Column("simulated_ns", MEAN_TIME, "simulated, before the change", title="simulated"),
+    Column("factor", RATIO, "on the scheduler's constants behind it"),
+    Column("anchored_ns", MEAN_TIME, "simulated again with the factors", title="anchored"),
 )
 WALLS = Columns(
     "simulate.anchor.walls",
     "The run before the change and the run after it: from the first hand-out to the last block seen done, or from the "
     "first start to the last end where the capture has no more.",
-    (
-        Column("run", TEXT, "before or after"),
-        Column("measured_ns", MEAN_TIME, "the capture", title="measured"),
-        Column("simulated_ns", MEAN_TIME, "without the capture", title="simulated"),
-        Column("anchored_ns", MEAN_TIME, "with its factors", title="anchored"),
-        Column("off", RATIO, "anchored over measured", title="anchored/measured"),
-    ),
+    Column("run", TEXT, "before or after"),
+    Column("measured_ns", MEAN_TIME, "the capture", title="measured"),
+    Column("simulated_ns", MEAN_TIME, "without the capture", title="simulated"),
+    Column("anchored_ns", MEAN_TIME, "with its factors", title="anchored"),
+    Column("off", RATIO, "anchored over measured", title="anchored/measured"),
 )
 
 

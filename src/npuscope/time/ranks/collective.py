@@ -161,32 +161,26 @@ def times_of(one: Collective, c: Constants) -> dict[str, float]:
 TABLE = Columns(
     "collective.sizes",
     "A collective of one size over so many ranks.",
-    (
-        Column("ranks", COUNT, "ranks"),
-        Column("bytes", ROOM, "of a rank, or for each peer (all_to_all, all_to_all_v)"),
-        Column("time_ns", TIME, "what the command is about: the kernel, or the call where there is no kernel"),
-        Column("bound", TEXT, "what bounds it: steps, barrier, issue rate, link, fixed", title="bound by"),
-        Column("per_second", BYTES, "bytes that leave a rank in a second", title="leaves a rank, per s"),
-    ),
+    Column("ranks", COUNT, "ranks"),
+    Column("bytes", ROOM, "of a rank, or for each peer (all_to_all, all_to_all_v)"),
+    Column("time_ns", TIME, "what the command is about: the kernel, or the call where there is no kernel"),
+    Column("bound", TEXT, "what bounds it: steps, barrier, issue rate, link, fixed", title="bound by"),
+    Column("per_second", BYTES, "bytes that leave a rank in a second", title="leaves a rank, per s"),
 )
 GRID = Columns(
     "collective.grid",
     "The times of `collective.sizes`, a row for each size.",
-    (
-        Column("bytes", TEXT, "of a rank, or for each peer (all_to_all, all_to_all_v)"),
-        *(Column(f"r{ranks}", TEXT, f"over {ranks} ranks", title=f"{ranks} ranks") for ranks in RANKS),
-        Column("bound", TEXT, "what bounds it, from fewest to most ranks", title="bound by"),
-    ),
+    Column("bytes", TEXT, "of a rank, or for each peer (all_to_all, all_to_all_v)"),
+    *(Column(f"r{ranks}", TEXT, f"over {ranks} ranks", title=f"{ranks} ranks") for ranks in RANKS),
+    Column("bound", TEXT, "what bounds it, from fewest to most ranks", title="bound by"),
 )
 METRICS = Columns(
     "collective.metrics",
     "The time of a collective, by what is measured.",
-    (
-        Column("metric", TEXT, "kernel: its task on the rank that comes last; device_wall, slot, execute: around it"),
-        Column("time_ns", TIME, "the likely time"),
-        Column("low_ns", TIME, "80% lie above", title="low"),
-        Column("high_ns", TIME, "80% lie below", title="high"),
-    ),
+    Column("metric", TEXT, "kernel: its task on the rank that comes last; device_wall, slot, execute: around it"),
+    Column("time_ns", TIME, "the likely time"),
+    Column("low_ns", TIME, "80% lie above", title="low"),
+    Column("high_ns", TIME, "80% lie below", title="high"),
 )
 
 

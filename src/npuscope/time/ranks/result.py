@@ -22,17 +22,15 @@ from npuscope.trace.readers.root import merge
 RANKS = Columns(
     "simulate.ranks",
     "A rank of a program that was simulated on all of them.",
-    (
-        Column("rank", COUNT, "which"),
-        Column("start_ns", TIME, "when its first program was launched, after that of the first rank", title="launched"),
-        Column("end_ns", TIME, "when its last program was seen done, by the same clock", title="done"),
-        Column("wall_ns", TIME, "from the one to the other", title="wall"),
-        Column("wait_ns", TIME, "while some block of it waited for another rank", title="waits"),
-        Column("waits", SHARE, "the same, of its wall", title="of wall"),
-        Column("signals", COUNT, "signals that it sent to other ranks"),
-        Column("remote", COUNT, "transfers from and to other ranks", title="transfers"),
-        Column("longest", TEXT, "the kernel in which it waited longest"),
-    ),
+    Column("rank", COUNT, "which"),
+    Column("start_ns", TIME, "when its first program was launched, after that of the first rank", title="launched"),
+    Column("end_ns", TIME, "when its last program was seen done, by the same clock", title="done"),
+    Column("wall_ns", TIME, "from the one to the other", title="wall"),
+    Column("wait_ns", TIME, "while some block of it waited for another rank", title="waits"),
+    Column("waits", SHARE, "the same, of its wall", title="of wall"),
+    Column("signals", COUNT, "signals that it sent to other ranks"),
+    Column("remote", COUNT, "transfers from and to other ranks", title="transfers"),
+    Column("longest", TEXT, "the kernel in which it waited longest"),
 )
 
 
