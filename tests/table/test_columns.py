@@ -143,9 +143,9 @@ def test_a_column_of_the_kernel_table_is_one_line(tmp_path: Path) -> None:
     line = next(line for line in recipe.splitlines() if line.strip().startswith('Column("longest_ns"'))
     shutil.copytree(ROOT / "src/npuscope", tmp_path / "npuscope", ignore=shutil.ignore_patterns("__pycache__"))
     file = tmp_path / "npuscope/explain/busy_idle.py"
-    after = '        Column("share", SHARE, "of all core time"),\n'
+    after = '    Column("share", SHARE, "of all core time"),\n'
     assert after in file.read_text()
-    file.write_text(file.read_text().replace(after, f"        {line.strip()},\n{after}"))
+    file.write_text(file.read_text().replace(after, f"    {line.strip()},\n{after}"))
     (tmp_path / "run.py").write_text(
         "import sys\n"
         f"sys.path.insert(0, {str(ROOT / 'tests')!r})\n"
