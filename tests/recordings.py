@@ -8,18 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from npuscope.tile.record.model import (
-    Access,
-    Argument,
-    BlockGroup,
-    Body,
-    Buffer,
-    Op,
-    Recording,
-    Site,
-    Task,
-    Turn,
-)
+from npuscope.tile.record.model import Access, Argument, BlockGroup, Body, Buffer, Op, Recording, Site, Task, Turn
 
 SITE = Site("made.py", 1, "main")
 

@@ -14,19 +14,7 @@ from npuscope.lower.model import Instruction, Repeat, instructions
 from npuscope.lower.program import PlannedBody
 from npuscope.time.core.pipes import time_block
 from npuscope.time.core.stream import stream_of
-from tests.assemblies import (
-    ROW,
-    VIEW,
-    allocated,
-    binary,
-    box,
-    doubled,
-    function,
-    load,
-    module,
-    store,
-    tile,
-)
+from tests.assemblies import ROW, VIEW, allocated, binary, box, doubled, function, load, module, store, tile
 
 DEVICE = chip_to_lower_for("ascend910b1")
 

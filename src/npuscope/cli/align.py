@@ -21,17 +21,8 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import (
-    HtmlFile,
-    JsonFlag,
-    MdFile,
-    WideFlag,
-    check_outputs,
-    names_of,
-    pairs_of,
-    progress_bar,
-    show,
-)
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, names_of, pairs_of, progress_bar, show
 from npuscope.explain.passes.export import one_pass
 from npuscope.forward.align import align
 from npuscope.forward.align.sides import CsvColumns, read_side
@@ -51,10 +42,10 @@ def command(
     kernel_column: Annotated[str | None, typer.Option(help="Of PREDICTED, a CSV: the column of kernels.")] = None,
     time_column: Annotated[str | None, typer.Option(help="Of PREDICTED, a CSV: the column of times.")] = None,
     unit: Annotated[str | None, typer.Option(help="Of that column: ns, us, ms or s.")] = None,
-    html: HtmlFile = None,
-    md: MdFile = None,
-    wide: WideFlag = False,
-    json: JsonFlag = False,
+    html: options.Html = None,
+    md: options.Md = None,
+    wide: options.Wide = False,
+    json: options.Json = False,
 ) -> None:
     check_outputs([predicted, measured], html, md)
     pairs = pairs_of(map or [], "--map")

@@ -28,21 +28,8 @@ from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
 from npuscope.base.errors import CannotWrite
 from npuscope.chip.devices import inheriting_file, is_known
-from npuscope.cli.output import (
-    Command,
-    DeviceName,
-    JsonFlag,
-    ProgramFile,
-    ProgramNumber,
-    RingSlots,
-    SetOption,
-    after_dashes,
-    check_outputs,
-    progress_bar,
-    settings_of,
-    show,
-    write_texts,
-)
+from npuscope.cli import options
+from npuscope.cli.output import Command, after_dashes, check_outputs, progress_bar, settings_of, show, write_texts
 from npuscope.report import device as report
 from npuscope.time.measured.calibrate import calibrate
 from npuscope.time.measured.observed import observed_in
@@ -54,14 +41,14 @@ __all__ = ["Command", "command"]
 
 def command(
     context: typer.Context,
-    file: ProgramFile,
+    file: options.Program,
     captures: Annotated[list[str], typer.Argument(help="Captures of it, such as swimlanes.", metavar="CAPTURE...")],
     out: Annotated[str, typer.Option("-o", "--out", help="The device file to write, such as mychip.toml.")],
-    device: DeviceName = "ascend910b1",
-    setting: SetOption = None,
-    program: ProgramNumber = None,
-    ring_slots: RingSlots = None,
-    json: JsonFlag = False,
+    device: options.Device = "ascend910b1",
+    setting: options.Set = None,
+    program: options.ProgramNumber = None,
+    ring_slots: options.RingSlots = None,
+    json: options.Json = False,
 ) -> None:
     known = is_known(device)
     check_outputs([file, *captures, *([] if known else [device])], out)

@@ -43,18 +43,8 @@ from npuscope.base.process_memory import collected_rarely
 from npuscope.check.rule import Rule
 from npuscope.check.rules import all_rules
 from npuscope.check.run import reaches, rules_of
-from npuscope.cli.output import (
-    DeviceName,
-    JsonFlag,
-    MdFile,
-    ProgramArguments,
-    ProgramNumber,
-    RingSlots,
-    RuntimeName,
-    check_outputs,
-    progress_bar,
-    show,
-)
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, progress_bar, show
 from npuscope.lower.chip import chip_to_lower_for
 from npuscope.models import program_file
 from npuscope.report.check import check as report
@@ -73,8 +63,8 @@ def command(
     file: Annotated[
         str | None, typer.Argument(help="A tile program: a Python file; or a compiler's build folder.")
     ] = None,
-    arguments: ProgramArguments = None,
-    device: DeviceName = "ascend910b1",
+    arguments: options.Arguments = None,
+    device: options.Device = "ascend910b1",
     select: Annotated[list[str] | None, typer.Option(help="Only these rules: ids, or prefix*; comma or again.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Not these rules: ids, or prefix*; comma or again.")] = None,
     level: Annotated[
@@ -85,12 +75,10 @@ def command(
         bool, typer.Option("--replay", help="Run another legal order and show which outputs change.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Which other order --replay takes.")] = 0,
-    program: ProgramNumber = None,
-    runtime: RuntimeName = "",
-    values: Annotated[
-        bool, typer.Option("--values/--shapes", help="Compute, where values decide what runs, or only record shapes.")
-    ] = False,
-    ring_slots: RingSlots = None,
+    program: options.ProgramNumber = None,
+    runtime: options.Runtime = "",
+    values: options.Values = False,
+    ring_slots: options.RingSlots = None,
     price: Annotated[
         bool,
         typer.Option("--price/--no-price", help="Simulate the program without each finding, or name no times."),
@@ -101,13 +89,13 @@ def command(
     commit: Annotated[
         bool, typer.Option("--commit", help="Each of them as a commit of its own; needs --apply.")
     ] = False,
-    md: MdFile = None,
-    sarif: Annotated[str | None, typer.Option("--sarif", help="Also write SARIF for code review here.")] = None,
+    md: options.Md = None,
+    sarif: options.Sarif = None,
     list_rules: Annotated[bool, typer.Option("--list-rules", help="Print the rules and leave.")] = False,
     explain: Annotated[
         str | None, typer.Option("--explain", help="Print what a rule finds and why, and leave.")
     ] = None,
-    json: JsonFlag = False,
+    json: options.Json = False,
 ) -> None:
     rules = rules_of(select or (), ignore or (), races)
     if list_rules:

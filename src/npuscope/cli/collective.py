@@ -22,7 +22,8 @@ from typing import Annotated
 import typer
 
 from npuscope.chip.devices import load
-from npuscope.cli.output import DeviceName, HtmlFile, JsonFlag, MdFile, WideFlag, check_outputs, show
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, show
 from npuscope.lab.runs import parts_page
 from npuscope.report.collective import collective, collective_data
 from npuscope.time.ranks.collective import Collective, price
@@ -37,11 +38,11 @@ def command(
         str, typer.Option(help="builtin (a task), host (a program), composite (inside a kernel), ring, hand, hccl.")
     ] = "builtin",
     dtype: Annotated[str, typer.Option(help="Of the elements: a builtin moves 256 of them at a time.")] = "INT8",
-    device: DeviceName = "ascend910b2",
-    html: HtmlFile = None,
-    md: MdFile = None,
-    wide: WideFlag = False,
-    json: JsonFlag = False,
+    device: options.Device = "ascend910b2",
+    html: options.Html = None,
+    md: options.Md = None,
+    wide: options.Wide = False,
+    json: options.Json = False,
 ) -> None:
     check_outputs([], html, md)
     found = price(Collective(op, ranks, bytes_, cores, form, dtype.upper()), load(device))

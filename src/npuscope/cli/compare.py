@@ -32,19 +32,9 @@ from typing import Annotated
 import typer
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.cli import options
 from npuscope.cli.output import Command as Command
 from npuscope.cli.output import (
-    DeviceName,
-    HtmlFile,
-    JsonFlag,
-    KernelsRegex,
-    MdFile,
-    ProgramNumber,
-    RankOption,
-    SetOption,
-    StepOption,
-    StepsFlag,
-    WideFlag,
     after_dashes,
     check_outputs,
     names_of,
@@ -71,22 +61,22 @@ def command(
         list[str],
         typer.Argument(help="Captures: A and B; A… vs B…; or three and more.", metavar="A B | A… vs B… | A B C…"),
     ],
-    kernels: KernelsRegex = None,
-    step: StepOption = None,
-    steps: StepsFlag = False,
-    rank: RankOption = None,
+    kernels: options.Kernels = None,
+    step: options.Step = None,
+    steps: options.Steps = False,
+    rank: options.Rank = None,
     match: Annotated[list[str] | None, typer.Option(help="A kernel of A and its name in B, as A=B.")] = None,
     runtimes: Annotated[
         bool,
         typer.Option("--runtimes", help="A tile program under tmr and hbg, simulated: which is faster, and why."),
     ] = False,
-    device: DeviceName = "ascend910b1",
-    setting: SetOption = None,
-    program: ProgramNumber = None,
-    html: HtmlFile = None,
-    md: MdFile = None,
-    wide: WideFlag = False,
-    json: JsonFlag = False,
+    device: options.Device = "ascend910b1",
+    setting: options.Set = None,
+    program: options.ProgramNumber = None,
+    html: options.Html = None,
+    md: options.Md = None,
+    wide: options.Wide = False,
+    json: options.Json = False,
 ) -> None:
     if runtimes:
         _compare_runtimes(paths, after_dashes(context), device, setting, program, md, wide, json)

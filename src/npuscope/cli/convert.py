@@ -19,20 +19,21 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import CapturePath, JsonFlag, check_outputs, print_json, progress_bar, sources
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, print_json, progress_bar, sources
 from npuscope.table.formats import many, printable
 from npuscope.trace import read
 from npuscope.trace.formats import check_target
 
 
 def command(
-    path: CapturePath,
+    path: options.Capture,
     out: Annotated[str, typer.Argument(help="Where to write; `npuscope formats` lists the endings.")],
     format: Annotated[
         str | None,
         typer.Option("--format", help="Format of OUT, if its ending does not say so: one `npuscope formats` lists."),
     ] = None,
-    json: JsonFlag = False,
+    json: options.Json = False,
 ) -> None:
     target = check_target(out, format)  # a wrong name is an error before the work, not after
     check_outputs([path], out)

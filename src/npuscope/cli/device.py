@@ -22,7 +22,8 @@ import typer
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices import differences, list_constants, load, names
-from npuscope.cli.output import JsonFlag, show
+from npuscope.cli import options
+from npuscope.cli.output import show
 from npuscope.report.device import chip_table, constants_of, device, device_diff
 from npuscope.table.parts import Rows
 
@@ -31,7 +32,7 @@ Name = Annotated[str, typer.Argument(help="A chip by name, or a TOML file of you
 
 
 @app.command("list")
-def list_(json: JsonFlag = False) -> None:
+def list_(json: options.Json = False) -> None:
     """The names of all chips, and what can be done for each."""
     table = chip_table([load(name) for name in names()])
     show(lambda: [Rows(table, table.frame.height)], table.rows, json=json)
@@ -41,7 +42,7 @@ def list_(json: JsonFlag = False) -> None:
 def show_(
     name: Name,
     prefix: Annotated[str, typer.Argument(help="Only places that begin so, such as timing or cube.")] = "",
-    json: JsonFlag = False,
+    json: options.Json = False,
 ) -> None:
     """All constants of a chip."""
     chip = load(name)
@@ -54,7 +55,7 @@ def show_(
 
 
 @app.command()
-def compare(a: Name, b: Name, json: JsonFlag = False) -> None:
+def compare(a: Name, b: Name, json: options.Json = False) -> None:
     """The constants in which two chips differ."""
     chips = load(a), load(b)
     found = differences(*chips)

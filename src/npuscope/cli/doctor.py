@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from npuscope.cli.output import CapturePath, JsonFlag, progress_bar, show
+from npuscope.cli import options
+from npuscope.cli.output import progress_bar, show
 from npuscope.explain.doctor import symptoms_of
 from npuscope.report.captures import doctor
 from npuscope.trace import read
 
 
-def command(path: CapturePath, json: JsonFlag = False) -> None:
+def command(path: options.Capture, json: options.Json = False) -> None:
     with progress_bar():
         trace = read(path)
         symptoms = symptoms_of(trace)

@@ -26,7 +26,8 @@ from typing import Annotated
 import typer
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.cli.output import HtmlFile, JsonFlag, MdFile, WideFlag, check_outputs, progress_bar, show
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, progress_bar, show
 from npuscope.explain.passes.export import metadata_of
 from npuscope.explain.passes.ranks import ForwardOptions, forward, is_table
 from npuscope.lab.runs import parts_page
@@ -54,10 +55,10 @@ def command(
         str, typer.Option(help="Many ranks: processes, or ray (the extra `ray`, RAY_ADDRESS).")
     ] = "processes",
     jobs: Annotated[int | None, typer.Option(min=1, help="Ranks at a time; all cores unless given.")] = None,
-    html: HtmlFile = None,
-    md: MdFile = None,
-    wide: WideFlag = False,
-    json: JsonFlag = False,
+    html: options.Html = None,
+    md: options.Md = None,
+    wide: options.Wide = False,
+    json: options.Json = False,
 ) -> None:
     if bool(path) == bool(profiler_root):
         raise NpuscopeError("name a capture or a profiler root, once")

@@ -24,7 +24,8 @@ from typing import Annotated
 import typer
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.cli.output import JsonFlag, MdFile, check_outputs, progress_bar, show
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, progress_bar, show
 from npuscope.explain.many import gate, history_of, read_budget, read_history, read_runs
 from npuscope.explain.many.gate import Gate, hold_against
 from npuscope.explain.many.runs import run_paths
@@ -47,8 +48,8 @@ def command(
     ] = None,
     allow: Annotated[float, typer.Option(min=0, help="With --history: a slowdown that passes, as a share.")] = 0.01,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 where a limit is undecided.")] = False,
-    md: MdFile = None,
-    json: JsonFlag = False,
+    md: options.Md = None,
+    json: options.Json = False,
 ) -> None:
     paths, baseline = paths or [], baseline or []
     if (budget is None) == (history is None):

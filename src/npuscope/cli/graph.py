@@ -27,21 +27,8 @@ from typing import Annotated
 import typer
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.cli.output import (
-    AreasFile,
-    DeviceName,
-    HtmlFile,
-    JsonFlag,
-    ProgramArguments,
-    ProgramFile,
-    ProgramNumber,
-    RuntimeName,
-    WideFlag,
-    check_outputs,
-    progress_bar,
-    show,
-    write_texts,
-)
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, progress_bar, show, write_texts
 from npuscope.explain.work import area_rules
 from npuscope.lab.program_runs import graph_page
 from npuscope.report.program import graph as report
@@ -65,12 +52,12 @@ class By(StrEnum):
 
 
 def command(
-    file: ProgramFile,
-    arguments: ProgramArguments = None,
+    file: options.Program,
+    arguments: options.Arguments = None,
     values: Annotated[
         bool, typer.Option("--values/--shapes", help="Compute (and check the golden), or only record shapes.")
     ] = False,
-    program: ProgramNumber = None,
+    program: options.ProgramNumber = None,
     deps: Annotated[
         str | None, typer.Option("--deps", help="Write the runtime's deps.json here and name_map.json beside it.")
     ] = None,
@@ -80,12 +67,12 @@ def command(
     audit: Annotated[
         bool, typer.Option("--audit", help="Judge its dependencies: what each that could go costs, simulated.")
     ] = False,
-    device: DeviceName = "ascend910b1",
-    runtime: RuntimeName = "",
-    html: HtmlFile = None,
-    areas: AreasFile = None,
-    wide: WideFlag = False,
-    json: JsonFlag = False,
+    device: options.Device = "ascend910b1",
+    runtime: options.Runtime = "",
+    html: options.Html = None,
+    areas: options.Areas = None,
+    wide: options.Wide = False,
+    json: options.Json = False,
 ) -> None:
     if audit:
         if deps or dot or trace or html:

@@ -13,8 +13,8 @@ Examples:
 from __future__ import annotations
 
 from npuscope.agents.guide import guide
-from npuscope.cli.output import DeviceName
+from npuscope.cli import options
 
 
-def command(device: DeviceName = "ascend910b1") -> None:
+def command(device: options.Device = "ascend910b1") -> None:
     print(guide(device))

@@ -22,18 +22,8 @@ import typer
 
 from npuscope.answer.commits import simulate_commits
 from npuscope.base.errors import NpuscopeError
-from npuscope.cli.output import (
-    Command,
-    DeviceName,
-    HtmlFile,
-    JsonFlag,
-    KernelsRegex,
-    WideFlag,
-    after_dashes,
-    check_outputs,
-    progress_bar,
-    show,
-)
+from npuscope.cli import options
+from npuscope.cli.output import Command, after_dashes, check_outputs, progress_bar, show
 from npuscope.explain.many import history_of, read_history
 from npuscope.lab.runs import parts_page
 from npuscope.report.comparison import history as report
@@ -53,15 +43,15 @@ def command(
         tuple[str, str] | None, typer.Option(metavar="REPO FILE", help="Simulate this program at every commit.")
     ] = None,
     since: Annotated[str | None, typer.Option(help="The first commit to simulate.")] = None,
-    device: DeviceName = "ascend910b1",
+    device: options.Device = "ascend910b1",
     jobs: Annotated[int | None, typer.Option(min=1, help="Commits at a time; all cores unless given.")] = None,
     threshold: Annotated[
         float, typer.Option(min=0, help="Of simulated runs, which have no noise: list changes above this share.")
     ] = 0.001,
-    kernels: KernelsRegex = None,
-    html: HtmlFile = None,
-    wide: WideFlag = False,
-    json: JsonFlag = False,
+    kernels: options.Kernels = None,
+    html: options.Html = None,
+    wide: options.Wide = False,
+    json: options.Json = False,
 ) -> None:
     arguments = after_dashes(context)
     if simulate is None:

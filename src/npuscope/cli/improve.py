@@ -26,27 +26,16 @@ from npuscope.answer.improve import applied, improve, written_patches
 from npuscope.answer.judge import How
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
-from npuscope.cli.output import (
-    DeviceName,
-    JsonFlag,
-    MdFile,
-    ProgramArguments,
-    ProgramFile,
-    ProgramNumber,
-    RingSlots,
-    RuntimeName,
-    check_outputs,
-    progress_bar,
-    show,
-)
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, progress_bar, show
 from npuscope.models import program_file
 from npuscope.report.fixes import improved_data, improvement
 from npuscope.time.run import chip_to_time
 
 
 def command(
-    file: ProgramFile,
-    arguments: ProgramArguments = None,
+    file: options.Program,
+    arguments: options.Arguments = None,
     trials: Annotated[int, typer.Option(min=1, help="Patches that are tried, at most.")] = 100,
     apply: Annotated[bool, typer.Option("--apply", help="Write the best program to its files.")] = False,
     commit: Annotated[bool, typer.Option("--commit", help="Each step as a commit of its own; needs --apply.")] = False,
@@ -55,13 +44,13 @@ def command(
         str | None, typer.Option("--patches", help="Also write a patch per step to this folder.")
     ] = None,
     golden: Annotated[bool, typer.Option("--golden/--no-golden", help="Compare the numbers of every patch.")] = True,
-    device: DeviceName = "ascend910b1",
-    program: ProgramNumber = None,
-    runtime: RuntimeName = "",
-    ring_slots: RingSlots = None,
+    device: options.Device = "ascend910b1",
+    program: options.ProgramNumber = None,
+    runtime: options.Runtime = "",
+    ring_slots: options.RingSlots = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Patches tried at a time: 2 unless given.")] = None,
-    md: MdFile = None,
-    json: JsonFlag = False,
+    md: options.Md = None,
+    json: options.Json = False,
 ) -> None:
     if commit and not apply:
         raise NpuscopeError("--commit needs --apply")

@@ -18,7 +18,8 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import CapturePath, JsonFlag, check_outputs, progress_bar, show, sources
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, progress_bar, show, sources
 from npuscope.explain.doctor import symptoms_of
 from npuscope.explain.summary import summarise
 from npuscope.report.captures import info
@@ -28,8 +29,8 @@ from npuscope.trace.formats import check_target
 
 
 def command(
-    path: CapturePath,
-    json: JsonFlag = False,
+    path: options.Capture,
+    json: options.Json = False,
     out: Annotated[str | None, typer.Option("-o", "--out", help="Also write the trace here.")] = None,
 ) -> None:
     target = None if out is None else check_target(out)

@@ -28,22 +28,8 @@ from npuscope.answer.judge import How, judge_all
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import GIB, Limits
-from npuscope.cli.output import (
-    Command,
-    DeviceName,
-    EngineName,
-    JsonFlag,
-    MdFile,
-    ProgramNumber,
-    RingSlots,
-    RuntimeName,
-    SetOption,
-    after_dashes,
-    check_outputs,
-    progress_bar,
-    settings_of,
-    show,
-)
+from npuscope.cli import options
+from npuscope.cli.output import Command, after_dashes, check_outputs, progress_bar, settings_of, show
 from npuscope.models import program_file
 from npuscope.report.judge import judge as report
 from npuscope.report.judge import judge_data, judge_sarif
@@ -55,18 +41,18 @@ def command(
     context: typer.Context,
     files: Annotated[list[str], typer.Argument(help="Tile programs: Python files.", metavar="FILE...")],
     baseline: Annotated[str | None, typer.Option(help="Compare each with this program.")] = None,
-    setting: SetOption = None,
-    device: DeviceName = "ascend910b1",
-    program: ProgramNumber = None,
-    runtime: RuntimeName = "",
-    ring_slots: RingSlots = None,
+    setting: options.Set = None,
+    device: options.Device = "ascend910b1",
+    program: options.ProgramNumber = None,
+    runtime: options.Runtime = "",
+    ring_slots: options.RingSlots = None,
     golden: Annotated[
         bool, typer.Option("--golden/--no-golden", help="Also compute, and compare with the program's golden.")
     ] = True,
     seconds: Annotated[float, typer.Option(min=0.1, help="Longest time of each run of a candidate.")] = 120.0,
     memory: Annotated[float, typer.Option(min=0.01, help="Most memory of a candidate, in GiB.")] = 4.0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Candidates at a time; all cores unless given.")] = None,
-    engine: EngineName = "processes",
+    engine: options.Engine = "processes",
     results: Annotated[
         str | None, typer.Option(help="Keep answers here (JSON lines); those that stand there are not run.")
     ] = None,
@@ -76,9 +62,9 @@ def command(
     fail_slower: Annotated[
         bool, typer.Option("--fail-slower", help="Exit 1 also where one is surely slower than the baseline.")
     ] = False,
-    md: MdFile = None,
-    sarif: Annotated[str | None, typer.Option("--sarif", help="Also write SARIF for code review here.")] = None,
-    json: JsonFlag = False,
+    md: options.Md = None,
+    sarif: options.Sarif = None,
+    json: options.Json = False,
 ) -> None:
     if fail_slower and baseline is None:
         raise NpuscopeError("--fail-slower compares with a --baseline", remedy="Name one.")

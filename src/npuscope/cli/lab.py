@@ -30,17 +30,9 @@ import typer
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.plugins import not_installed
+from npuscope.cli import options
 from npuscope.cli.output import Command as Command
-from npuscope.cli.output import (
-    DeviceName,
-    ProgramNumber,
-    RuntimeName,
-    SetOption,
-    after_dashes,
-    names_of,
-    progress_bar,
-    settings_of,
-)
+from npuscope.cli.output import after_dashes, names_of, progress_bar, settings_of
 from npuscope.explain import explain_ranks
 from npuscope.explain.choosing import choose_rank
 from npuscope.models import program_file
@@ -58,10 +50,10 @@ BrowserOption = Annotated[bool, typer.Option(help="Open a browser, if there is o
 def command(
     context: typer.Context,
     files: Annotated[list[str], typer.Argument(help="Captures, and at most one tile program.", metavar="FILE...")],
-    device: DeviceName = "ascend910b1",
-    setting: SetOption = None,
-    program: ProgramNumber = None,
-    runtime: RuntimeName = "",
+    device: options.Device = "ascend910b1",
+    setting: options.Set = None,
+    program: options.ProgramNumber = None,
+    runtime: options.Runtime = "",
     seconds: Annotated[float, typer.Option(min=1, help="A run of the program that takes longer is ended.")] = 60.0,
     port: PortOption = 0,
     browser: BrowserOption = True,

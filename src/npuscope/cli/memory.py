@@ -27,19 +27,8 @@ import typer
 from npuscope.answer.prediction import fits as fits_of
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
-from npuscope.cli.output import (
-    DeviceName,
-    HtmlFile,
-    JsonFlag,
-    ProgramArguments,
-    ProgramNumber,
-    RingSlots,
-    WideFlag,
-    check_outputs,
-    progress_bar,
-    show,
-    write_reports,
-)
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, progress_bar, show, write_reports
 from npuscope.lab.program_runs import memory_page
 from npuscope.lower.chip import chip_to_lower_for
 from npuscope.report.program import lowering_text, memory, memory_tables
@@ -49,18 +38,18 @@ from npuscope.tile.record.model import Mode
 
 def command(
     file: Annotated[str, typer.Argument(help="A tile program: a Python file; or a compiler's build folder.")],
-    arguments: ProgramArguments = None,
-    device: DeviceName = "ascend910b1",
+    arguments: options.Arguments = None,
+    device: options.Device = "ascend910b1",
     kernel: Annotated[str | None, typer.Option(help="Only this kernel or function, with its tiles.")] = None,
-    ring_slots: RingSlots = None,
-    program: ProgramNumber = None,
+    ring_slots: options.RingSlots = None,
+    program: options.ProgramNumber = None,
     values: Annotated[bool, typer.Option("--values/--shapes", help="Compute, or only record shapes.")] = False,
     dump: Annotated[
         str | None, typer.Option("--dump", help="Write --kernel's bodies before and after every pass here; - prints.")
     ] = None,
-    html: HtmlFile = None,
-    wide: WideFlag = False,
-    json: JsonFlag = False,
+    html: options.Html = None,
+    wide: options.Wide = False,
+    json: options.Json = False,
 ) -> None:
     if dump is not None and kernel is None:
         raise NpuscopeError("--dump writes the steps of one kernel", remedy="Name it with --kernel.")

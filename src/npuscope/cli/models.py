@@ -18,7 +18,8 @@ from typing import Annotated
 import typer
 
 from npuscope.base.errors import CannotWrite
-from npuscope.cli.output import JsonFlag, print_json
+from npuscope.cli import options
+from npuscope.cli.output import print_json
 from npuscope.models import FOLDER, PREFIX, file_of, models, needs
 
 app = typer.Typer(
@@ -31,7 +32,7 @@ app = typer.Typer(
 
 
 @app.callback()
-def listing(context: typer.Context, json: JsonFlag = False) -> None:
+def listing(context: typer.Context, json: options.Json = False) -> None:
     if context.invoked_subcommand is not None:
         return
     found = models()

@@ -17,7 +17,8 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import DeviceName, JsonFlag, print_json
+from npuscope.cli import options
+from npuscope.cli.output import print_json
 from npuscope.ops import table
 from npuscope.report.reference import op_table, op_text, ops_text
 from npuscope.time.run import chip_to_time
@@ -25,8 +26,8 @@ from npuscope.time.run import chip_to_time
 
 def command(
     name: Annotated[str | None, typer.Argument(help="One op, by its name or by what programs call it.")] = None,
-    device: DeviceName = "ascend910b1",
-    json: JsonFlag = False,
+    device: options.Device = "ascend910b1",
+    json: options.Json = False,
 ) -> None:
     chip = chip_to_time(device)
     if name is None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any  # a context: typer's own or click's, by its version
+from typing import TYPE_CHECKING, Any  # a context: typer's own or click's, by its version
 
 import typer
 from typer.core import TyperCommand
@@ -30,66 +30,6 @@ if TYPE_CHECKING:
 
 AFTER = "npuscope.after"
 PATIENCE_S = 1.0  # before a progress bar is drawn
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text (docs/reference/json.md).")]
-CapturePath = Annotated[str, typer.Argument(help="A capture: a file, or a folder where the format is one.")]
-ProgramFile = Annotated[str, typer.Argument(help="A tile program: a Python file.")]
-ProgramArguments = Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")]
-KernelsRegex = Annotated[str | None, typer.Option("--kernels", help="Kernels of interest, a regular expression.")]
-RingSlots = Annotated[
-    int | None,
-    typer.Option(
-        "--ring-slots",
-        min=1,
-        help="Slots of the ring between cube and vector cores where it goes one way, else the chip's; where it goes "
-        "both ways each has half, at least 2. 8 is the compiler of July 2026.",
-    ),
-]
-RuntimeName = Annotated[
-    str,
-    typer.Option(
-        "--runtime",
-        metavar="tmr|hbg",
-        help="The runtime that schedules, as built in August 2026: tmr (the device submits while it runs) or hbg (the "
-        "host builds the graph). Else what the program asks for, or tmr by the chip's file.",
-    ),
-]
-DeviceName = Annotated[str, typer.Option("--device", help="The chip: a name, or a TOML file of your own.")]
-ProgramNumber = Annotated[
-    int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
-]
-Jitter = Annotated[int | None, typer.Option("--jitter", min=0, help="Noise on the blocks' times, with this seed.")]
-Skew = Annotated[
-    float | None,
-    typer.Option("--skew", min=0, metavar="µs", help="From the launch of one rank to that of the next, in µs."),
-]
-Measured = Annotated[
-    str | None,
-    typer.Option(
-        "--measured",
-        metavar="OLD.py=CAPTURE",
-        help="A capture of the program before the change: predict the change on top of it (howto/anchor.md). OLD.py "
-        "runs with the arguments after --, without --set.",
-    ),
-]
-HtmlFile = Annotated[str | None, typer.Option("--html", help="Also write a self-contained page here.")]
-MdFile = Annotated[str | None, typer.Option("--md", help="Also write Markdown here, ready to post.")]
-WideFlag = Annotated[bool, typer.Option("--wide", help="Print every column of the tables (the page of columns).")]
-AreasFile = Annotated[str | None, typer.Option("--areas", help="TOML rules for areas (docs/understand/numbers.md).")]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="NAME=value: an option, constant, field (MODEL.tiles.tk) or variable.")
-]
-StepOption = Annotated[list[int] | None, typer.Option("--step", help="Only these steps; may be repeated.")]
-StepsFlag = Annotated[bool, typer.Option("--steps", help="Every step of a capture is a run of its own.")]
-RankOption = Annotated[
-    int | None,
-    typer.Option("--rank", min=0, help="Only this rank of several, or this device of a capture that has several."),
-]
-ResultsFile = Annotated[
-    str | None,
-    typer.Option("--results", help="Keep results here (JSON lines); those that stand there are not run."),
-]
-EngineName = Annotated[str, typer.Option("--engine", help="processes, or ray (the extra `ray`, RAY_ADDRESS).")]
-PassOption = Annotated[int | None, typer.Option("--pass", help="Only this forward pass, as `forward` lists them.")]
 
 
 class Command(TyperCommand):

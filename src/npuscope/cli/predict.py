@@ -25,7 +25,8 @@ import typer
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices import load
-from npuscope.cli.output import JsonFlag, MdFile, WideFlag, check_outputs, show
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, show
 from npuscope.forward.llm.config import pass_settings, read_config
 from npuscope.forward.llm.layouts import Routing, layouts, read_routing, spread
 from npuscope.forward.llm.prediction import predict, predicted_trace
@@ -55,9 +56,9 @@ def command(
     out: Annotated[
         str | None, typer.Option("-o", "--out", help="Also write the pass as a trace: .npu, .csv, .json, .pftrace.")
     ] = None,
-    md: MdFile = None,
-    wide: WideFlag = False,
-    json: JsonFlag = False,
+    md: options.Md = None,
+    wide: options.Wide = False,
+    json: options.Json = False,
 ) -> None:
     check_outputs([config], out, md)
     if out is not None:

@@ -31,25 +31,8 @@ from npuscope.answer.prediction import Prediction, base_of
 from npuscope.answer.rank import answers_of, ranked, variant_rows
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
-from npuscope.cli.output import (
-    Command,
-    DeviceName,
-    EngineName,
-    HtmlFile,
-    Jitter,
-    JsonFlag,
-    Measured,
-    ProgramNumber,
-    ResultsFile,
-    RingSlots,
-    RuntimeName,
-    after_dashes,
-    check_outputs,
-    names_of,
-    progress_bar,
-    show,
-    values_of,
-)  # fmt: skip
+from npuscope.cli import options
+from npuscope.cli.output import Command, after_dashes, check_outputs, names_of, progress_bar, show, values_of
 from npuscope.cli.simulate import before_of, files_of
 from npuscope.explain.comparison import compare_explained
 from npuscope.lab.runs import compare_document, parts_page
@@ -69,19 +52,19 @@ def command(
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=a,b,c: values to try; may be repeated.")
     ] = None,
-    device: DeviceName = "ascend910b1",
-    program: ProgramNumber = None,
-    runtime: RuntimeName = "",
-    ring_slots: RingSlots = None,
-    measured: Measured = None,
-    jitter: Jitter = None,
-    results: ResultsFile = None,
-    engine: EngineName = "processes",
+    device: options.Device = "ascend910b1",
+    program: options.ProgramNumber = None,
+    runtime: options.Runtime = "",
+    ring_slots: options.RingSlots = None,
+    measured: options.Measured = None,
+    jitter: options.Jitter = None,
+    results: options.Results = None,
+    engine: options.Engine = "processes",
     jobs: Annotated[int | None, typer.Option(min=1, help="Variants at a time (all cores); 1: in this process.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Variants shown.")] = 20,
+    top: options.Top = 20,
     why: Annotated[bool, typer.Option("--why/--no-why", help="Compare the fastest with the first one named.")] = True,
-    html: HtmlFile = None,
-    json: JsonFlag = False,
+    html: options.Html = None,
+    json: options.Json = False,
 ) -> None:
     chip = chip_to_time(device)
     argv = after_dashes(context)

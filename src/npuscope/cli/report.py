@@ -24,23 +24,8 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import (
-    AreasFile,
-    CapturePath,
-    HtmlFile,
-    JsonFlag,
-    KernelsRegex,
-    MdFile,
-    PassOption,
-    RankOption,
-    StepOption,
-    WideFlag,
-    check_outputs,
-    names_of,
-    progress_bar,
-    read_steps,
-    show,
-)
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, names_of, progress_bar, read_steps, show
 from npuscope.explain import explain_ranks
 from npuscope.explain.ranks import Ranks
 from npuscope.lab.document import page
@@ -50,16 +35,16 @@ from npuscope.report.captures import report, step_parts
 
 
 def command(
-    path: CapturePath,
-    kernels: KernelsRegex = None,
-    step: StepOption = None,
-    number: PassOption = None,
-    rank: RankOption = None,
-    html: HtmlFile = None,
-    md: MdFile = None,
-    wide: WideFlag = False,
-    json: JsonFlag = False,
-    areas: AreasFile = None,
+    path: options.Capture,
+    kernels: options.Kernels = None,
+    step: options.Step = None,
+    number: options.Pass = None,
+    rank: options.Rank = None,
+    html: options.Html = None,
+    md: options.Md = None,
+    wide: options.Wide = False,
+    json: options.Json = False,
+    areas: options.Areas = None,
     cores: Annotated[
         int | None, typer.Option(min=1, max=1_000_000, help="Cores of the device, where the capture does not tell.")
     ] = None,

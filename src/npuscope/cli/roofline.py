@@ -21,37 +21,25 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import (
-    CapturePath,
-    HtmlFile,
-    JsonFlag,
-    MdFile,
-    PassOption,
-    StepOption,
-    WideFlag,
-    check_outputs,
-    names_of,
-    progress_bar,
-    read_steps,
-    show,
-)
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, names_of, progress_bar, read_steps, show
 from npuscope.forward.roofline import roofline
 from npuscope.lab.runs import parts_page
 from npuscope.report.forward import roofline as report
 
 
 def command(
-    path: CapturePath,
+    path: options.Capture,
     device: Annotated[str | None, typer.Option(help="A device's name, or a TOML file of your own.")] = None,
     context: Annotated[float | None, typer.Option(help="Tokens in the cache per sequence, for attention.")] = None,
     ranks: Annotated[int | None, typer.Option(help="Ranks of collectives, where the capture does not tell.")] = None,
     tokens_per_expert: Annotated[float | None, typer.Option(help="Rows each expert got, for grouped matmuls.")] = None,
-    step: StepOption = None,
-    number: PassOption = None,
-    html: HtmlFile = None,
-    md: MdFile = None,
-    wide: WideFlag = False,
-    json: JsonFlag = False,
+    step: options.Step = None,
+    number: options.Pass = None,
+    html: options.Html = None,
+    md: options.Md = None,
+    wide: options.Wide = False,
+    json: options.Json = False,
 ) -> None:
     check_outputs([path], html, md)
     (name,) = names_of([path])

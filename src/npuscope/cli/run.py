@@ -27,17 +27,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npuscope.cli.output import (
-    AreasFile,
-    HtmlFile,
-    JsonFlag,
-    MdFile,
-    ProgramArguments,
-    ProgramFile,
-    check_outputs,
-    progress_bar,
-    show,
-)
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, progress_bar, show
 from npuscope.explain.work import area_rules
 from npuscope.report.program import run as report
 from npuscope.tile.graph.outputs import count_graphs
@@ -49,8 +40,8 @@ if TYPE_CHECKING:
 
 
 def command(
-    file: ProgramFile,
-    arguments: ProgramArguments = None,
+    file: options.Program,
+    arguments: options.Arguments = None,
     trace_values: Annotated[
         bool,
         typer.Option(
@@ -61,10 +52,10 @@ def command(
         str | None,
         typer.Option(help="Compare each tensor with another file's, or with this file at a git revision."),
     ] = None,
-    html: HtmlFile = None,
-    md: MdFile = None,
-    areas: AreasFile = None,
-    json: JsonFlag = False,
+    html: options.Html = None,
+    md: options.Md = None,
+    areas: options.Areas = None,
+    json: options.Json = False,
 ) -> None:
     check_outputs([file], html, md)
     rules = area_rules(areas)

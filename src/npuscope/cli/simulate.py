@@ -38,25 +38,8 @@ from npuscope.answer.prediction import Prediction, anchor_of, base_of
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.check.rule import Finding
-from npuscope.cli.output import (
-    DeviceName,
-    HtmlFile,
-    Jitter,
-    JsonFlag,
-    Measured,
-    ProgramArguments,
-    ProgramFile,
-    ProgramNumber,
-    RingSlots,
-    RuntimeName,
-    SetOption,
-    Skew,
-    WideFlag,
-    check_outputs,
-    progress_bar,
-    settings_of,
-    show,
-)
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, progress_bar, settings_of, show
 from npuscope.explain import explain
 from npuscope.lab.document import page
 from npuscope.lab.program_runs import prediction_document
@@ -75,39 +58,37 @@ from npuscope.trace.formats import check_target
 
 
 def command(
-    file: ProgramFile,
-    arguments: ProgramArguments = None,
-    device: DeviceName = "ascend910b1",
+    file: options.Program,
+    arguments: options.Arguments = None,
+    device: options.Device = "ascend910b1",
     layers: Annotated[int | None, typer.Option(min=1, help="The program's own --layers, if it has one.")] = None,
-    setting: SetOption = None,
+    setting: options.Set = None,
     out: Annotated[
         str | None, typer.Option("-o", "--out", help="Write the trace here; `npuscope formats` lists the endings.")
     ] = None,
-    program: ProgramNumber = None,
-    runtime: RuntimeName = "",
-    ring_slots: RingSlots = None,
-    values: Annotated[
-        bool, typer.Option("--values/--shapes", help="Compute, where values decide what runs, or only record shapes.")
-    ] = False,
+    program: options.ProgramNumber = None,
+    runtime: options.Runtime = "",
+    ring_slots: options.RingSlots = None,
+    values: options.Values = False,
     pipes: Annotated[
         str | None, typer.Option("--pipes", help="Look inside one block of this kernel; -o then writes its pipes.")
     ] = None,
     explained: Annotated[
         str | None, typer.Option("--explain", help="How the time of this kernel came about, constant by constant.")
     ] = None,
-    measured: Measured = None,
+    measured: options.Measured = None,
     build: Annotated[
         str | None, typer.Option(help="The compiler's build folder: kernels as their .pto files say.", metavar="FOLDER")
     ] = None,
-    jitter: Jitter = None,
-    skew: Skew = None,
+    jitter: options.Jitter = None,
+    skew: options.Skew = None,
     rings: Annotated[
         bool, typer.Option("--rings", help="The smallest rings of the runtime that do not fail, and do not slow down.")
     ] = False,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Explain the run, or only its times.")] = True,
-    html: HtmlFile = None,
-    wide: WideFlag = False,
-    json: JsonFlag = False,
+    html: options.Html = None,
+    wide: options.Wide = False,
+    json: options.Json = False,
 ) -> None:
     if (pipes or explained) is not None and jitter is not None:
         raise NpuscopeError("--jitter is about the run, not about the inside of a block")

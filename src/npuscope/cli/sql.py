@@ -26,18 +26,8 @@ import typer
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import GIB, Limits
-from npuscope.cli.output import (
-    HtmlFile,
-    JsonFlag,
-    MdFile,
-    RankOption,
-    check_outputs,
-    names_of,
-    progress_bar,
-    read_steps,
-    show,
-    write_texts,
-)
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, names_of, progress_bar, read_steps, show, write_texts
 from npuscope.explain.sql import EXAMPLES, LIMITS, run_query, schema_of
 from npuscope.lab.runs import parts_page
 from npuscope.report.sql import ROWS, csv_of, examples, tables
@@ -49,14 +39,14 @@ def command(
     text: Annotated[str | None, typer.Argument(metavar="QUERY", help="A SELECT; - reads it from here.")] = None,
     show_examples: Annotated[bool, typer.Option("--examples", help="Questions with their queries.")] = False,
     show_tables: Annotated[bool, typer.Option("--tables", help="Tables and columns, with units.")] = False,
-    rank: RankOption = None,
+    rank: options.Rank = None,
     top: Annotated[int, typer.Option(min=1, help="Rows shown.")] = ROWS,
     seconds: Annotated[float, typer.Option(min=0.1, help="Longest time of the query.")] = LIMITS.seconds,
     memory: Annotated[float, typer.Option(min=0.1, help="Most memory of the query, GiB.")] = LIMITS.bytes / GIB,
     csv: Annotated[str | None, typer.Option("--csv", help="Also write all rows here, as CSV.")] = None,
-    html: HtmlFile = None,
-    md: MdFile = None,
-    json: JsonFlag = False,
+    html: options.Html = None,
+    md: options.Md = None,
+    json: options.Json = False,
 ) -> None:
     if show_examples:
         return show(examples, [one._asdict() for one in EXAMPLES], json=json)

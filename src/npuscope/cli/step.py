@@ -23,7 +23,8 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import JsonFlag, MdFile, check_outputs, names_of, progress_bar, show
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, names_of, progress_bar, show
 from npuscope.explain.step import steps_at
 from npuscope.report.captures import step as report
 
@@ -41,8 +42,8 @@ def command(
     accepted: Annotated[
         float | None, typer.Option(min=0.01, help="Tokens that a request gets per step, where several are accepted.")
     ] = None,
-    md: MdFile = None,
-    json: JsonFlag = False,
+    md: options.Md = None,
+    json: options.Json = False,
 ) -> None:
     check_outputs([path, *([profile] if profile else [])], md)
     (name,) = names_of([path])

@@ -26,7 +26,8 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import AreasFile, DeviceName, JsonFlag, ProgramArguments, WideFlag, progress_bar, show
+from npuscope.cli import options
+from npuscope.cli.output import progress_bar, show
 from npuscope.explain.step import beside_measured, steps_at
 from npuscope.explain.work import area_rules
 from npuscope.forward.llm.tpot import Decoding, program_file, tpot
@@ -36,19 +37,19 @@ from npuscope.time.run import chip_to_time
 
 def command(
     model: Annotated[str, typer.Argument(help="A tile program of one decode step, or a model's short name.")],
-    arguments: ProgramArguments = None,
+    arguments: options.Arguments = None,
     batch: Annotated[int, typer.Option(help="Rows that decode together.")] = 16,
     context: Annotated[int, typer.Option(help="Tokens in the cache of every row before the first step.")] = 4096,
     tokens: Annotated[int, typer.Option(help="Steps; each makes the context longer by one.")] = 48,
     tp: Annotated[int | None, typer.Option(min=1, help="The program's own --tp: all its ranks are simulated.")] = None,
     ep: Annotated[int | None, typer.Option(min=1, help="The program's own --ep: all its ranks are simulated.")] = None,
-    device: DeviceName = "ascend910b1",
+    device: options.Device = "ascend910b1",
     measured: Annotated[
         str | None, typer.Option(metavar="PATH", help="Ranks, host logs or a server's profile to hold it against.")
     ] = None,
-    areas: AreasFile = None,
-    wide: WideFlag = False,
-    json: JsonFlag = False,
+    areas: options.Areas = None,
+    wide: options.Wide = False,
+    json: options.Json = False,
 ) -> None:
     decoding, file = Decoding(batch, context, tokens), program_file(model)
     layout = [word for name, n in (("--tp", tp), ("--ep", ep)) if n is not None for word in (name, str(n))]

@@ -30,22 +30,8 @@ from npuscope.answer.search import space_of
 from npuscope.answer.tune import GOALS, found_space, tune
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.pool import Workers
-from npuscope.cli.output import (
-    DeviceName,
-    EngineName,
-    HtmlFile,
-    JsonFlag,
-    ProgramArguments,
-    ProgramFile,
-    ProgramNumber,
-    ResultsFile,
-    RingSlots,
-    RuntimeName,
-    check_outputs,
-    progress_bar,
-    show,
-    values_of,
-)
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, progress_bar, show, values_of
 from npuscope.explain.comparison import compare_explained
 from npuscope.lab.runs import compare_document, parts_page
 from npuscope.models import program_file
@@ -56,8 +42,8 @@ from npuscope.time.run import chip_to_time
 
 
 def command(
-    file: ProgramFile,
-    arguments: ProgramArguments = None,
+    file: options.Program,
+    arguments: options.Arguments = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", help="NAME=a,b,c: values to try; may be repeated. Else found."),
@@ -65,17 +51,17 @@ def command(
     trials: Annotated[int, typer.Option(min=1, help="Points that are simulated, at most.")] = 50,
     front: Annotated[str | None, typer.Option(help="Also the best of time against this: memory or tasks.")] = None,
     seed: Annotated[int, typer.Option(help="Of the search.")] = 0,
-    device: DeviceName = "ascend910b1",
-    program: ProgramNumber = None,
-    runtime: RuntimeName = "",
-    ring_slots: RingSlots = None,
+    device: options.Device = "ascend910b1",
+    program: options.ProgramNumber = None,
+    runtime: options.Runtime = "",
+    ring_slots: options.RingSlots = None,
     golden: Annotated[bool, typer.Option("--golden/--no-golden", help="Check the numbers of the best.")] = True,
-    results: ResultsFile = None,
-    engine: EngineName = "processes",
+    results: options.Results = None,
+    engine: options.Engine = "processes",
     jobs: Annotated[int | None, typer.Option(min=1, help="Points tried at a time: 2 unless given, 8 on Ray.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Variants shown.")] = 10,
-    html: HtmlFile = None,
-    json: JsonFlag = False,
+    top: options.Top = 10,
+    html: options.Html = None,
+    json: options.Json = False,
 ) -> None:
     if front is not None and front not in GOALS:
         raise NpuscopeError(f"--front takes {' or '.join(GOALS)}, not '{front}'")

@@ -11,15 +11,15 @@ Examples:
 
 from __future__ import annotations
 
+from npuscope.cli import options
 from npuscope.cli.lab import BrowserOption, PortOption, check_extra, serve_lab
-from npuscope.cli.output import AreasFile, CapturePath, KernelsRegex, RankOption
 
 
 def command(
-    path: CapturePath,
-    kernels: KernelsRegex = None,
-    areas: AreasFile = None,
-    rank: RankOption = None,
+    path: options.Capture,
+    kernels: options.Kernels = None,
+    areas: options.Areas = None,
+    rank: options.Rank = None,
     port: PortOption = 0,
     browser: BrowserOption = True,
 ) -> None:

@@ -28,21 +28,8 @@ from typing import Annotated
 import typer
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.cli.output import (
-    DeviceName,
-    HtmlFile,
-    JsonFlag,
-    ProgramNumber,
-    RankOption,
-    RuntimeName,
-    SetOption,
-    check_outputs,
-    counts_of,
-    numbers_of,
-    progress_bar,
-    settings_of,
-    show,
-)
+from npuscope.cli import options
+from npuscope.cli.output import check_outputs, counts_of, numbers_of, progress_bar, settings_of, show
 from npuscope.explain import Change, whatif
 from npuscope.explain.changes import whatif_each
 from npuscope.explain.choosing import choose_rank
@@ -62,13 +49,13 @@ def command(
     remove: Annotated[list[str] | None, typer.Option(help="A kernel that is not there.")] = None,
     cores: Annotated[list[str] | None, typer.Option(help="Another number of cores, as AIC=48.")] = None,
     dispatch_cost: Annotated[float, typer.Option(help="Factor on every wait for the scheduler.")] = 1.0,
-    setting: SetOption = None,
-    device: DeviceName = "ascend910b1",
-    program: ProgramNumber = None,
-    runtime: RuntimeName = "",
-    rank: RankOption = None,
-    html: HtmlFile = None,
-    json: JsonFlag = False,
+    setting: options.Set = None,
+    device: options.Device = "ascend910b1",
+    program: options.ProgramNumber = None,
+    runtime: options.Runtime = "",
+    rank: options.Rank = None,
+    html: options.Html = None,
+    json: options.Json = False,
 ) -> None:
     change = Change(
         scale=numbers_of(scale or [], "--scale"),

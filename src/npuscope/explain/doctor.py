@@ -18,14 +18,7 @@ from npuscope.explain.summary import graph_capture
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import COUNT, TEXT, duration, many, moment, printable
 from npuscope.trace.clocks import not_aligned
-from npuscope.trace.core import (
-    BELOW_NANOSECOND,
-    CUT_OFF,
-    NEVER_ENDED,
-    OUT_OF_ORDER,
-    ZERO_DURATIONS,
-    Trace,
-)
+from npuscope.trace.core import BELOW_NANOSECOND, CUT_OFF, NEVER_ENDED, OUT_OF_ORDER, ZERO_DURATIONS, Trace
 from npuscope.trace.intervals import crossing
 from npuscope.trace.readers.kernel_details import ALIASES
 from npuscope.trace.schema import is_work

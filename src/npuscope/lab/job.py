@@ -30,16 +30,7 @@ from npuscope.explain.comparison import compare_explained
 from npuscope.explain.explanation import Explanation
 from npuscope.lab.document import Payload, as_json
 from npuscope.lab.edits import edits
-from npuscope.lab.messages import (
-    Pair,
-    PerfettoFile,
-    Question,
-    Replay,
-    SaveBefore,
-    VersionJob,
-    VersionResult,
-    WrittenIn,
-)
+from npuscope.lab.messages import Pair, PerfettoFile, Question, Replay, SaveBefore, VersionJob, VersionResult, WrittenIn
 from npuscope.lab.payload.files import source_changes
 from npuscope.lab.payload.inside import inside, planned_body
 from npuscope.lab.payload.overview import comparison, parts

@@ -16,15 +16,7 @@ from npuscope.tile.calls.scalars import read
 from npuscope.tile.calls.shaping import reshape
 from npuscope.tile.calls.spellings import function_of
 from npuscope.tile.calls.transfer import load, store
-from npuscope.tile.distributed.windows import (
-    Window,
-    WindowBuffer,
-    barrier,
-    held_window,
-    notify,
-    put,
-    remote_load,
-)
+from npuscope.tile.distributed.windows import Window, WindowBuffer, barrier, held_window, notify, put, remote_load
 from npuscope.tile.enums import NotifyOp, ReduceOp
 from npuscope.tile.fault import fault
 from npuscope.tile.language.functions import EntryFunction

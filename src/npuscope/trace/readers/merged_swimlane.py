@@ -13,13 +13,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from npuscope.trace.build import (
-    build_trace,
-    count_unknown_header,
-    count_unknown_processes,
-    kind_numbers,
-    plain_lanes,
-)
+from npuscope.trace.build import build_trace, count_unknown_header, count_unknown_processes, kind_numbers, plain_lanes
 from npuscope.trace.core import Trace, add_counts, with_depth
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.formats import EventReader
