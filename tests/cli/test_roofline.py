@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from builders import KERNEL_HEADER, kernel_row, write_kernel_table
 from command import npuscope
 from page_data import charts_in
 
+NAMES = ("gemm", "softmax")
 HEADER = [*KERNEL_HEADER, "Input Data Types"]
 
 
@@ -33,6 +35,25 @@ def test_text_json_markdown_and_page(tmp_path: Path) -> None:
     assert (row["kernel"], row["flops"], row["bound"]) == ("MatMulV2", 2 * 16 * 5120 * 768, "memory")
     assert told["device"] == {"name": "a3", "title": "Ascend 910C (A3), one die of two", "chosen_by": "given"}
     assert (told["steps"], told["unknown"]) == (1, [])
+
+
+def test_a_program_is_held_against_the_chip_too(tmp_path: Path) -> None:
+    # GIVEN two kernels whose work is known: a product of bf16, and a softmax of fp32
+    gemm, softmax = (json.loads(npuscope("roofline", f"model:basics/{name}", "--json").stdout) for name in NAMES)
+    (product,), (vector,) = gemm["kernels"], softmax["kernels"]
+    # THEN FLOPs are theirs, at the rate of their unit: 24 cores of 8192 at 1.85 GHz, 48 of 128
+    assert (product["flops"], product["bound"], product["family"]) == (2 * 512 * 512 * 1024, "cube", "cube")
+    assert product["limit_ns"] == pytest.approx(2 * 512 * 512 * 1024 / (24 * 8192 * 1.85))
+    assert (vector["flops"], vector["bound"]) == (5 * 512 * 256, "vector")  # max, subtract, exp, sum, divide
+    assert vector["limit_ns"] == pytest.approx(5 * 512 * 256 / (48 * 128 * 1.85))
+    for row in (product, vector):
+        assert row["efficiency"] == pytest.approx(row["limit_ns"] / row["time_ns"])
+        assert row["lost_ns"] == pytest.approx(row["time_ns"] - row["limit_ns"])
+    # AND what only a capture can be asked is refused, as is what only a program can
+    refused = npuscope("roofline", "model:basics/gemm", "--context", "4096")
+    assert (refused.returncode, "it tells its sizes" in refused.stderr) == (2, True)
+    refused = npuscope("roofline", capture(tmp_path), "--device", "a3", "--set", "TILE=64")
+    assert (refused.returncode, "a capture takes no arguments" in refused.stderr) == (2, True)
 
 
 def test_what_a_capture_calls_its_kernels_cannot_act(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_json_is_all_that_is_printed_and_keeps_its_contract(scale: Path) -> None
     nbytes = 64 * 128 * 4
     assert told["kernels"] == {
         "double": {
-            "area": "other", "unit": "AIV", "tasks": 4, "blocks": 4, "ops": 12, "flops": 0, "gm_read": nbytes,
+            "area": "other", "unit": "AIV", "tasks": 4, "blocks": 4, "ops": 12, "flops": 64 * 128, "gm_read": nbytes,
             "gm_written": nbytes, "waits": 0,
         }
     }  # fmt: skip

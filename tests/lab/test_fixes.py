@@ -57,6 +57,7 @@ def test_a_fix_is_tried_drawn_and_applied(tmp_path: Path) -> None:
         file.write_text(mended)
         # the page follows that save when its run arrives, so only after it the older run stays chosen
         until(page, "npuscope.store.state.versions.filter(one => one.saved && one.has_run).length === 3")
+        until(page, "npuscope.store.state.run === npuscope.store.state.versions.at(-1).id")
         page.evaluate("npuscope.store.set({run: '1', beside: null, panel: 'fixes'})")
         page.locator("section.fix").first.get_by_role("button", name="apply to the file").click()
         until(page, "[...document.querySelectorAll('p[role=status]')].some(one => one.textContent.includes('gemm.py'))")

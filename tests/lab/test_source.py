@@ -117,6 +117,24 @@ def test_findings_stand_beside_their_line_with_their_fix(browser: Any, tmp_path:
         assert chip.get_attribute("aria-expanded") == "true"
 
 
+def test_the_slowest_lines_stand_beside_every_panel_and_lead_to_the_source(browser: Any, tmp_path: Path) -> None:
+    with watched_page(browser, viewport=WIDE) as watched:
+        data: Any = page_of(tmp_path)
+        lines = data["runs"][0]["panels"]["source"]["lines"]
+        slowest = max(lines, key=lambda line: line["core_ns"])
+        page = opened(watched.page, tmp_path, data)
+        first = page.locator(".slow-line").first
+        assert f"{slowest['file']}:{slowest['line']}" in first.inner_text()
+        first.click()
+        drawn(page)
+        assert (state(page, "panel"), state(page, "selection.line")) == ("source", slowest["line"])
+        assert page.locator("tr.chosen").get_attribute("data-line") == str(slowest["line"])
+        # AND the chip's limits are a panel of programs: a point per kernel that computes
+        page.locator("#tab-roofline").click()
+        assert page.locator("circle.point").count() >= 1
+        assert watched.errors == []
+
+
 def test_keys_go_from_line_to_line_and_a_small_screen_shows_time_and_text(browser: Any, tmp_path: Path) -> None:
     with watched_page(browser, viewport={"width": 480, "height": 800}) as watched:
         page = opened(watched.page, tmp_path, page_of(tmp_path), "panel=source")

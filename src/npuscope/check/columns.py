@@ -111,7 +111,7 @@ def _filled(value: object) -> str:
 
 
 def _fits(value: object) -> str:
-    return "" if value else "does not fit"
+    return "yes" if value else "does not fit"
 
 
 MEMORY = Columns(

@@ -49,7 +49,7 @@ class Moved:
     read: dict[int, int]
     written: dict[int, int]  # atomic adds included
     added: frozenset[int]  # arguments written by atomic adds only
-    flops: int
+    flops: int  # of products
 
     @cached_property
     def columns(self) -> list[tuple[int, int, int]]:
@@ -155,7 +155,7 @@ def _moved(recording: Recording, task: Task, bodies: list[BodyWork]) -> Moved:
     flops = 0
     for group in task.groups:
         work, blocks = bodies[group.body], len(group.blocks)
-        flops += work.flops * blocks
+        flops += work.cube_flops * blocks
         plain |= {argument for argument, elements in work.written.items() if elements > work.added.get(argument, 0)}
         for into, elements_of in (("read", work.read), ("written", work.written)):
             for argument, elements in elements_of.items():

@@ -9,6 +9,7 @@ import typer
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text (docs/reference/json.md).")]
 Capture = Annotated[str, typer.Argument(help="A capture: a file, or a folder where the format is one.")]
 Program = Annotated[str, typer.Argument(help="A tile program: a Python file.")]
+CaptureOrProgram = Annotated[str, typer.Argument(help="A capture (a file, or a folder), or a tile program (.py).")]
 Arguments = Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")]
 Kernels = Annotated[str | None, typer.Option("--kernels", help="Kernels of interest, a regular expression.")]
 RingSlots = Annotated[

@@ -41,7 +41,7 @@ from npuscope.trace import read
 
 
 def command(
-    path: Annotated[str, typer.Argument(help="A capture (a file, or a folder), or a tile program (.py).")],
+    path: options.CaptureOrProgram,
     arguments: Annotated[list[str] | None, typer.Argument(help="A program's own arguments, after --.")] = None,
     merge: Annotated[list[str] | None, typer.Option(help="Kernels that become one task, as a+b.")] = None,
     scale: Annotated[list[str] | None, typer.Option(help="A kernel and the factor on its time, as k=0.5.")] = None,

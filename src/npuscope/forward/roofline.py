@@ -64,6 +64,21 @@ KERNELS = Columns(
     Column("floor", FLAG, "`limit_ns` is of its tensors' bytes and its work is not known", only="it has no price"),
     Column("why", TEXT, "why it has no price, or what the price rests on", only="the table of reasons tells it"),
 )
+PROGRAM = Columns(
+    "roofline.program",
+    "A kernel of a simulated program, all its blocks together, the largest loss first.",
+    (
+        Column("kernel", TEXT, "its name"),
+        Column("family", TEXT, "the cores that it runs on", title="cores"),
+        Column("measured_ns", TIME, "while at least one core ran it", title="time", json="time_ns", explained=True),
+        Column("flops", FLOPS, "of its products and vector ops", title="work"),
+        Column("bytes", BYTES, "from HBM, after L2", title="moves", scale="traffic"),
+        Column("limit_ns", TIME, "the least time the chip needs", explained=True),
+        Column("bound", TEXT, "cube, vector or memory: what that least time is of"),
+        Column("efficiency", SHARE, "limit over time", title="of limit"),
+        Column("lost_ns", TIME, "time beyond the limit", title="lost", explained=True),
+    ),
+)
 FAMILIES = Columns(
     "roofline.families",
     "A kind of work, the one with most time first.",
@@ -117,8 +132,11 @@ class Roofline(Tabular):
     left_out: int
     given: dict[str, float]
     captured_ranks: int = 1  # in the trace, whose times are added
+    simulated: bool = False  # a program: a row is a kernel, its time while at least one core ran it
 
     def tables(self) -> dict[str, Table]:
+        if self.simulated:
+            return {"kernels": Table(PROGRAM, self.calls)}
         return {
             "kernels": Table(KERNELS, self._with_calls(self.calls)),
             "families": Table(FAMILIES, self._with_calls(self.families())),
@@ -128,6 +146,8 @@ class Roofline(Tabular):
 
     def of_priced(self) -> Table:
         """The calls whose work is known, for people."""
+        if self.simulated:
+            return self.main_table()
         return Table(KERNELS, self._with_calls(self.priced))
 
     def _with_calls(self, table: pl.DataFrame) -> pl.DataFrame:
@@ -209,7 +229,8 @@ class Roofline(Tabular):
     def sentence(self) -> str:
         """The answer in one line."""
         if self.efficiency is None:
-            return f"no kernel of this capture has a known limit on {self.device.title}"
+            what = "program" if self.simulated else "capture"
+            return f"no kernel of this {what} has a known limit on {self.device.title}"
         if self.priced_share < TOO_LITTLE:
             part = percent(self.priced_share)
             return (
@@ -217,7 +238,7 @@ class Roofline(Tabular):
             )
         if wrong := self._wrong():
             return wrong
-        per = "per step" if self.steps else "in the capture"
+        per = "per step" if self.steps else "in the run" if self.simulated else "in the capture"
         together = f", {self.captured_ranks} ranks together" if self.captured_ranks > 1 else ""
         lost = duration(self.lost_ns)
         return (
@@ -246,7 +267,7 @@ class Roofline(Tabular):
             "device": {"name": self.device.name, "title": self.device.title, "chosen_by": self.chosen_by},
             "steps": self.steps,
             "given": self.given,
-            "measured_ns": self.measured_ns,
+            "time_ns" if self.simulated else "measured_ns": self.measured_ns,
             "efficiency": self.efficiency,
             "lost_ns": self.lost_ns,
             **all_rows(self.tables()),

@@ -13,6 +13,7 @@ from npuscope.check.run import Fit
 from npuscope.chip.devices import Device
 from npuscope.explain import explain, explain_ranks
 from npuscope.explain.ranks import Ranks
+from npuscope.forward.program_roofline import program_roofline
 from npuscope.lab.document import Payload, Run, as_json, document, page
 from npuscope.lab.messages import VersionResult
 from npuscope.lab.payload.all_ranks import all_ranks
@@ -23,6 +24,7 @@ from npuscope.lab.payload.overview import parts, ranks
 from npuscope.lab.payload.source import source
 from npuscope.lab.runs import Document, run_of
 from npuscope.lab.versions import Version
+from npuscope.report import forward
 from npuscope.report.program import VERDICTS
 from npuscope.report.simulate import Section
 from npuscope.table.parts import Heading, Part, Rows, Say
@@ -68,6 +70,9 @@ def panels_of(one: Prediction, files: Iterable[str] = ()) -> Iterator[tuple[str,
     yield "inside", inside(one.simulated)
     yield "memory", memory([one.fit])
     yield "graph", graph(one.program)
+    name = Path(one.request.file).name
+    found = forward.roofline(name, name, program_roofline(one.simulated, one.timeline.busy))
+    yield "roofline", parts(part for part in found if not isinstance(part, Heading) or part.level > 1)
 
 
 def whatif_document(name: str, what: Trace | Prediction, found: Iterable[Part]) -> Document:

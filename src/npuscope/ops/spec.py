@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Literal
 
 from npuscope.base.errors import NpuscopeError
@@ -23,6 +24,7 @@ Numeric = Callable[..., Array]
 
 VECTOR: tuple[Plane, ...] = ("vector",)
 MAY_BE_FREE = {"view", "sync"}  # planes whose ops may take no time of their own
+ARITHMETIC = ("unary", "binary", "spread", "reduction")  # forms of ops that compute every element
 
 
 class OpRole(Enum):
@@ -129,6 +131,12 @@ class OpSpec:
     def names(self) -> tuple[str, ...]:
         """What programs call it; an op that only lowering makes has no spelling."""
         return () if self.form == "lowered" else self.spellings or (self.name,)
+
+    @cached_property
+    def flops_per_element(self) -> int:
+        """Of a vector op that computes; moving, converting, comparing and bits are no arithmetic."""
+        computes = self.form in ARITHMETIC and not self.bits and not self.is_a(OpRole.KEEPS_VALUES)
+        return int(computes and "vector" in self.planes)
 
     def is_a(self, *roles: OpRole) -> bool:
         """Whether it has one of the roles."""

@@ -167,6 +167,8 @@ def layers_chart(layers: pl.DataFrame) -> Spec | None:
 def roofline(path: str, name: str, r: Roofline, wide: bool = False) -> Iterator[Part]:
     """The capture at `path`, called `name` where it is posted."""
     per = "times are per step" if r.steps else "the capture marks no steps: times are of the whole of it"
+    if r.simulated:
+        per = "times are of all blocks of a kernel, simulated"
     chosen = "--device" if r.chosen_by == "given" else r.chosen_by
     counted = f"{many(int(r.calls['count'].sum()), 'call')} of {many(r.calls.height, 'kind')}"
     steps = f" in {many(r.steps, 'step')}" if r.steps else ""
@@ -174,16 +176,19 @@ def roofline(path: str, name: str, r: Roofline, wide: bool = False) -> Iterator[
     yield Heading(f"Roofline: {name}", 1, In.POSTED)
     yield Say(sentence_start(r.sentence()), strong=True)
     for shown, where in ((path, In.TEXT), (name, In.POSTED)):
-        yield Say(f"{shown}: {counted}{steps}; device by {chosen}", where=where)
+        what = many(r.calls.height, "kernel") if r.simulated else f"{counted}{steps}; device by {chosen}"
+        yield Say(f"{shown}: {what}", where=where)
     drawing = roofline_chart(r)
     yield Chart(drawing)
     if drawing is None:
         yield Say("No kernel with FLOPs has a price, so there is nothing to plot.", where=In.PAGE)
-    yield Heading(f"Farthest from the chip's limits ({per}; mean and limit are of one call)")
+    each = "" if r.simulated else "; mean and limit are of one call"
+    yield Heading(f"Farthest from the chip's limits ({per}{each})")
     yield Rows(r.of_priced(), KERNELS, KERNELS, wide=wide)
-    yield Heading("By family")
-    yield Rows(tables["families"], wide=wide, legend=False)
-    if tables["unknown"].frame.height:
+    if "families" in tables:
+        yield Heading("By family")
+        yield Rows(tables["families"], wide=wide, legend=False)
+    if "unknown" in tables and tables["unknown"].frame.height:
         yield Heading(f"No known limit: {percent(1 - r.priced_share)} of the time")
         yield Rows(tables["unknown"], wide=wide)
     yield Notes(_remarks(r), "note: ")
@@ -191,6 +196,8 @@ def roofline(path: str, name: str, r: Roofline, wide: bool = False) -> Iterator[
 
 def _remarks(r: Roofline) -> list[str]:
     """What a reader should know of the numbers."""
+    if r.simulated:
+        return [*_of_a_program(r)]
     reasons = r.unknown()["why"].to_list()
     found = [
         f"{need} gives more kernels a limit" for why, need in NEEDS.items() if any(w.startswith(why) for w in reasons)
@@ -206,6 +213,15 @@ def _remarks(r: Roofline) -> list[str]:
     return found
 
 
+def _of_a_program(r: Roofline) -> Iterator[str]:
+    yield "kernels that run at the same time share the chip, which is lost time of both"
+    reached = r.device.reached_bandwidth
+    yield (
+        f"memory counts at its documented {traffic(r.device.bandwidth)}/s; in the simulation all cores together get "
+        f"{traffic(reached)}/s, so a memory-bound kernel reaches {percent(reached / r.device.bandwidth)} at most"
+    )
+
+
 def roofline_chart(r: Roofline) -> Spec | None:
     """Both axes logarithmic, roofs of the types that occur; None where no kernel with FLOPs has a price."""
     points = r.priced.filter((pl.col("flops") > 0) & (pl.col("bytes") > 0) & (pl.col("measured_ns") > 0))
@@ -216,6 +232,7 @@ def roofline_chart(r: Roofline) -> Spec | None:
     total = max(int(points["measured_ns"].sum()), 1)
     peaks = sorted({peak for peak in points["peak"].to_list() if peak})
     left = min(float(row["flops"] / row["bytes"]) for row in points.iter_rows(named=True)) / 2
+    left = min([left, *(peak / r.device.bandwidth / 10 for peak in peaks[:1])])
     more = f"the {MOST_POINTS:,} with most time of {points.height:,} are drawn" if points.height > MOST_POINTS else ""
     return {
         "chart": "scatter",
@@ -241,9 +258,10 @@ def roofline_chart(r: Roofline) -> Spec | None:
 
 def _point_text(row: dict[str, Any], total: int) -> list[str]:
     limit = f"{duration(row['limit_ns'])} ({percent(row['efficiency'])})"
+    each = "a call" if row["shapes"] else "in all"
     return [
         row["shapes"] or "",
-        f"{duration(row['mean_ns'])} a call, the chip's limit is {limit}",
+        f"{duration(row['mean_ns'])} {each}, the chip's limit is {limit}",
         f"{row['bound']}-bound, {percent(row['measured_ns'] / total)} of the time of all points",
     ]
 

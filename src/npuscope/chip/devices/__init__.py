@@ -164,6 +164,13 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return rate.value * cores.value * self.clock.core.value if self.clock else None
 
     @property
+    def reached_bandwidth(self) -> float:
+        """Bytes per second that all cores together get from HBM: fitted where programs can be timed, else what is
+        documented (`bandwidth`)."""
+        rate = self.timing.get("hbm_rate")
+        return self.bandwidth if rate is None else rate.value
+
+    @property
     def timed_by_guesses(self) -> bool:
         """Whether more than half of its constants of time are guesses: nobody has measured such a chip in public."""
         guessed = sum(constant.confidence == "guessed" for constant in self.timing.values())

@@ -150,7 +150,10 @@ def _fewer_waits(run: RunFacts, waits: pl.DataFrame) -> tuple[Gain, list[str]]:
         most = without_scheduler(run.work, run.ready)
     except Cycle:
         return bounds, []
-    return Gain.around(saved[0], min(saved), max(*saved, *most)), [BEST_CASE.format(fewest)]
+    told = [BEST_CASE.format(fewest)]
+    if saved[0] > int(waits["ns"].sum()):
+        told.append("worth more than these waits: tasks that come at once also keep more cores at work")
+    return Gain.around(saved[0], min(saved), max(*saved, *most)), told
 
 
 @found_in(CHAIN)
@@ -309,10 +312,12 @@ def _full_cores(run: RunFacts, segments: pl.DataFrame, tail: int) -> Iterator[Ca
     what = "mostly moving data" if kind is BANDWIDTH else f"{name} is {duration(longest)} of it"
     spent = segments.group_by("kernel").agg(pl.col("ns").sum()).sort("kernel")
     main = _main_kernels(dict(spent.iter_rows()))
+    fullness = float(np.average(_fullness(run.work, segments), weights=segments["ns"].to_numpy()))
+    where = "on full cores" if fullness >= FULL else f"on {percent(fullness)} of the cores it needs"
     yield kind(
         run,
         ns,
-        f"Work runs on full cores for {_part(run, ns)}; {what}.",
+        f"Work runs {where} for {_part(run, ns)}; {what}.",
         f"the {CALLED[unit]} run {percent(busy / max(run.wall, 1))} of the time",
         *counted,
         tuned_told(main),

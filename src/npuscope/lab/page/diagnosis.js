@@ -1,12 +1,14 @@
 // The diagnosis beside the timeline: each cause with its evidence, what mending it is worth, and where it shows.
 
-import { duration, element, percent, whole, worded } from "./format.js";
+import { duration, element, fill, percent, whole, worded } from "./format.js";
 import { stretches } from "./timeline/overlays.js";
 import { show } from "./timeline/moves.js";
 
 /** @param {import("./types").Gain} gain */
 const worth = (gain) =>
   `worth ${duration(gain.ns)}${gain.low_ns !== gain.high_ns ? ` (${duration(gain.low_ns)} to ${duration(gain.high_ns)})` : ""}`;
+
+const SLOWEST = 3; // lines
 
 export class DiagnosisBox {
   /** @param {import("./types").Store} store @param {import("./timeline/pane.js").Pane} pane */
@@ -16,12 +18,14 @@ export class DiagnosisBox {
     this.stretch = -1;
     this.list = element("ol", { class: "causes" });
     this.together = element("p", { class: "soft together" });
+    this.lines = element("div", { class: "slowest" });
     this.box = element(
       "section",
       { class: "diagnosis", "aria-label": "Diagnosis" },
       element("h2", {}, "Diagnosis ", element("span", { class: "soft" }, "and what mending is worth")),
       this.list,
       this.together,
+      this.lines,
     );
     store.on(["run", "runs"], () => this.draw());
     store.on(["selection"], () => this.mark());
@@ -35,7 +39,34 @@ export class DiagnosisBox {
     this.together.textContent = all
       ? `${all.findings === 2 ? "Both" : `All ${whole(all.findings)}`} findings that save time, mended together: ${worth(all.gain)}.`
       : "";
+    this.drawLines(run?.panels.source);
     this.mark();
+  }
+
+  /** The lines of a program that take most time; a click leads to them. @param {any} source */
+  drawLines(source) {
+    const all = [...(source?.lines ?? [])].sort((a, b) => b.core_ns - a.core_ns),
+      total = all.reduce((sum, line) => sum + line.core_ns, 0);
+    const text = (/** @type {any} */ line) =>
+      source.files.find((/** @type {any} */ file) => file.name === line.file)?.text?.[line.line - 1]?.trim() ?? "";
+    fill(
+      this.lines,
+      total ? element("h2", {}, "Slowest lines ", element("span", { class: "soft" }, "of all blocks' time")) : null,
+      ...all.slice(0, total ? SLOWEST : 0).map((line) =>
+        element(
+          "button",
+          {
+            class: "slow-line",
+            title: text(line),
+            onclick: () =>
+              this.store.set({ panel: "source", selection: { kind: "line", file: line.file, line: line.line } }),
+          },
+          element("b", {}, percent(line.core_ns / total)),
+          element("span", { class: "soft" }, `${line.file}:${line.line}`),
+          element("code", {}, text(line)),
+        ),
+      ),
+    );
   }
 
   /** A line with what mending it is worth as a bar; the first in full, the others when they are chosen. @param {import("./types").Run} run @param {import("./types").Cause} cause @param {number} place */
@@ -51,18 +82,25 @@ export class DiagnosisBox {
     const step = (/** @type {string} */ text, /** @type {string} */ label, /** @type {number} */ by) =>
       element("button", { class: "plain", "aria-label": label, onclick: () => this.goTo(place, by) }, text);
     const where =
-      spans === 0
+      spans === 0 && cause.evidence.length === 0
         ? null
         : element(
             "div",
             { class: "where" },
-            step("‹", "Stretch before", -1),
-            element(
-              "span",
-              { class: "soft", "data-stretch": "" },
-              `${whole(spans)} ${spans === 1 ? "stretch" : "stretches"}`,
-            ),
-            step("›", "Next stretch", 1),
+            ...(spans === 0
+              ? []
+              : [
+                  step("‹", "Stretch before", -1),
+                  element(
+                    "span",
+                    { class: "soft", "data-stretch": "" },
+                    `${whole(spans)} ${spans === 1 ? "stretch" : "stretches"}`,
+                  ),
+                  step("›", "Next stretch", 1),
+                ]),
+            cause.evidence.length
+              ? element("button", { class: "plain details", onclick: () => this.choose(place) }, "evidence")
+              : null,
           );
     const width = (/** @type {number} */ ns) => `width:${Math.min((100 * ns) / wall, 100).toFixed(1)}%`;
     return element(

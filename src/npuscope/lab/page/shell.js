@@ -180,7 +180,7 @@ export class Shell {
       const box = element(
         "select",
         { "aria-label": label, title: label },
-        before ? element("option", { value: "" }, "nothing beside") : null,
+        before ? element("option", { value: "" }, "beside: none") : null,
         ...runs.map((one) => element("option", { value: one.id }, `${before}${one.name}`)),
       );
       box.value = now ?? "";
@@ -198,12 +198,12 @@ export class Shell {
         : null,
       ...answer(store, (id) => this.show(id)),
       element("span", { class: "grow" }),
-      ...state.links.map(([text, address]) =>
-        element("a", { href: address, "aria-label": `open in ${text.split(" ")[0]}` }, text),
-      ),
       element(
         "span",
         { class: "acts" },
+        ...state.links.map(([text, address]) =>
+          element("a", { href: address, "aria-label": `open in ${text.split(" ")[0]}` }, text),
+        ),
         element(
           "button",
           { "aria-label": "Keyboard and mouse", title: "Help (?)", onclick: () => this.toggleHelp() },
@@ -268,7 +268,7 @@ export class Shell {
               title: "The timeline above a panel, or only its overview (T)",
               onclick: () => store.set({ split: !split }),
             },
-            split ? "▴ fold timeline" : "▾ open timeline",
+            split ? "▴ fold" : "▾ timeline",
           ),
     );
   }

@@ -2,7 +2,7 @@
 
 /** @typedef {import("./types").State} State */
 
-export const ROOM = { timeline: 48, aside: 340 };
+export const ROOM = { timeline: 48, aside: (globalThis.innerWidth ?? 0) >= 1900 ? 440 : 340 };
 export const SHOWN = { bubbles: true, path: true, arrows: true, counters: true };
 
 /** @param {import("./types").Document} document @returns {import("./types").Store} */

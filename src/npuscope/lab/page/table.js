@@ -21,7 +21,7 @@ export const SHOW = {
   share: percent,
   change,
   ratio: times,
-  fits: (value) => (value ? "" : "does not fit"),
+  fits: (value) => (value ? "yes" : "does not fit"),
   shape: (value) => value.join("×") || "one",
   turns: (value) =>
     value

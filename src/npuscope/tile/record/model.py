@@ -98,7 +98,7 @@ class Op:
     result: TileType | None = None
     accesses: tuple[Access, ...] = ()
     attributes: tuple[tuple[str, object], ...] = ()
-    flops: int = 0  # of one execution
+    flops: int = 0  # of one execution; of a vector op one per element, of a reduction one per element that it takes
 
     @property
     def spec(self) -> OpSpec:

@@ -24,7 +24,7 @@ COUNTS = (
     Column("blocks", COUNT, "that run"),
 )
 WORK = (
-    Column("flops", FLOPS, "of all blocks", title="work"),
+    Column("flops", FLOPS, "of all blocks: products and the arithmetic of vector ops", title="work"),
     Column("gm_read", BYTES, "from global memory (GM)", scale="traffic", title="reads", explained=True),
     Column("gm_written", BYTES, "to global memory (GM)", scale="traffic", title="writes", explained=True),
 )
@@ -117,18 +117,20 @@ class BodyWork:
 
     ops: int
     flops: int
+    cube_flops: int  # of these
     read: dict[int, int]
     written: dict[int, int]
     added: dict[int, int]  # of what was written: by atomic adds
 
 
 def work_of(body: Body) -> BodyWork:
-    ops = flops = 0
+    ops = flops = cube = 0
     moved: dict[str, Counter[int]] = {mode: Counter() for mode in ("read", "write", "add")}
     for op, counts in ops_of(body):
         times = prod(counts)
         ops += times
         flops += times * op.flops
+        cube += times * op.flops * (op.plane == "cube")
         for access in op.accesses:
             moved[access.mode][access.argument] += times * prod(access.shape)
-    return BodyWork(ops, flops, moved["read"], moved["write"] + moved["add"], moved["add"])
+    return BodyWork(ops, flops, cube, moved["read"], moved["write"] + moved["add"], moved["add"])

@@ -94,6 +94,9 @@ class OpRecorder:
         if self._block is None:
             self.region(spec.name)
         tile = Tile(None, shape, dtype, None if valid == shape else valid, space)
+        if spec.flops_per_element and plane in (None, "vector"):
+            taken = operands[0] if spec.form == "reduction" and type(operands[0]) is Tile else tile
+            flops = spec.flops_per_element * prod(taken.valid or taken.shape)
         self.emit(spec, operands, tile, (), (), attributes, flops, plane)
         return tile
 

@@ -8,7 +8,8 @@ import { telling } from "./tip.js";
 const LEFT = 62,
   RIGHT = 16,
   TOP = 22,
-  BOTTOM = 40;
+  BOTTOM = 40,
+  DECADES = 1000; // of a logarithmic axis, at least
 
 /** @param {any} spec */
 export function scatter(spec) {
@@ -22,8 +23,10 @@ export function scatter(spec) {
     ];
     const [least, most] = [Math.min(...own), Math.max(...all)],
       room = (most - least) / 20;
-    const log = (axis ? spec.y : spec.x).log;
-    return /** @type {[number, number]} */ (log ? [least / 2, most * 2] : [least - room, most + room]);
+    if (!(axis ? spec.y : spec.x).log) return /** @type {[number, number]} */ ([least - room, most + room]);
+    const corner = axis ? least : Math.min(least, ...spec.lines.map((/** @type {any} */ line) => line.from[0])),
+      wider = Math.max(2, Math.sqrt((DECADES * corner) / most)); // a single point has room on both sides
+    return /** @type {[number, number]} */ ([corner / wider, most * wider]);
   };
   const [across, up] = [reach(0), reach(1)];
   const draw = (/** @type {number} */ width) => {

@@ -1,6 +1,7 @@
 // Fixes of a program's findings: each was tried before it is shown; one can be drawn as a run of its own, or applied.
 
-import { duration, element, fill, percent } from "../format.js";
+import { duration, element, fill } from "../format.js";
+import { ratioText } from "../header.js";
 import { changedLines } from "./source_changes.js";
 
 /** What was tried of a run. @type {WeakMap<import("../types").Run, import("../types").Mending>} */
@@ -15,10 +16,8 @@ const PROOFS = /** @type {Record<string, string>} */ ({
 function gain(fix) {
   const { versus } = fix;
   if (!versus) return PROOFS[fix.numbers] ?? "";
-  const time = `${duration(fix.before_ns)} → ${duration(fix.wall_ns)}`,
-    range = `${versus.low.toPrecision(3)} to ${versus.high.toPrecision(3)}`,
-    sure = `${percent(versus.probability_faster)} sure to be faster`;
-  return `${time}: ${versus.ratio.toPrecision(3)} times (${range}), ${sure}; ${PROOFS[fix.numbers] ?? ""}`;
+  const ratio = ratioText({ ...versus, id: "", edits: [], name: "this run" });
+  return `${duration(fix.before_ns)} → ${duration(fix.wall_ns)}: ${ratio}; ${PROOFS[fix.numbers] ?? ""}`;
 }
 
 /** @type {import("../types").Panel} */

@@ -55,7 +55,7 @@ export function paintCounter(view, paper, track) {
   paper.lineTo(left + wide, ground);
   paper.closePath();
   paper.fill();
-  paper.fillStyle = themed("--soft");
+  paper.fillStyle = themed("--ink");
   paper.font = "10px system-ui, sans-serif";
   paper.textBaseline = "top";
   paper.strokeStyle = themed("--ground");

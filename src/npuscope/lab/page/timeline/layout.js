@@ -12,11 +12,11 @@ const HEAD = 20,
 /**
  * The tracks from top to bottom, and how high they are together. `folded` has the ids of folded groups, and of groups of unused lanes that are open.
  * Counters come first unless there is little room (`last`) or they are many, which would push the lanes out of sight.
- * Of the lanes those are there whose name, role or unit has one of the words of `filter`.
- * @param {import("../types").Timeline} timeline @param {string[]} folded @param {boolean} counters @param {boolean} last @param {string} filter
+ * Of the lanes those are there whose name, role or unit has one of the words of `filter`; they become higher where `room` is left.
+ * @param {import("../types").Timeline} timeline @param {string[]} folded @param {boolean} counters @param {boolean} last @param {string} filter @param {number} room
  * @returns {{tracks: Track[], height: number, ofRow: Int32Array}}
  */
-export function layoutOf(timeline, folded, counters, last, filter = "") {
+export function layoutOf(timeline, folded, counters, last, filter = "", room = 0) {
   /** @type {Track[]} */
   const tracks = [];
   const isFolded = new Set(folded),
@@ -98,5 +98,15 @@ export function layoutOf(timeline, folded, counters, last, filter = "") {
     }
   }
   if (below) addCounters();
+  const lanes = tracks.filter((track) => track.row >= 0),
+    more = Math.min(Math.floor((room - top) / Math.max(lanes.length, 1)), HIGH - high);
+  if (more > 0) {
+    top = 0;
+    for (const track of tracks) {
+      track.height += track.row >= 0 ? more : 0;
+      track.top = top;
+      top += track.height;
+    }
+  }
   return { tracks, height: top, ofRow };
 }

@@ -41,6 +41,7 @@ export class View {
     this.labels = 0;
     this.arrows = 0;
     this.tall = 0;
+    this.laidFor = 0;
     /** @type {import("./layout.js").Track[]} */
     this.tracks = [];
     /** @type {number[]} */
@@ -63,7 +64,7 @@ export class View {
   /** The tracks anew, after folding. */
   lay() {
     const { folded, shown, lanes } = this.store.state;
-    const made = layoutOf(this.timeline, folded, shown.counters, this.low, lanes);
+    const made = layoutOf(this.timeline, folded, shown.counters, this.low, lanes, this.laidFor);
     this.tracks = made.tracks;
     this.ofRow = made.ofRow;
     this.tall = made.height;
@@ -78,8 +79,10 @@ export class View {
     if (width === 0 || height === 0) return;
     this.width = width;
     this.height = height;
-    if (this.low !== height < LOW) {
+    const room = height - this.head - 8;
+    if (this.low !== height < LOW || this.laidFor !== room) {
       this.low = height < LOW;
+      this.laidFor = room;
       this.lay();
       return;
     }
