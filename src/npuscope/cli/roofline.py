@@ -18,6 +18,7 @@ no price. Devices and their sources: docs/reference/devices.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -74,6 +75,6 @@ def _of_program(path: str, arguments: list[str] | None, setting: list[str] | Non
     from npuscope.forward.program_roofline import program_roofline
 
     settings = tuple(settings_of(setting or []).items())
-    chip = {} if device is None else {"device": device}
-    one = Prediction(Request(path, tuple(arguments or ()), settings, **chip))
+    request = Request(path, tuple(arguments or ()), settings)
+    one = Prediction(request if device is None else replace(request, device=device))
     return program_roofline(one.simulated, one.timeline.busy)

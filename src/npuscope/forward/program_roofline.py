@@ -59,10 +59,10 @@ def program_roofline(simulated: Simulated, busy: Busy) -> Roofline:
 
 def _limit(flops: Flops, moved: int, device: Device) -> tuple[float, int, float, Bound, float | None]:
     """FLOPs, bytes, the least time, which unit it is of, and the rate of the type that most FLOPs are of."""
-    least: dict[Bound, float] = defaultdict(float, memory=moved / device.bandwidth * 1e9)
+    least: dict[Bound, float] = {"memory": moved / device.bandwidth * 1e9}
     for (unit, dtype), count in flops.items():
         if rate := _rate(unit, dtype, device):
-            least[unit] += count / rate * 1e9
+            least[unit] = least.get(unit, 0.0) + count / rate * 1e9
     bound = max(least, key=least.__getitem__)
     most = flops.most_common(1)
     return float(flops.total()), moved, least[bound], bound, _rate(*most[0][0], device) if most else None

@@ -67,17 +67,15 @@ KERNELS = Columns(
 PROGRAM = Columns(
     "roofline.program",
     "A kernel of a simulated program, all its blocks together, the largest loss first.",
-    (
-        Column("kernel", TEXT, "its name"),
-        Column("family", TEXT, "the cores that it runs on", title="cores"),
-        Column("measured_ns", TIME, "while at least one core ran it", title="time", json="time_ns", explained=True),
-        Column("flops", FLOPS, "of its products and vector ops", title="work"),
-        Column("bytes", BYTES, "from HBM, after L2", title="moves", scale="traffic"),
-        Column("limit_ns", TIME, "the least time the chip needs", explained=True),
-        Column("bound", TEXT, "cube, vector or memory: what that least time is of"),
-        Column("efficiency", SHARE, "limit over time", title="of limit"),
-        Column("lost_ns", TIME, "time beyond the limit", title="lost", explained=True),
-    ),
+    Column("kernel", TEXT, "its name"),
+    Column("family", TEXT, "the cores that it runs on", title="cores"),
+    Column("measured_ns", TIME, "while at least one core ran it", title="time", json="time_ns", explained=True),
+    Column("flops", FLOPS, "of its products and vector ops", title="work"),
+    Column("bytes", BYTES, "from HBM, after L2", title="moves", scale="traffic"),
+    Column("limit_ns", TIME, "the least time the chip needs", explained=True),
+    Column("bound", TEXT, "cube, vector or memory: what that least time is of"),
+    Column("efficiency", SHARE, "limit over time", title="of limit"),
+    Column("lost_ns", TIME, "time beyond the limit", title="lost", explained=True),
 )
 FAMILIES = Columns(
     "roofline.families",
