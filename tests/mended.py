@@ -17,7 +17,7 @@ from tiers import ALL_TESTS
 from npuscope.answer.agreement import _outputs, _plain
 from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
-from npuscope.base.stand_in import standing_in
+from npuscope.base.unsaved import unsaved
 from npuscope.check.fixes import Patch, patches_of
 from npuscope.check.rules.safety import race_finding
 from npuscope.tile.script.run import run_script
@@ -37,7 +37,7 @@ def written(folder: Path, text: str) -> str:
 def patches(file: str, *fixes: str, text: str | None = None) -> list[Patch]:
     """What fixes make of a program's findings, or of a text that stands in for it."""
     request = Request(file, texts=() if text is None else ((file, text),))
-    with standing_in(request.texts):
+    with unsaved(request.texts):
         prediction = Prediction(request)
         found = (*prediction.checked.errors, *map(race_finding, prediction.races.races), *prediction.checked.findings)
         made, _ = patches_of(found)
@@ -45,7 +45,7 @@ def patches(file: str, *fixes: str, text: str | None = None) -> list[Patch]:
 
 
 def outputs(file: str, text: str) -> dict[str, np.ndarray]:
-    with standing_in(((file, text),)):
+    with unsaved(((file, text),)):
         found = _outputs(run_script(file, (), "values", golden=False))
     return {name: _plain(array).astype(np.float64) for name, array in found.items()}
 
@@ -56,7 +56,7 @@ def comments(text: str) -> Counter[str]:
 
 
 def errors_and_races(file: str, text: str) -> int:
-    with standing_in(((file, text),)):
+    with unsaved(((file, text),)):
         found = Prediction(Request(file, texts=((file, text),))).examined()
     return len(found.errors) + len(found.races)
 

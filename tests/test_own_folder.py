@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import npuscope
-from npuscope.base.files import first_own, own, user_caches
+from npuscope.base.files import first_private, own, user_caches
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -34,8 +34,8 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path, mode: int) -
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(mode)
     assert not own(tmp_path / "open")
-    assert first_own([tmp_path / "open", tmp_path / "mine"]) == tmp_path / "mine"
-    assert first_own([tmp_path / "open"]) is None
+    assert first_private([tmp_path / "open", tmp_path / "mine"]) == tmp_path / "mine"
+    assert first_private([tmp_path / "open"]) is None
 
 
 def test_nor_one_in_a_place_where_others_could_put_theirs(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from command import npuscope
 from patience import becomes
 from sessions import ROOT
 
-from npuscope.base.interval import chance_told
+from npuscope.base.interval import chance_text
 
 GEMM = "model:basics/gemm"
 
@@ -56,7 +56,7 @@ def test_what_changes_nothing_stays_and_a_space_nearly_done_is_finished(tmp_path
     rows = json.loads(npuscope("tune", file, "--set", "TILE=64,128", "--no-golden", "--json").stdout)["variants"]
     changed = [row["against_first"] for row in rows if "against_first" in row]
     if "nothing faster" not in text.splitlines()[0]:
-        assert chance_told(changed[0]["probability_faster"], changed[0]["verdict"]) in text.splitlines()[0]
+        assert chance_text(changed[0]["probability_faster"], changed[0]["verdict"]) in text.splitlines()[0]
 
 
 def test_knobs_are_found_where_none_are_named() -> None:

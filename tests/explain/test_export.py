@@ -54,7 +54,7 @@ def test_a_duplicate_across_the_border_goes_where_its_kernel_is(tmp_path: Path) 
 def test_windows(tmp_path: Path) -> None:
     _, found = found_in(tmp_path, Plan(SMALL, ("decode",) * 3))
     start = found.trace.slices["start"].to_numpy()
-    told = found.rows["first_told"].to_numpy()
+    told = found.rows["first_listing"].to_numpy()
     (rows,) = rows_of(found, [1], "anchor")
     kept = start[told[rows]]
     begin, end = found.table["anchor_start_ns"][1], found.table["anchor_end_ns"][1]

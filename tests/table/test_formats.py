@@ -37,7 +37,7 @@ from npuscope.table.formats import (
     percent,
     quantity,
     rough_percent,
-    short_apart,
+    short_but_distinct,
     significant,
     times,
     traffic,
@@ -152,11 +152,11 @@ def test_a_heading_that_does_not_say_enough_is_explained_below() -> None:
 def test_names_that_are_cut_stay_different() -> None:
     # GIVEN templates that differ in their middle, which is what a table leaves out, one of them twice
     names = [f"void cutlass::gemm<float, {'A' * 40}, {n}, {'B' * 40}, true>" for n in (64, 128)]
-    shown = short_apart([*names, names[0], "silu"])
+    shown = short_but_distinct([*names, names[0], "silu"])
     assert len(set(shown)) == 3
     assert shown[0] == shown[2]
     assert all(len(name) <= WIDEST for name in shown)
     assert "64" in shown[0]
     # AND THEN what differs too far behind has a number
     far = [f"{'x' * 90}{c}{'y' * 90}{c * 2}{'z' * 90}" for c in "ab"]
-    assert len({*short_apart([*far, far[0] + far[1]])}) == 3
+    assert len({*short_but_distinct([*far, far[0] + far[1]])}) == 3

@@ -195,7 +195,7 @@ def test_every_constant_of_the_chip_every_option_and_npuscope_itself_decide(
         found[f"lowered with {where}"] = content(recording, chip)
     found["eight slots"] = content(recording, options=LoweringOptions(ring_slots=8))
     found["nothing streams"] = content(recording, options=LoweringOptions(stream=False))
-    monkeypatch.setattr(kept_bodies, "own_source", lambda: "another version")
+    monkeypatch.setattr(kept_bodies, "source_digest", lambda: "another version")
     found["another version"] = content(recording)
     assert len(set(found.values())) == len(found)
 

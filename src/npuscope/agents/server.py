@@ -176,26 +176,26 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
             raise ToolError(str(refusal(answer, limits)) if name == "sql" and answer.error is None else answer.message)
         return within(answer, budget)
 
-    async def told_how_far(context: Context[Any, Any], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    async def with_progress(context: Context[Any, Any], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What long work answers; the client hears how far it is, and ends it by cancelling."""
-        stop, told_last = Event(), -1
+        stop, last_sent = Event(), -1
 
         def listener(what: str, done: int, total: int) -> None:
             """Hears twice a second how far it is; raising here ends the candidates that are under way."""
-            nonlocal told_last
+            nonlocal last_sent
             if stop.is_set():
                 raise NpuscopeError("cancelled")
-            if done > told_last:  # the protocol wants progress that grows
-                told_last = done
+            if done > last_sent:  # the protocol wants progress that grows
+                last_sent = done
                 with suppress(RuntimeError):  # the client has left
                     from_thread.run(context.report_progress, float(done), float(total), what)
 
-        def heard() -> dict[str, Any]:
+        def answered() -> dict[str, Any]:
             with progress.listen(listener):
                 return work()
 
         try:
-            return await to_thread.run_sync(heard, abandon_on_cancel=True)
+            return await to_thread.run_sync(answered, abandon_on_cancel=True)
         except NpuscopeError as error:
             raise ToolError(str(error)) from error
         except anyio.get_cancelled_exc_class():
@@ -228,7 +228,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
             good = sum(one.verdict == "good" for one in answers)
             return within({"good": good, "of": len(answers), "answers": found}, budget)
 
-        return Judged(**await told_how_far(context, work))
+        return Judged(**await with_progress(context, work))
 
     @made.tool()
     async def fixes(
@@ -239,7 +239,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
         faster. Nothing is written: apply a diff yourself, or save the source."""
         check(given, device, path)
         asked = Asked(path, tuple(arguments), settings, device)
-        return Fixed(**await told_how_far(context, lambda: within(tools.fixes(asked), budget)))
+        return Fixed(**await with_progress(context, lambda: within(tools.fixes(asked), budget)))
 
     @made.tool()
     async def improve(
@@ -251,7 +251,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
         goes on from the trials that it knows. Nothing is written."""
         check(given, device, path)
         asked = Asked(path, tuple(arguments), settings, device)
-        return ImprovedAnswer(**await told_how_far(context, lambda: within(tools.improved(asked, trials), budget)))
+        return ImprovedAnswer(**await with_progress(context, lambda: within(tools.improved(asked, trials), budget)))
 
     @made.tool()
     async def explain(

@@ -21,7 +21,7 @@ from npuscope.answer.prediction import Prediction, answer_of
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.process_memory import collected_rarely
-from npuscope.base.stand_in import standing_in
+from npuscope.base.unsaved import unsaved
 from npuscope.check.fixes import Patch, patches_of
 from npuscope.check.fixes.fix import mended
 from npuscope.check.fixes.patch import no_patches
@@ -31,7 +31,7 @@ from npuscope.lower.source import read
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import Site
 from npuscope.tile.script.run import ScriptRun
-from npuscope.tile.script.write_in import with_settings
+from npuscope.tile.script.write_settings import with_settings
 
 STEPS = 2.0  # of the output's own type
 ORDER = 1024 * 2.0**-24  # of fp32
@@ -46,7 +46,7 @@ RESIZED = ("short-row", "tile-size", "shared-load", "partial-wave", "short-task"
 def surveyed(request: Request) -> Survey:
     """The program's answer, and what fixes and other sizes of its tiles make of it."""
     answer = answer_of(request)
-    with standing_in(request.texts):
+    with unsaved(request.texts):
         if answer.verdict in ("fails", "exited"):
             return Survey(answer, (), (), ())
         prediction = Prediction(request)

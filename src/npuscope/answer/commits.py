@@ -17,7 +17,7 @@ from npuscope.answer.prediction import Prediction, refusals
 from npuscope.answer.request import Request
 from npuscope.base import progress
 from npuscope.base.errors import BadInput, CannotWrite, NpuscopeError
-from npuscope.base.files import own_source
+from npuscope.base.files import source_digest
 from npuscope.base.jobs import Failed
 from npuscope.base.pool import Workers, run
 from npuscope.explain.many.files import append_line, git
@@ -59,7 +59,7 @@ def simulate_commits(
         (folder / ORDER).write_text("".join(f"{rev} {subject}\n" for rev, subject in commits), encoding="utf-8")
     except OSError as error:
         raise CannotWrite(error.strerror or str(error), path=folder) from error
-    settings = hashlib.sha256(repr((file, tuple(argv), device, own_source())).encode()).hexdigest()[:16]
+    settings = hashlib.sha256(repr((file, tuple(argv), device, source_digest())).encode()).hexdigest()[:16]
     kept = folder / KEPT
     known = {line.commit for line in read_runs_of(kept) if line.settings == settings} if kept.exists() else set()
     inside = _inside(repo, file)

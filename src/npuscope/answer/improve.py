@@ -35,8 +35,8 @@ from npuscope.answer.judge import How, versus
 from npuscope.answer.request import Request
 from npuscope.base import progress
 from npuscope.base.errors import CannotWrite, NpuscopeError
-from npuscope.base.files import keep, kept, own_source
-from npuscope.base.stand_in import Texts, lines_of
+from npuscope.base.files import keep, kept, source_digest
+from npuscope.base.unsaved import Texts, lines_of
 from npuscope.check.fixes.patch import Patch
 from npuscope.explain.many.files import git
 from npuscope.table.formats import duration
@@ -215,7 +215,7 @@ class _Improving:
         from npuscope.tile.script.places import own_files
 
         files = [(str(one.path), one.path.read_bytes()) for one in own_files(Path(self.request.file))]
-        rest = (own_source(), self.at.key, patch.key, patch.file, self.how.golden, self.now.wall_ns, files)
+        rest = (source_digest(), self.at.key, patch.key, patch.file, self.how.golden, self.now.wall_ns, files)
         return sha256(repr(rest).encode()).hexdigest()[:32]
 
 

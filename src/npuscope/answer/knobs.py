@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.base.stand_in import source_bytes
+from npuscope.base.unsaved import source_bytes
 from npuscope.tile.fault import NeedsValues
 from npuscope.tile.script.observed import Reads, decides, is_read, reads
 from npuscope.tile.script.places import NOT_IN_TEXT, Kind, Places, SettingPlace, UnknownSetting, places_named, places_of

@@ -10,7 +10,7 @@ from npuscope.answer.answer import Wrong
 from npuscope.answer.prediction import near, refusals
 from npuscope.answer.request import Request
 from npuscope.base.process_memory import collected_rarely
-from npuscope.base.stand_in import standing_in
+from npuscope.base.unsaved import unsaved
 from npuscope.tile.golden import RunResult
 from npuscope.tile.script.run import ScriptRun, imported, run_script
 
@@ -35,7 +35,7 @@ def numbers_in(request: Request) -> tuple[Numbers, ScriptRun]:
     """The same with the run itself."""
     with (
         collected_rarely(),
-        standing_in(request.texts),
+        unsaved(request.texts),
         imported() as modules,
         refusals(request.file, request.argv),
     ):

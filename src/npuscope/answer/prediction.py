@@ -22,7 +22,7 @@ from npuscope.answer.answer import Answer, Fullest, KernelShare, Trouble, Verdic
 from npuscope.answer.request import CaptureBase, Request
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.base.interval import Against, Interval
-from npuscope.base.stand_in import standing, standing_in
+from npuscope.base.unsaved import standing, unsaved
 from npuscope.check.memory_use import usages
 from npuscope.check.races.replay import replay_races
 from npuscope.check.rule import Finding, Rule
@@ -94,7 +94,7 @@ class Prediction:
     ) -> None:
         self.request = request
         if request.texts != standing():
-            raise ValueError("ask inside standing_in(request.texts): files would be read as they are")
+            raise ValueError("ask inside unsaved(request.texts): files would be read as they are")
         if chip is not None:
             self.chip = chip
         self._number = request.program if number is None else number
@@ -428,7 +428,7 @@ def _call(run: Finished) -> int | None:
 def answer_of(request: Request, how: Callable[[Prediction], Answer] = Prediction.answer) -> Answer:
     """What a process of its own is asked for. A setting that the program does not have is an error of the whole."""
     try:
-        with standing_in(request.texts):
+        with unsaved(request.texts):
             prediction = Prediction(request)
             with refusals(request.file, request.argv):
                 _ = prediction.ran

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from npuscope.base.files import own_source
-from npuscope.base.stand_in import Texts, source_bytes
+from npuscope.base.files import source_digest
+from npuscope.base.unsaved import Texts, source_bytes
 
 if TYPE_CHECKING:
     from npuscope.tile.record.model import Mode
@@ -39,7 +39,7 @@ class Request:
 
     `program` counts the programs that a file runs. `mode`: "values" computes, where control flow depends on more than
     lengths and tables. `build`: a folder that the compiler left of the program. `texts` stand in for files of the
-    program: whoever asks does so inside `standing_in(request.texts)`, as the functions that processes run do.
+    program: whoever asks does so inside `unsaved(request.texts)`, as the functions that processes run do.
     `runtime`: tmr or hbg; without it the one that the program asks for, else tmr by the chip's own file.
     """
 
@@ -80,7 +80,7 @@ class Request:
         own = Path(self.file)
         rings = sorted((name, text) for name, text in os.environ.items() if name.startswith("PTO2_"))
         facts = (
-            own_source(),
+            source_digest(),
             rings,
             own.name,
             source_bytes(own),

@@ -20,7 +20,7 @@ from npuscope.chip.runtimes import HBG, TMR, Mode, runtime_named
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import TEXT, TIME
 from npuscope.time.change_job import TINY, submitted_in
-from npuscope.time.chip.hosted import HostCost, host_cost, mode_of
+from npuscope.time.chip.host_graph import HostCost, host_cost, mode_of
 from npuscope.time.chip.job import ENDLESS
 from npuscope.time.uncertainty import against
 

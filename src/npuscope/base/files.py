@@ -37,7 +37,7 @@ _FAR = 1 << 40  # Windows locks bytes, which nobody else can then read: one far 
 
 
 @cache
-def own_source() -> str:
+def source_digest() -> str:
     """npuscope as it is here, be it a checkout between two versions: its source and its data."""
     own = Path(npuscope.__file__).parent
     files = sorted(path for kind in ("*.py", "*.toml", "*.csv") for path in own.rglob(kind))
@@ -83,7 +83,7 @@ def keep(kind: str, key: str, value: object) -> None:
 
 def _folder(kind: str) -> Path | None:
     if kind not in FOLDERS:
-        FOLDERS[kind] = None if os.environ.get(OFF) else first_own([user_caches() / "npuscope" / kind])
+        FOLDERS[kind] = None if os.environ.get(OFF) else first_private([user_caches() / "npuscope" / kind])
     return FOLDERS[kind]
 
 
@@ -100,7 +100,7 @@ def _prune(folder: Path) -> None:
             break
 
 
-def first_own(places: Iterable[Path]) -> Path | None:
+def first_private(places: Iterable[Path]) -> Path | None:
     """The first of these folders that is ours alone and can be written, made if need be; None if there is none."""
     return next((place for place in places if own(place)), None)
 

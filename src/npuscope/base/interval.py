@@ -66,7 +66,7 @@ class Against:
         return "faster" if self.faster > 0.5 else "slower"
 
     def __str__(self) -> str:
-        return chance_told(self.faster, self.verdict)
+        return chance_text(self.faster, self.verdict)
 
     def as_dict(self) -> dict[str, object]:
         return {
@@ -77,7 +77,7 @@ class Against:
         }
 
 
-def chance_told(faster: float, verdict: str) -> str:
+def chance_text(faster: float, verdict: str) -> str:
     """The verdict of a predicted change with its probability: `93% likely faster`, `95% likely slower`, `undecided, 88%
     likely faster`. The same words wherever such a change is told."""
     if verdict == "slower":

@@ -176,7 +176,7 @@ def _compare_several(
         found = compare_runs(a, b, kernels, pairs, steps)
         middle = None if steps else _middle(found, kernels, pairs, rank)
         all_names = names_of([*sides[0], *sides[1]])
-        names = _told(all_names[: len(sides[0])]), _told(all_names[len(sides[0]) :])
+        names = _joined(all_names[: len(sides[0])]), _joined(all_names[len(sides[0]) :])
     parts = partial(several, names, found, middle)
     pages = {html: lambda: parts_page("Several runs", "several", parts())}
     show(parts, lambda: {**found.as_dict(), "middle_runs": middle}, json=json, wide=wide, md=md, pages=pages)
@@ -189,5 +189,5 @@ def _middle(found: SeveralRuns, kernels: str | None, pairs: dict[str, str], rank
     return compare_explained(a, b, kernels, pairs)
 
 
-def _told(names: list[str]) -> str:
+def _joined(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

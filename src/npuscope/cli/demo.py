@@ -57,11 +57,11 @@ def _next(kept: str | None) -> str:
         "  npuscope simulate model:qwen3_14b/decode_layer   (a kernel on a model of the chip)",
         "  npuscope --help   (all commands, by question)",
     ]
-    kept_told = (
+    left_there = (
         f"Kept in {kept}: run, slow_scheduler, kernel_details.csv, qwen3_32b.json, report.html.\n" if kept else ""
     )
     shown = [line.replace("  npuscope", f"  {name}", 1) for line in lines]
-    return "\n".join(["", f"{kept_told}What to try next:", *shown])
+    return "\n".join(["", f"{left_there}What to try next:", *shown])
 
 
 def own_command() -> str:

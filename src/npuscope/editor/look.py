@@ -17,7 +17,7 @@ import numpy as np
 
 from npuscope.answer.answer import Trouble
 from npuscope.answer.prediction import Prediction
-from npuscope.base.awaited import send_early
+from npuscope.base.futures import send_early
 from npuscope.check.rule import Finding
 from npuscope.check.rules.safety import race_finding
 from npuscope.editor.messages import NO_RUN, KernelCost, LineCost, Look, LookJob, Mark, Place, TileRoom

@@ -25,11 +25,11 @@ from npuscope import __version__
 from npuscope.answer.fixes import Tried, survey_of, tried
 from npuscope.answer.judge import How
 from npuscope.answer.request import Request
-from npuscope.base.awaited import early_answers, then
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.futures import early_answers, then
 from npuscope.base.jobs import GIB, Failed, Limits
 from npuscope.base.pool import Handle, Pool
-from npuscope.base.stand_in import lines_of
+from npuscope.base.unsaved import lines_of
 from npuscope.editor import shown, text
 from npuscope.editor.messages import LOOK, NO_RUN, Look, LookJob, Mark
 

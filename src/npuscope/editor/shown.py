@@ -14,7 +14,7 @@ from lsprotocol import types as lsp
 from npuscope.answer.fixes import Tried
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.interval import Against
-from npuscope.base.stand_in import ODD, lines_of
+from npuscope.base.unsaved import ODD, lines_of
 from npuscope.chip.devices import Device
 from npuscope.editor import text as texts
 from npuscope.editor.messages import Look, Mark, TileRoom

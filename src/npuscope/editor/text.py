@@ -15,7 +15,7 @@ from functools import cache
 from inspect import Signature, signature
 from typing import Any
 
-from npuscope.base.stand_in import lines_of
+from npuscope.base.unsaved import lines_of
 from npuscope.editor.messages import Mark
 
 LANGUAGES = ("pypto.language", "npuscope.tile")

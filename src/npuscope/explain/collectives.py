@@ -129,15 +129,15 @@ def _collectives(rank: str, work: Work) -> pl.DataFrame:
     if "meeting" in columns:
         comm = _blocks_together(comm)
 
-    def told(name: str) -> pl.Expr:
+    def field(name: str) -> pl.Expr:
         known = "args" in columns
         return pl.lit(json_field(comm["args"], name) if known else pl.Series([None] * comm.height, dtype=pl.String))
 
     named = [pl.col(name).cast(pl.String) for name in ("meeting", "groupName") if name in columns]
     group = pl.coalesce(
-        told("Process Group Ranks"), told("Process Group Name"), *named, pl.col("raw").str.extract(_HCOM, 2)
+        field("Process Group Ranks"), field("Process Group Name"), *named, pl.col("raw").str.extract(_HCOM, 2)
     )
-    sequence = told("Seq").cast(pl.Int64, strict=False)
+    sequence = field("Seq").cast(pl.Int64, strict=False)
     if "meeting" in columns:  # one of its own, whatever dispatch of a rank it lies in
         sequence = pl.coalesce(sequence, pl.when(pl.col("meeting").is_not_null()).then(pl.lit(0, dtype=pl.Int64)))
     one_sided = [name for name in comm["raw"].unique().to_list() if exchange_of(name) == "one-sided"]
@@ -154,9 +154,9 @@ def _collectives(rank: str, work: Work) -> pl.DataFrame:
         "lane",
         pl.int_range(pl.len()).alias("order"),
         sequence.is_not_null().alias("counted"),
-        (told("Collective name").str.contains(_POINT_TO_POINT).fill_null(False) | pl.col("raw").is_in(one_sided)).alias(
-            "paired"
-        ),
+        (
+            field("Collective name").str.contains(_POINT_TO_POINT).fill_null(False) | pl.col("raw").is_in(one_sided)
+        ).alias("paired"),
         sequence.alias("sequence"),
     )
     return found.with_columns(nth=pl.coalesce("sequence", pl.int_range(pl.len()).over(_ONE))).drop("sequence")

@@ -236,18 +236,18 @@ def _notes(work: Work, ready: Readiness) -> list[str]:
 
 
 def _sentence(on_cores: bool, reason: str, kernel: str, blocker: str | None, ns: int, pieces: int) -> str:
-    name, ns_told = f"`{short(kernel, 48)}`", f"{duration(ns)}"
+    name, lasted = f"`{short(kernel, 48)}`", f"{duration(ns)}"
     times = f"in {pieces:,} {'gap' if pieces == 1 else 'gaps'}"
     if reason in ("dependency", "FIN") and blocker is not None:
-        waited = f"{name} waited {ns_told}"
+        waited = f"{name} waited {lasted}"
         if reason == "dependency":
             return f"{waited} for `{short(blocker, 48)}` {times}"
         return f"{waited} {times} until the scheduler noticed that `{short(blocker, 48)}` had ended"
     if not on_cores:
         why = "the host had not launched it" if reason == "launch" else IN_WORDS.get(reason, reason)
-        return f"nothing ran for {ns_told} before {name}, {times}: {why}"
+        return f"nothing ran for {lasted} before {name}, {times}: {why}"
     if reason == "dispatch":
-        return f"{name} waited {ns_told} {times}: ready, not handed out yet"
+        return f"{name} waited {lasted} {times}: ready, not handed out yet"
     if reason == "starved":
-        return f"cores idled {ns_told} {times} before {name}, with nothing ready to run"
-    return f"{name} waited {ns_told} {times}: {IN_WORDS.get(reason, reason)}"
+        return f"cores idled {lasted} {times} before {name}, with nothing ready to run"
+    return f"{name} waited {lasted} {times}: {IN_WORDS.get(reason, reason)}"

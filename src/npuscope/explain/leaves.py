@@ -83,15 +83,15 @@ def leaves_of(work: Work) -> Leaves | None:
     )
     notes = work.trace.meta.notes
     known, pipes = notes.get("leaves", {}), notes.get("pipes_ns", {})
-    told = [_told(row, known, pipes) for row in table.iter_rows(named=True)]
+    cells = [_cells(row, known, pipes) for row in table.iter_rows(named=True)]
     table = table.with_columns(
-        pl.Series(key, [one[key] for one in told], dtype=dtype, strict=False) for key, dtype in _TOLD.items()
+        pl.Series(key, [one[key] for one in cells], dtype=dtype, strict=False) for key, dtype in _CELLS.items()
     )
     sentences = (*_simulated(notes), *_fullness(table), *_chains(work, table), *_balance(rows, cores))
     return Leaves(table.select(LEAVES.keys), sentences)
 
 
-_TOLD = {
+_CELLS = {
     "place": pl.String,
     "pipe": pl.String,
     "flops": pl.Int64,
@@ -101,7 +101,7 @@ _TOLD = {
 }
 
 
-def _told(row: Mapping[str, Any], known: Mapping[str, Any], pipes: Mapping[str, Any]) -> dict[str, object]:
+def _cells(row: Mapping[str, Any], known: Mapping[str, Any], pipes: Mapping[str, Any]) -> dict[str, object]:
     """What the program says of the tasks of one row."""
     facts = [known[leaf] for leaf in row["leaf"] if leaf in known]
     distinct = list({id(one): one for one in facts}.values())

@@ -185,8 +185,8 @@ def cover_of(work: Work, ready: Readiness) -> CriticalPath:
         pieces.add("run", np.zeros_like(exposed.of), exposed.start, exposed.end, row[exposed.of])
         covered = union(one_group(np.append(covered.start, exposed.start), np.append(covered.end, exposed.end)))
     add_nothing_runs(pieces, work, ready, gaps(covered, 1, work.window))
-    order_told = "compute before communication before copies"
-    note = f"At each moment one running slice counts, {order_told}: this is no chain of causes."
+    order = "compute before communication before copies"
+    note = f"At each moment one running slice counts, {order}: this is no chain of causes."
     return _close(work, "cover", pieces.in_order(), np.full(len(work.lane), NO_LINK), (note,))
 
 

@@ -328,10 +328,10 @@ def _followed_back(late: Cause, name: str, waits: CollectiveWaits, works: Mappin
         "compute_ns": f"Give {name} less work, or make it even over the ranks.",
         "idle_ns": f"Look at what {name}'s cores wait for: its scheduler, its host, or data: `npuscope report --rank`.",
     }
-    told = words[most]
+    why = words[most]
     if most == "compute_ns" and (kernel := _longer_kernel(works.get(name), works.get(rank))):
-        told += f", most of it in {kernel}"
-    return replace(late, sentence=f"{late.sentence.removesuffix('.')}: {told}.", remedy=remedies[most])
+        why += f", most of it in {kernel}"
+    return replace(late, sentence=f"{late.sentence.removesuffix('.')}: {why}.", remedy=remedies[most])
 
 
 def _longer_kernel(late: Work | None, other: Work | None) -> str:

@@ -53,23 +53,23 @@ class RingFullness(Tabular):
     @property
     def sentences(self) -> list[str]:
         """What is tight and what to set; or how far everything is from it."""
-        told = []
+        lines = []
         for row in self.tight.iter_rows(named=True):
             where = "The tensor map" if row["ring"] is None else f"Ring {row['ring']}'s {row['resource']}"
             what = f"{where} is {percent(row['share'])} full at most ({row['high_water']:,} of {row['capacity']:,})"
-            told.append(f"{what}, in the scope at {row['site']}: where it is full, submitting waits.")
-        told += [f"Set {setting}." for setting in self.settings]
-        if not told and self.table.height:
+            lines.append(f"{what}, in the scope at {row['site']}: where it is full, submitting waits.")
+        lines += [f"Set {setting}." for setting in self.settings]
+        if not lines and self.table.height:
             row = self.table.sort("share", descending=True, nulls_last=True).row(0, named=True)
             ring = "" if row["ring"] is None else f" of ring {row['ring']}"
-            told.append(
+            lines.append(
                 f"No ring is tight: the fullest is the {row['resource']}{ring} with {percent(row['share'] or 0)}."
             )
         if self.dropped:
-            told.append(f"{many(self.dropped, 'sample')} were lost on the device: the high water may be higher.")
+            lines.append(f"{many(self.dropped, 'sample')} were lost on the device: the high water may be higher.")
         if self.fatal:
-            told.append("The run ended with a fatal error: what comes after it says little.")
-        return told
+            lines.append("The run ended with a fatal error: what comes after it says little.")
+        return lines
 
     @property
     def settings(self) -> list[str]:

@@ -21,9 +21,9 @@ from npuscope.answer.answer import Trouble
 from npuscope.answer.knobs import knobs_in
 from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
-from npuscope.base.awaited import send_early
 from npuscope.base.errors import NpuscopeError
-from npuscope.base.stand_in import standing_in
+from npuscope.base.futures import send_early
+from npuscope.base.unsaved import unsaved
 from npuscope.explain import explain
 from npuscope.explain.changes import Change, WhatIf, whatif, whatif_each
 from npuscope.explain.comparison import compare_explained
@@ -44,7 +44,7 @@ from npuscope.tile.record.sites import is_users
 from npuscope.tile.script.observed import Reads, reads
 from npuscope.tile.script.places import own_files, places_of
 from npuscope.tile.script.run import imported
-from npuscope.tile.script.write_in import with_settings
+from npuscope.tile.script.write_settings import with_settings
 from npuscope.time.per_line import kinds_of
 from npuscope.time.reasons import reasons
 from npuscope.time.uncertainty import against
@@ -56,7 +56,7 @@ NO_EFFECT = 0.0005  # of the wall: three digits show no change
 
 def perform(job: VersionJob) -> VersionResult:
     """Runs the program. The answer has what was not sent before."""
-    with standing_in(job.request.texts):
+    with unsaved(job.request.texts):
         return _performed(job)
 
 
@@ -163,7 +163,7 @@ def written_in(order: WrittenIn) -> dict[str, tuple[str, str]]:
 
 def looked_into(question: Question) -> bytes:
     """One kind of block of a simulated run, whatever its size, as the panel of that name has them."""
-    with standing_in(question.request.texts):
+    with unsaved(question.request.texts):
         return as_json(inside(_once_more(question).simulated, question.body))
 
 
@@ -179,7 +179,7 @@ def reasoned(question: Question) -> bytes:
 
 def every_change(question: Question) -> bytes:
     """What every change of a program would buy, as `npuscope whatif PROGRAM` has it."""
-    with standing_in(question.request.texts):
+    with unsaved(question.request.texts):
         one = _once_more(question)
         return as_json(parts(gains(one.gains, one.diagnosis)))
 

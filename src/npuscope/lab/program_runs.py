@@ -39,17 +39,17 @@ MOST_RANKS = 8  # beside the one that is told of
 
 def prediction_document(name: str, one: Prediction, first: Sequence[Section] = ()) -> Document:
     """A simulated program: timeline, diagnosis and everything that is known of it; of several ranks those of each."""
-    told = prediction_run(name, one, first)
+    shown = prediction_run(name, one, first)
     peers = one.simulated.prepared.peers
     if peers is None:
-        return document(name, [told])
+        return document(name, [shown])
     found = explain_ranks(one.trace)
     others = [
         run_of(f"{name}: {part.name}", explained, f"rank{part.rank}")
         for part, explained in zip(found.parts, found.explained, strict=True)
         if part.rank != peers.own[0]
     ]
-    return document(name, [told, *others[:MOST_RANKS]], {"ranks": ranks(found)})
+    return document(name, [shown, *others[:MOST_RANKS]], {"ranks": ranks(found)})
 
 
 def prediction_run(name: str, one: Prediction, first: Sequence[Section] = (), **panels: Payload) -> Run:

@@ -20,11 +20,11 @@ from npuscope.answer.answer import Trouble
 from npuscope.answer.fixes import Tried, mend
 from npuscope.answer.judge import How
 from npuscope.answer.request import Request
-from npuscope.base.awaited import awaited, early_answers, then
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.futures import awaited, early_answers, then
 from npuscope.base.jobs import GIB, Failed, Limits
 from npuscope.base.pool import Handle, Named, Pool
-from npuscope.base.stand_in import Texts
+from npuscope.base.unsaved import Texts
 from npuscope.lab.document import Payload, as_json
 from npuscope.lab.messages import (
     CaptureFile,
@@ -60,7 +60,7 @@ MOST_WAITING = 256  # events that a listener may fall behind before it must begi
 WORKERS = 2
 
 
-READ_CAPTURE: Named[CaptureFile, tuple[Version, ...]] = Named("npuscope.lab.more", "read_capture")
+READ_CAPTURE: Named[CaptureFile, tuple[Version, ...]] = Named("npuscope.lab.later_panels", "read_capture")
 
 
 class Session:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from npuscope.answer.answer import Trouble
 from npuscope.base.errors import CannotWrite
-from npuscope.base.stand_in import Texts, source_bytes
+from npuscope.base.unsaved import Texts, source_bytes
 from npuscope.lab.messages import VersionResult
 from npuscope.trace.writers.atomic import whole_file
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from npuscope.base.files import cached, own_source
+from npuscope.base.files import cached, source_digest
 from npuscope.chip.devices import Device
 from npuscope.lower.build import build, name_of_result, sites_of
 from npuscope.lower.lowering import LoweringOptions, passed
@@ -36,7 +36,7 @@ class Lowerer:
 
     @cached_property
     def _around(self) -> tuple[Any, ...]:
-        return own_source(), device_content(self.device), self.options.ring_slots, self.options.stream
+        return source_digest(), device_content(self.device), self.options.ring_slots, self.options.stream
 
     def planned(self, task: Task, body: int) -> tuple[Lowered, MemoryPlan, str | None]:
         """A body of a task, and the hash of its content; None where it cannot be kept."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from npuscope.base.stand_in import lines_of, source_age, source_bytes, stands_in
+from npuscope.base.unsaved import is_unsaved, lines_of, source_age, source_bytes
 from npuscope.ops.spec import OpSpec
 from npuscope.tile.language.grammar import called
 from npuscope.tile.record.model import Site
@@ -136,7 +136,7 @@ def read(file: str) -> SourceFile | None:
 def _read(file: str, _age: int) -> SourceFile | None:
     try:
         linecache.checkcache(file)
-        text = source_bytes(file).decode() if stands_in(file) else "".join(linecache.getlines(file))
+        text = source_bytes(file).decode() if is_unsaved(file) else "".join(linecache.getlines(file))
         source = SourceFile(file, text, ast.parse(text))
         source._tokens  # noqa: B018 (what cannot be tokenized cannot be read)
     except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):

@@ -152,13 +152,13 @@ def rings(meta: Meta) -> Iterator[Part]:
 
 def _captured(e: Explanation, lanes: str) -> list[str]:
     meta = e.trace.meta
-    told = [
+    lines = [
         f"Capture: {many(meta.records, 'record')} ({meta.format}), {many(e.trace.slices.height, 'slice')} on "
         f"{many(e.trace.lanes.height, 'channel')}; lanes with device work: {lanes or 'none'}.",
         f"Device: {meta.device or 'not recorded'}; window {duration(e.work.wall)}.",
     ]
-    told += [f"{sentence_start(line)}." for line in simulated(e)]
-    return told if e.steps.source == "none" else [*told, f"{e.steps.title()}."]
+    lines += [f"{sentence_start(line)}." for line in simulated(e)]
+    return lines if e.steps.source == "none" else [*lines, f"{e.steps.title()}."]
 
 
 def simulated(e: Explanation) -> list[str]:
@@ -171,7 +171,7 @@ def simulated(e: Explanation) -> list[str]:
 
 def _besides_compute(e: Explanation) -> list[str]:
     """Communication and copies, with what of them is exposed."""
-    return [str(told) for told in (e.communication, e.copies) if told is not None]
+    return [str(one) for one in (e.communication, e.copies) if one is not None]
 
 
 def headline(e: Explanation) -> list[str]:
@@ -183,10 +183,10 @@ def headline(e: Explanation) -> list[str]:
     records += many(s.launches, "task")
     lines.append(f"{records}, one per {duration(s.ns_per_task)}, mean run {duration(s.mean_run_ns)}")
     if s.mean_dispatch_to_finish_ns is not None:
-        told = f"dispatch→finish {duration(s.mean_dispatch_to_finish_ns)}"
-        told += "" if s.overhead is None else f", overhead {percent(s.overhead)}"
-        told += f" ({percent(s.queued)} queued behind a running task)" if s.queued and s.queued > 0.01 else ""
-        lines.append(f"{told}; {s.in_flight or 0:.1f} in flight on {s.cores} cores")
+        text = f"dispatch→finish {duration(s.mean_dispatch_to_finish_ns)}"
+        text += "" if s.overhead is None else f", overhead {percent(s.overhead)}"
+        text += f" ({percent(s.queued)} queued behind a running task)" if s.queued and s.queued > 0.01 else ""
+        lines.append(f"{text}; {s.in_flight or 0:.1f} in flight on {s.cores} cores")
     lines += _besides_compute(e)
     if e.steps.source != "none":
         lines.append(e.steps.title())
@@ -226,16 +226,16 @@ def ranks(path: str, name: str, found: Ranks, wide: bool = False) -> Iterator[Pa
 
 def clocks(meta: Meta) -> list[str]:
     """How clocks of ranks were brought together by their reader, and which were not."""
-    return _told_clocks(clock_notes(meta), not_aligned(meta))
+    return _clock_lines(clock_notes(meta), not_aligned(meta))
 
 
 def _clocks(offsets: Mapping[int, ClockOffset], apart: Mapping[int, str]) -> list[str]:
     """The same for captures whose times were left as they are."""
-    return _told_clocks({rank: offset.as_note() for rank, offset in offsets.items()}, apart)
+    return _clock_lines({rank: offset.as_note() for rank, offset in offsets.items()}, apart)
 
 
-def _told_clocks(notes: Mapping[int, Mapping[str, Any]], apart: Mapping[int, str]) -> list[str]:
-    told = []
+def _clock_lines(notes: Mapping[int, Mapping[str, Any]], apart: Mapping[int, str]) -> list[str]:
+    lines = []
     by: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
     for rank, clock in notes.items():
         by.setdefault(str(clock["by"]), []).append((rank, clock))
@@ -245,19 +245,19 @@ def _told_clocks(notes: Mapping[int, Mapping[str, Any]], apart: Mapping[int, str
             rank, clock = ranks[0]
             offset, least, spread = (int(clock.get(name, 0)) / 1000 for name in ("offset_ns", "least_ns", "spread_ns"))
             several = f" ({least:,.2f} to {least + spread:,.2f})" if how == COLLECTIVES and clock["pairs"] > 1 else ""
-            told.append(
+            lines.append(
                 f"The clock of rank {rank} is {offset:,.2f} µs behind the first one's{several}, by {clock['pairs']} × "
                 f"{how}, within {duration(errors[0])}."
             )
         else:
-            told.append(f"The clocks of {len(ranks)} ranks are aligned by {how}, within {duration(max(errors))}.")
+            lines.append(f"The clocks of {len(ranks)} ranks are aligned by {how}, within {duration(max(errors))}.")
     why = {
         reason: [rank for rank, other in apart.items() if other == reason] for reason in dict.fromkeys(apart.values())
     }
     for reason, those in why.items():
         who = f"clock of rank {those[0]} is" if len(those) == 1 else f"clocks of {len(those)} ranks are"
-        told.append(f"The {who} not aligned: {reason}.")
-    return told
+        lines.append(f"The {who} not aligned: {reason}.")
+    return lines
 
 
 def info(path: str, summary: Summary, symptoms: Symptoms) -> Iterator[Part]:

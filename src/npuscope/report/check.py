@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from npuscope import __version__
-from npuscope.base.stand_in import lines_of
+from npuscope.base.unsaved import lines_of
 from npuscope.check.columns import ERRORS, FINDINGS, cost_text, error_row, found_row, saving_text, table_of
 from npuscope.check.fixes.patch import Patch
 from npuscope.check.races.conflicts import false_edges

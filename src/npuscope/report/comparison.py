@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from npuscope.base.interval import Against, chance_told
+from npuscope.base.interval import Against, chance_text
 from npuscope.explain.comparison import TREND, Comparison
 from npuscope.explain.many.gate import Gate
 from npuscope.explain.many.history import COMMITS, WALL, History, Series
@@ -77,9 +77,9 @@ def compare(names: tuple[str, str], c: Comparison, wide: bool = False) -> Iterat
     yield Say(f"A = {a}, B = {b}; totals are of {what}.", where=In.POSTED)
     yield Say(c.headline(names), strong=True)
     if (versus := simulated_change(c)) is not None:
-        from npuscope.time.uncertainty import versus_told
+        from npuscope.time.uncertainty import versus_text
 
-        yield Say(versus_told(versus))
+        yield Say(versus_text(versus))
     yield Notes([f"A, {a}: {c.a.diagnosis.verdict}", f"B, {b}: {c.b.diagnosis.verdict}"], where=In.TEXT)
     yield Heading("Summary", where=In.POSTED)
     yield Rows(tables["gaps"])
@@ -208,37 +208,37 @@ def _several_basis(names: tuple[str, str], found: SeveralRuns) -> list[str]:
     """What was compared, and what would decide it."""
     of = _samples(found)
     counts = [many(len(side), of.removesuffix("s")) for side in (found.a, found.b)]
-    told = [f"A = {names[0]} ({counts[0]}), B = {names[1]} ({counts[1]})"]
+    lines = [f"A = {names[0]} ({counts[0]}), B = {names[1]} ({counts[1]})"]
     total = found.total
     if not total.has_interval:
-        told.append(f"give at least {ENOUGH} {of} of each side")
+        lines.append(f"give at least {ENOUGH} {of} of each side")
     elif total.verdict == "undecided":
         ruled_out = f"a difference above {percent(total.largest_difference)} is ruled out"
         if total.more_runs is None:
-            told.append(f"{ruled_out}; the difference seen is so small that no number of {of} worth trying decides it")
+            lines.append(f"{ruled_out}; the difference seen is so small that no number of {of} worth trying decides it")
         else:
             more = f"about {total.more_runs:,} more {of} of each side would decide it"
-            told.append(f"{ruled_out}; {more}, if the difference is as large as it looks")
+            lines.append(f"{ruled_out}; {more}, if the difference is as large as it looks")
     if found.steps:
-        told.append(
+        lines.append(
             "steps of one capture share its clock rates, neighbours and memory layout: what differs from run to run "
             "only several captures show"
         )
-    return told
+    return lines
 
 
 def _unlisted_kernels(found: SeveralRuns) -> list[str]:
     """What is not in the table."""
     same = found.tested - sum(verdict in ("faster", "slower") for verdict in found.changed["verdict"].to_list())
-    told = []
+    lines = []
     if found.tested and found.total.has_interval:
-        told.append(
+        lines.append(
             f"{many(same, 'other kernel')} of {found.tested} compared: no change that noise would not explain. "
             f"The list is corrected for looking at {found.tested} (Holm): 95 times in 100 nothing in it is noise"
         )
     if found.small:
-        told.append(f"{many(found.small, 'kernel')} below 0.1% of the time not compared")
-    return told
+        lines.append(f"{many(found.small, 'kernel')} below 0.1% of the time not compared")
+    return lines
 
 
 def history(name: str, found: History, wide: bool = False) -> Iterator[Part]:
@@ -276,7 +276,7 @@ def _history_headline(found: History) -> str:
         ratio = last.typical_ns / first.typical_ns
         last_change = changes.filter(pl.col("series") == WALL).to_dicts()[-1]
         chance = last_change.get("probability_faster")
-        sure = "" if chance is None else f"; the last change: {chance_told(chance, last_change['verdict'])}"
+        sure = "" if chance is None else f"; the last change: {chance_text(chance, last_change['verdict'])}"
         return f"The wall time is {faster_or_slower(ratio)} than at first ({moved}), changed by {commits}{sure}."
     row = changes.to_dicts()[0]
     more = f", and {changes.height - 1} more" if changes.height > 1 else ""
@@ -294,17 +294,17 @@ def _ruled_out(found: History) -> str:
 
 def _history_basis(found: History) -> list[str]:
     runs = sum(len(one.runs) for one in found.commits) or sum(len(one.times) for one in found.series)
-    told = [f"{many(len(found.commits), 'commit')}, {many(runs, 'run')}, {len(found.series)} times followed"]
+    lines = [f"{many(len(found.commits), 'commit')}, {many(runs, 'run')}, {len(found.series)} times followed"]
     if found.exact:
-        told.append(f"all simulated, so without noise: every change above {percent(found.threshold)} is listed")
+        lines.append(f"all simulated, so without noise: every change above {percent(found.threshold)} is listed")
     else:
-        told.append(
+        lines.append(
             f"corrected for following {len(found.series)} (Holm): 95 times in 100 no listed change is noise; "
             "a change needs two runs on either side to be seen"
         )
     if found.small:
-        told.append(f"{many(found.small, 'kernel')} below 0.1 % of the time not followed")
-    return told
+        lines.append(f"{many(found.small, 'kernel')} below 0.1 % of the time not followed")
+    return lines
 
 
 def _history_chart(found: History) -> Spec:
@@ -329,10 +329,10 @@ def _history_line(one: Series, found: History) -> dict[str, object]:
         stretch = next(s for s in stretches if s.first <= place <= s.last)
         known = stretch.high_ns > stretch.low_ns
         commit = found.commits[place]
-        told = [f"{one.name}: {duration(time)}", *filter(None, (commit.subject,))]
-        told += [f"{one.name} changed with {commit.revision}"] if place in began else []
+        text = [f"{one.name}: {duration(time)}", *filter(None, (commit.subject,))]
+        text += [f"{one.name} changed with {commit.revision}"] if place in began else []
         points.append({
             "x": place, "y": time / first, "low": stretch.low_ns / first if known else None,
-            "high": stretch.high_ns / first if known else None, "name": commit.revision, "text": told,
+            "high": stretch.high_ns / first if known else None, "name": commit.revision, "text": text,
         })  # fmt: skip
     return {"name": one.name, "points": points, "joined": True}

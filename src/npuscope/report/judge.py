@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from npuscope.answer.answer import MEANING, MOST_FINDINGS, Answer
-from npuscope.base.interval import chance_told
+from npuscope.base.interval import chance_text
 from npuscope.check.rule import Finding
 from npuscope.report.check import sarif, sarif_rule
 from npuscope.table.formats import TIMES, duration, fitting, many, printable, significant
@@ -102,7 +102,7 @@ def change(answer: Answer) -> str:
     before = duration(round(time.value / found.ratio))
     if found.ratio == 1:
         return f"{before}, as {found.baseline}"
-    sure = chance_told(found.probability_faster, found.verdict)
+    sure = chance_text(found.probability_faster, found.verdict)
     return f"{before} → {duration(round(time.value))} ({found.ratio - 1:+.1%}, {sure})"
 
 

@@ -31,7 +31,7 @@ from npuscope.time.certainty import certainty_of
 from npuscope.time.measured.base import CHANGED, MeasuredBase, MeasuredChange
 from npuscope.time.per_line import per_kernel
 from npuscope.time.ranks.result import RanksResult
-from npuscope.time.uncertainty import basis_told, time_estimate
+from npuscope.time.uncertainty import basis_text, time_estimate
 
 if TYPE_CHECKING:
     from npuscope.answer.prediction import Prediction
@@ -122,10 +122,10 @@ def _ranks(prediction: Prediction, ranks: RanksResult, wide: bool) -> Iterator[P
     """What all ranks did, and of which one the rest tells."""
     peers = prediction.simulated.prepared.peers
     assert peers is not None
-    told, step = peers.own[0], duration(peers.skew)
+    shown, step = peers.own[0], duration(peers.skew)
     yield Say(
         f"All ranks: {duration(ranks.wall_ns)} from the launch of the first until the last is done. "
-        f"Launches lie {step} apart (--skew). What follows is of rank {told}, which waits least for the others."
+        f"Launches lie {step} apart (--skew). What follows is of rank {shown}, which waits least for the others."
     )
     yield Rows(ranks.tables()["ranks"], RANK_ROWS, wide=wide)
 
@@ -141,7 +141,7 @@ def _how_sure(prediction: Prediction, wide: bool) -> list[str]:
     lines = []
     if prediction.request.base is None:
         wall, kernel = prediction.estimate, time_estimate(1.0, "kernel", prediction.simulated.bound.regime)
-        lines += [basis_told(wall.basis, wall.coverage, interval_text(kernel))]
+        lines += [basis_text(wall.basis, wall.coverage, interval_text(kernel))]
     if sure.guess is not None and (wide or sure.guess.moves >= WORTH_A_LINE):
         lines.append(str(sure.guess))
     if wide:

@@ -32,9 +32,9 @@ def gains(found: Gains, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
     if diagnosis is not None:
         yield Say(" ".join([diagnosis.verdict.sentence, *worth(diagnosis.verdict)]), strong=True)
     frame = table.frame.with_columns(pl.col("what").map_elements(brief, return_dtype=pl.String))
-    told = frame.filter(pl.col("gain_ns").abs() >= NO_MATTER * found.wall_ns)
-    yield Rows(replace(table, frame=told), GAIN_ROWS)
-    if little := frame.height - told.height:
+    large = frame.filter(pl.col("gain_ns").abs() >= NO_MATTER * found.wall_ns)
+    yield Rows(replace(table, frame=large), GAIN_ROWS)
+    if little := frame.height - large.height:
         others = f"{many(little, 'other')} would change less than {percent(NO_MATTER)}; --json has all."
         yield Say(others, where=In.TEXT)
     yield Say(EACH_CHANGE)
@@ -56,11 +56,11 @@ def gains(found: Gains, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
 def asked(found: WhatIf, versus: Against | None = None) -> Iterator[Part]:
     """Of one change that was asked for: the time with it, between which bounds, and why so wide."""
     if versus is not None:
-        from npuscope.time.uncertainty import versus_told
+        from npuscope.time.uncertainty import versus_text
 
     first, *rest = found.title().split("\n")
     yield Say(sentence_start(first), strong=True)
-    for sentence in (*rest, *([] if versus is None else [versus_told(versus)])):
+    for sentence in (*rest, *([] if versus is None else [versus_text(versus)])):
         yield Say(sentence)
     yield Rows(found.main_table())
 

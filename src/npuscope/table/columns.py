@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from npuscope.table.formats import NOTHING, TEXT, VALUE, Form, Unit, in_unit, many, short_apart
+from npuscope.table.formats import NOTHING, TEXT, VALUE, Form, Unit, in_unit, many, short_but_distinct
 from npuscope.table.text import Paint, aligned, plain
 
 MOST = 20  # rows printed of a long table
@@ -167,7 +167,9 @@ class Table:
     def lines(self, most: int = MOST, wide: bool = False, paint: Paint = plain, legend: bool = True) -> list[str]:
         """As aligned text."""
         shown = self.shown(wide)
-        rows = list(zip(*(short_apart(column) for column in zip(*self.cells(most, wide), strict=True)), strict=True))
+        rows = list(
+            zip(*(short_but_distinct(column) for column in zip(*self.cells(most, wide), strict=True)), strict=True)
+        )
         colours = [["heading"] * len(shown)]
         colours += [[one.colour(v) for one, v in zip(shown, row, strict=True)] for row in self._values(shown, most)]
         lines = aligned([[one.heading for one in shown], *rows], [one.right for one in shown], colours, paint)

@@ -31,7 +31,7 @@ def short(text: str, width: int = WIDEST) -> str:
     return printable(f"{text[: width - 1 - end]}…{text[len(text) - end :]}")
 
 
-def short_apart(texts: Sequence[str], width: int = WIDEST) -> list[str]:
+def short_but_distinct(texts: Sequence[str], width: int = WIDEST) -> list[str]:
     """Names that fit a table and stay different: those that `short` would make alike show where they begin to differ,
     and a number where even that is too long."""
     cut = [short(text, width) for text in texts]

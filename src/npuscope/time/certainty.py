@@ -99,8 +99,8 @@ class Certainty:
         return {name: sum(one.share for one in self.parts if one.confidence == name) for name in CONFIDENCES}
 
     def __str__(self) -> str:
-        told = ", ".join(f"{rough_percent(share)} {name}" for name, share in self.shares.items() if share >= 0.0005)
-        return f"the time rests on constants of the chip's file: {told or 'none'}"
+        listed = ", ".join(f"{rough_percent(share)} {name}" for name, share in self.shares.items() if share >= 0.0005)
+        return f"the time rests on constants of the chip's file: {listed or 'none'}"
 
     def as_dict(self) -> dict[str, object]:
         """Part of the JSON contract of `npuscope simulate`."""

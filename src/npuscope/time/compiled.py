@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from npuscope.base import progress
-from npuscope.base.files import first_own, user_caches
+from npuscope.base.files import first_private, user_caches
 
 F = TypeVar("F", bound=Callable[..., object])
 ENGINE = "NPUSCOPE_ENGINE"  # compiled: wait for the compiler; plain: never compile
@@ -100,7 +100,7 @@ def folder() -> Path | None:
     for file in sorted(here.rglob("*.py")):
         sources.update(file.read_bytes())
     name = f"compiled-{sources.hexdigest()[:16]}"
-    return first_own((here / "__pycache__" / name, user_caches() / "npuscope" / name))
+    return first_private((here / "__pycache__" / name, user_caches() / "npuscope" / name))
 
 
 def is_kept(function: Callable[..., object]) -> bool:

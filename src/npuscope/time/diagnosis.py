@@ -62,12 +62,12 @@ def with_findings(simulated: Simulated, found: Diagnosis, priced: Priced) -> Dia
     together = None
     if priced.together_ns is not None:
         together = Together(len(priced.savers), gain_of(simulated, priced.together_ns))
-    told: set[Finding] = set()
+    used: set[Finding] = set()
     causes = []
     for cause in found.causes:
         finding = _finding(cause, priced)
-        if finding is not None and finding not in told:
-            told.add(finding)
+        if finding is not None and finding not in used:
+            used.add(finding)
             saves = duration(finding.saves_ns or 0)
             cause = replace(cause, remedy=f"{finding.remedy} ({named(finding)}: {saves}, simulated.)")
         causes.append(cause)

@@ -275,7 +275,9 @@ def block_diagnosis(block: Inside) -> Diagnosis:
     window = (0, round(whole))
     if not ordered:
         return Diagnosis((Cause("unknown", "Nothing runs in this block.", 0.0),), window[1], window)
-    waits = {name: (ns, told) for name, ns, told in block.pipes().select("pipe", "waited_ns", "waited_for").iter_rows()}
+    waits = {
+        name: (ns, reasons) for name, ns, reasons in block.pipes().select("pipe", "waited_ns", "waited_for").iter_rows()
+    }
     causes = [_cause(name, busy, waits, rank == 0, window) for rank, name in enumerate(ordered)]
     return Diagnosis(tuple(causes), window[1], window)
 
@@ -287,14 +289,14 @@ def _cause(
     does = DOES[pipe] + (" of the vector core" if unit == "AIV" and pipe in ("MTE2", "S") else "")
     verb = "" if pipe in MANY else "s"
     share = busy[name]
-    busy_told = f"{name} is busy {rough_percent(share)} of it"
+    how_busy = f"{name} is busy {rough_percent(share)} of it"
     if first and share >= THROUGHOUT:
-        sentence = f"{does[:1].upper()}{does[1:]} bound{verb} this block: {busy_told}."
+        sentence = f"{does[:1].upper()}{does[1:]} bound{verb} this block: {how_busy}."
     elif first:
-        sentence = f"No pipe is busy throughout this block: {does} come{verb} nearest, {busy_told}."
+        sentence = f"No pipe is busy throughout this block: {does} come{verb} nearest, {how_busy}."
     else:
-        sentence = f"{busy_told[:1].upper()}{busy_told[1:]} ({does})."
-    waited, told = waits.get(name, (0.0, ""))
-    evidence = (f"It waits {significant(waited / 1000)} µs, for: {told}.",) if waited else ()
+        sentence = f"{how_busy[:1].upper()}{how_busy[1:]} ({does})."
+    waited, reasons = waits.get(name, (0.0, ""))
+    evidence = (f"It waits {significant(waited / 1000)} µs, for: {reasons}.",) if waited else ()
     where = (Span(*window, lane=NAMES.index(name)),)
     return Cause(KIND.get(pipe, "core"), sentence, share, evidence, None, where, REMEDY[pipe])

@@ -183,8 +183,8 @@ def removal_of(finding: Finding, owner: Owners) -> Removal | None:
     found = _less_work(finding, owner).and_also(_fewer_tasks(finding, owner))
     if finding.waste.waits and not found.alike and not found.chains:
         into = frozenset(owner.tasks[finding.kernel].tolist())
-        told = f"tasks of {short_name(finding.kernel)} wait for nothing but what they touch"
-        found = found.and_also(Removal((told,), fewer_waits=into))
+        text = f"tasks of {short_name(finding.kernel)} wait for nothing but what they touch"
+        found = found.and_also(Removal((text,), fewer_waits=into))
     return found if found.how else None
 
 
@@ -260,12 +260,12 @@ def _less_work(finding: Finding, owner: Owners) -> Removal:
     for number in (number for kernel in kernels for number in owner.classes[kernel].tolist()):
         saved = max(less * owner.memory(number), saved_ns / float(job.run[number, 0]))
         time[number] = 1 - min(saved, 1.0)
-    told = [f"{percent(less)} of the bytes of {name} "] if cost.bytes else []
+    parts = [f"{percent(less)} of the bytes of {name} "] if cost.bytes else []
     moved = 1 - less
     if cost.bytes and finding.without == "hidden":
-        told, moved = [f"the time of {percent(less)} of the bytes of {name} "], 1.0
-    told += [f"{duration(saved_ns)} of each block of {name} "] if cost.flops else []
-    return Removal(("and ".join(told) + "taken away",), less=((time, moved),))
+        parts, moved = [f"the time of {percent(less)} of the bytes of {name} "], 1.0
+    parts += [f"{duration(saved_ns)} of each block of {name} "] if cost.flops else []
+    return Removal(("and ".join(parts) + "taken away",), less=((time, moved),))
 
 
 def _fewer_tasks(finding: Finding, owner: Owners) -> Removal:
@@ -277,8 +277,8 @@ def _fewer_tasks(finding: Finding, owner: Owners) -> Removal:
     if finding.without == "blocks":
         groups = _alike(owner.prepared.job, tasks) or _in_row(tasks, max(len(tasks) - count, 1))
         left = len(tasks) - sum(len(group) - 1 for group in groups)
-        told = f"{many(len(tasks), 'task')} of {name} as blocks of {many(left, 'launch', 'launches')}"
-        return Removal((told,), alike=groups)
+        text = f"{many(len(tasks), 'task')} of {name} as blocks of {many(left, 'launch', 'launches')}"
+        return Removal((text,), alike=groups)
     if finding.without == "one task" and (chains := _chains(finding, owner)):
         return Removal((f"{sum(map(len, chains)):,} tasks as {len(chains):,}",), chains=chains)
     first = tuple(tasks[:count].tolist())

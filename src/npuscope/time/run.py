@@ -174,18 +174,18 @@ def simulate_ranks(programs: Sequence[Sequence[Program]], skew: float | None = N
         )
         waited = {rank: sum(waiting_time(one) for one in runs if one.rank == rank) for rank in range(len(ranks))}
         last = min(waited, key=lambda rank: (round(waited[rank]), rank))
-        told = max((one for one in runs if one.rank == last), key=lambda one: one.wall)
-        peers = Peers(ranks, (told.rank, told.number), skew, between)
-        prepared = replace(told.prepared, peers=peers)
-        return Simulated(prepared, told.times, told.wall, ranks=runs)
+        shown = max((one for one in runs if one.rank == last), key=lambda one: one.wall)
+        peers = Peers(ranks, (shown.rank, shown.number), skew, between)
+        prepared = replace(shown.prepared, peers=peers)
+        return Simulated(prepared, shown.times, shown.wall, ranks=runs)
 
 
 def _too_small(site: int, one: GrownRing) -> Notice:
     """In the words of the rule ring-deadlock, with what was done about it."""
     name = "task_window" if one.what == SLOTS else "heap"
-    told = EXCEEDED[name].format(total=one.needs - (one.what == SLOTS), limit=one.had)
+    text = EXCEEDED[name].format(total=one.needs - (one.what == SLOTS), limit=one.had)
     done = f"simulated as if ring {one.ring} had room for {one.needs:,}"
-    return Notice(RING, site, f"{told}: by its rules the runtime stops there ({ERROR[name]}); {done}")
+    return Notice(RING, site, f"{text}: by its rules the runtime stops there ({ERROR[name]}); {done}")
 
 
 TIMING = (  # constants that the simulator reads beside those of lowering

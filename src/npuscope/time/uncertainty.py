@@ -177,8 +177,8 @@ class Misses:
         bound = learnt_as(bound)
         key = ("time", quantity, bound)
         if key not in self._known:
-            told = [(r.commit, r.quantity, kind, miss) for r in self.rows for kind, miss in r.times()]
-            self._known[key] = _chosen(told, quantity, bound)
+            misses = [(r.commit, r.quantity, kind, miss) for r in self.rows for kind, miss in r.times()]
+            self._known[key] = _chosen(misses, quantity, bound)
         spread, basis = self._known[key]
         tail = (1 - coverage) / 2
         return min(spread.at(tail), 0.0), max(spread.at(1 - tail), 0.0), basis
@@ -187,8 +187,8 @@ class Misses:
         """The spread of |miss| in units of `size`, which is the same for both directions of a change."""
         key = ("ratio", quantity, kind)
         if key not in self._known:
-            told = [(r.commit, r.quantity, r.kind, abs(r.ratio) / self.size(r.change)) for r in self.rows]
-            self._known[key] = _chosen(told, quantity, kind)
+            misses = [(r.commit, r.quantity, r.kind, abs(r.ratio) / self.size(r.change)) for r in self.rows]
+            self._known[key] = _chosen(misses, quantity, kind)
         return self._known[key]
 
     def size(self, change: float) -> float:
@@ -223,11 +223,11 @@ def _median(values: Floats, weight: Floats) -> float:
     return float(values[order][np.searchsorted(np.cumsum(weight[order]), np.sum(weight) / 2)])
 
 
-def _chosen(told: Sequence[tuple[str, str, str, float]], quantity: str, kind: str) -> tuple[Spread, Basis]:
+def _chosen(misses: Sequence[tuple[str, str, str, float]], quantity: str, kind: str) -> tuple[Spread, Basis]:
     """Of commit, quantity, kind and score those that fit best: the first choice with enough commits, else all."""
-    alike = [one for one in told if one[1] == quantity]
+    alike = [one for one in misses if one[1] == quantity]
     of_kind = [one for one in alike if one[2] == kind]
-    choices = ((of_kind, quantity, kind), (alike, quantity, None), (told, "any", None))
+    choices = ((of_kind, quantity, kind), (alike, quantity, None), (misses, "any", None))
     chosen, name, bound = next((one for one in choices if len({row[0] for row in one[0]}) >= LEAST), choices[-1])
     commits = [one[0] for one in chosen]
     return Spread.of([one[3] for one in chosen], commits), Basis(name, bound, len(chosen), len(set(commits)))
@@ -297,7 +297,7 @@ def write_misses(rows: Sequence[Miss], target: TextIO, head: str) -> None:
         writer.writerow([*words, *("" if v is None else f"{v:.4f}" for v in numbers)])
 
 
-def versus_told(one: Against) -> str:
+def versus_text(one: Against) -> str:
     """A simulated change in a sentence."""
     return (
         f"Both are simulated: measured, the ratio of {figures(one.ratio.value)} lies from {interval_text(one.ratio)} "
@@ -305,7 +305,7 @@ def versus_told(one: Against) -> str:
     )
 
 
-def basis_told(one: Basis, coverage: float, kernel: str) -> str:
+def basis_text(one: Basis, coverage: float, kernel: str) -> str:
     """What the interval means; `kernel` is the interval of a kernel's time as multiples of it."""
     return (
         f"how sure: of {one.rows} published times that were predicted like this, {coverage * 100:.0f}% lie in such an "

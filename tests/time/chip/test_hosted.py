@@ -15,7 +15,7 @@ from npuscope.chip.devices import load
 from npuscope.chip.runtimes import runtime_named, with_runtime
 from npuscope.time.change_job import pairs_of
 from npuscope.time.chip.engine import run_chip
-from npuscope.time.chip.hosted import host_cost, mode_of, with_graphs
+from npuscope.time.chip.host_graph import host_cost, mode_of, with_graphs
 from npuscope.time.chip.job import LEAVES, NONE, PLAIN
 from tests.time.jobs import chain, fork_and_join, graph, hosted, machine
 

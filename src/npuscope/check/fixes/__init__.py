@@ -16,7 +16,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from npuscope.base.plugins import not_installed
-from npuscope.base.stand_in import source_bytes
+from npuscope.base.unsaved import source_bytes
 from npuscope.check.fixes.fix import Fix, NewText, Unmended, mended
 from npuscope.check.fixes.patch import Patch, no_patches
 from npuscope.check.rule import Finding

@@ -110,8 +110,8 @@ DEPS = Fix("deps", "waits that are missing", ("race",), _deps)
 
 def _no_dep(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
-        told = GIVEN_WHOLE.search(finding.message)
-        names = re.split(r", | and ", told[1]) if told is not None else []
+        match = GIVEN_WHOLE.search(finding.message)
+        names = re.split(r", | and ", match[1]) if match is not None else []
         names = [name for name in names if name.isidentifier()]
         at = source.statement_at(finding.line)
         launches = [at] if isinstance(at, cst.With) else body_of(at) if isinstance(at, cst.For) else []
@@ -139,9 +139,9 @@ NO_DEP = Fix(
 
 def _ring(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
-        told = re.search(r"(ring_\w+)", finding.remedy)
+        match = re.search(r"(ring_\w+)", finding.remedy)
         needed = [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", finding.message)]
-        if told is None or not needed:
+        if match is None or not needed:
             yield Unmended(finding, "no number of the run would make room")
             continue
         entries = [
@@ -149,14 +149,14 @@ def _ring(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unm
             for one in walk(source.module)
             if isinstance(one, cst.DictElement)
             and isinstance(one.key, cst.SimpleString)
-            and one.key.evaluated_value == told[1]
+            and one.key.evaluated_value == match[1]
         ]
         if not entries:
-            yield Unmended(finding, f"the file gives no {told[1]} in a runtime_cfg that could be larger")
+            yield Unmended(finding, f"the file gives no {match[1]} in a runtime_cfg that could be larger")
             continue
         size = 1 << (max(needed) - 1).bit_length()
         new: dict[cst.CSTNode, cst.CSTNode] = {one.value: cst.Integer(str(max(size, 1))) for one in entries}
-        yield NewText(source.edited([], new), f"{told[1]} = {size:,}", (finding,))
+        yield NewText(source.edited([], new), f"{match[1]} = {size:,}", (finding,))
 
 
 RING = Fix("ring", "rings that are too small", ("ring-deadlock",), _ring)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from npuscope.base.stand_in import lines_of
+from npuscope.base.unsaved import lines_of
 from npuscope.check.fixes.fix import Fix, NewText, Unmended
 from npuscope.check.fixes.tree import Source, called, expression, module_of, statement, walk
 from npuscope.check.rule import Finding
@@ -31,7 +31,7 @@ def _spellings(source: Source, findings: Sequence[Finding]) -> Iterator[NewText 
 SPELLINGS = Fix("spellings", "spellings that were removed", ("retired-spelling",), _spellings, about="quality")
 
 
-def _as_told(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+def _by_the_remedy(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     """The line as the rule says it should be."""
     for finding in findings:
         old = source.statement_at(finding.line)
@@ -47,7 +47,7 @@ def _as_told(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | 
         yield NewText(source.edited([], {old.body[0]: new.body[0]}), "take the root of the mean of squares", (finding,))
 
 
-ROOT = Fix("rsqrt", "a normalisation with its root", ("variance-not-rsqrt",), _as_told, about="quality")
+ROOT = Fix("rsqrt", "a normalisation with its root", ("variance-not-rsqrt",), _by_the_remedy, about="quality")
 
 
 def _stale(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
@@ -55,10 +55,10 @@ def _stale(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Un
     for finding in findings:
         lines = lines_of(source.text)
         line = lines[finding.line - 1]
-        told = re.search(r"(\w+) is (\d+), not (\d+)", finding.message)
-        if told is None:
+        match = re.search(r"(\w+) is (\d+), not (\d+)", finding.message)
+        if match is None:
             continue
-        name, now, said = told.groups()
+        name, now, said = match.groups()
         changed = re.sub(rf"\b({name}\s*=\s*){said}\b", rf"\g<1>{now}", line)
         lines[finding.line - 1] = changed
         yield NewText("".join(lines), f"{name} is {now} by now", (finding,))

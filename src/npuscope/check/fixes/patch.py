@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from npuscope.base.errors import CannotWrite
 from npuscope.base.notebook import is_notebook
-from npuscope.base.stand_in import lines_of
+from npuscope.base.unsaved import lines_of
 from npuscope.trace.writers.atomic import whole_file
 
 

@@ -156,7 +156,7 @@ def _in_accumulator(source: Source, loop: cst.For, findings: list[Finding]) -> I
         yield NewText(_peeled(source, loop, start, step, sums, seeds, wanted), title, mends, reorders=True)
     if start is not None and isinstance(loop.target, cst.Name):
         yield NewText(
-            _told_apart(source, loop, start, sums, seeds, wanted), f"{title} (by an if)", mends, reorders=True
+            _with_a_branch(source, loop, start, sums, seeds, wanted), f"{title} (by an if)", mends, reorders=True
         )
 
 
@@ -223,7 +223,7 @@ def _once(one: Statement) -> Statement:
     return one.with_changes(leading_lines=()) if hasattr(one, "leading_lines") else one
 
 
-def _told_apart(
+def _with_a_branch(
     source: Source, loop: cst.For, start: cst.BaseExpression, sums: Sums, seeds: Seeds, wanted: set[str]
 ) -> str:
     """The loop as it is, with its first turn told by an `if`."""

@@ -93,19 +93,19 @@ def ranked(causes: Iterable[Cause], wall: int) -> list[Cause]:
     opposite of an earlier one says so: only one of both can be had."""
     held = (replace(one, gain=one.gain and one.gain.within(wall)) for one in causes)
     by_worth = sorted(held, key=lambda cause: (-cause.worth_ns(wall), -cause.share))
-    told: list[Cause] = []
+    listed: list[Cause] = []
     for cause in by_worth:
-        if told and cause.share < WORTH_A_WORD:
+        if listed and cause.share < WORTH_A_WORD:
             continue
-        against = [n for n, one in enumerate(told, 1) if {one.wants, cause.wants} == {FEWER, MORE}]
+        against = [n for n, one in enumerate(listed, 1) if {one.wants, cause.wants} == {FEWER, MORE}]
         if against:
-            other = told[against[0] - 1].wants
+            other = listed[against[0] - 1].wants
             told_so = f"This asks for {cause.wants}, cause {against[0]} for {other}: only one of both can be mended."
             cause = replace(cause, remedy=told_so)
-        elif any(one.remedy == cause.remedy for one in told):
+        elif any(one.remedy == cause.remedy for one in listed):
             cause = replace(cause, remedy="")
-        told.append(cause)
-    return told
+        listed.append(cause)
+    return listed
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def gain_of_kernels(ns: float) -> Gain:
     return Gain.around(TUNABLE * ns, 0, ns / 2)
 
 
-def tuned_told(kernels: Iterable[str]) -> str:
+def tuned_text(kernels: Iterable[str]) -> str:
     """What such a gain stands for."""
     first, *others = map(quoted, kernels)
     names = f"{', '.join([first, *others[:-1]])} and {others[-1]}" if others else first

@@ -35,7 +35,7 @@ from npuscope.explain.diagnosis.cause import (
     spans,
     spans_of,
     top_kernel,
-    tuned_told,
+    tuned_text,
 )
 from npuscope.explain.replay import Cycle
 from npuscope.explain.waits import IN_WORDS, SCHEDULING, no_dependencies
@@ -320,7 +320,7 @@ def _full_cores(run: RunFacts, segments: pl.DataFrame, tail: int) -> Iterator[Ca
         f"Work runs {where} for {_part(run, ns)}; {what}.",
         f"the {CALLED[unit]} run {percent(busy / max(run.wall, 1))} of the time",
         *counted,
-        tuned_told(main),
+        tuned_text(main),
         remedy=faster_kernels(ns / run.scope_ns),
         gain=gain_of_kernels(min(ns, sum(main.values()))),
         where=spans(segments),
@@ -389,7 +389,7 @@ def _unit_runs(run: RunFacts, unit: str, busy: float) -> Cause:
         busy,
         f"The {CALLED[unit]} run {percent(share)} of the time{what}; {quoted(next(iter(main)))} takes {longest} of it.",
         *counted,
-        tuned_told(main),
+        tuned_text(main),
         remedy=faster_kernels(share),
         gain=gain_of_kernels(busy * sum(main.values()) / max(float(spent.sum()), 1)),
         where=spans_of(run, work.busy.where(work.units[work.busy.group] == unit)),

@@ -28,7 +28,7 @@ def host_causes(parts: Iterable[tuple[str, int]], whole_ns: int, hidden_ns: int 
         spent[name] = spent.get(name, 0) + ns
     copies = sum(spent.get(name, 0) for name in COPIED)
     bind = max(sum(spent.get(name, 0) for name in BINDS) - sum(spent.get(name, 0) for name in OF_BIND), 0)
-    return list(_told(bind, copies, whole_ns, hidden_ns))
+    return list(_host_causes(bind, copies, whole_ns, hidden_ns))
 
 
 def causes_beside(trace: Trace, wall_ns: int) -> list[Cause]:
@@ -37,10 +37,10 @@ def causes_beside(trace: Trace, wall_ns: int) -> list[Cause]:
     calls = spans.filter(pl.col("kernel") == "chip.run.bind").height
     if not calls:
         return []
-    told = {"bind": BINDS[0], "prepare_execution": BINDS[1], "stage_inputs": COPIED[1], "validate": COPIED[2]}
+    words = {"bind": BINDS[0], "prepare_execution": BINDS[1], "stage_inputs": COPIED[1], "validate": COPIED[2]}
     last = pl.col("kernel").str.split(".").list.last()
     spent = spans.group_by(last.alias("name")).agg(pl.col("dur").sum())
-    parts = [(told.get(name, name), ns // calls) for name, ns in spent.iter_rows()]
+    parts = [(words.get(name, name), ns // calls) for name, ns in spent.iter_rows()]
     process = {lane: number for number, lane in enumerate(spans["lane"].unique().to_list())}
     bind, runs = (
         Intervals(lane, start, start + dur)
@@ -53,7 +53,7 @@ def causes_beside(trace: Trace, wall_ns: int) -> list[Cause]:
     return host_causes(parts, wall_ns + around, int((hidden.end - hidden.start).sum()) // calls)
 
 
-def _told(bind: int, copies: int, whole_ns: int, hidden_ns: int) -> list[Cause]:
+def _host_causes(bind: int, copies: int, whole_ns: int, hidden_ns: int) -> list[Cause]:
     found = []
     for kind, ns, what, remedy in (
         (BIND, bind, "binds arguments and the runtime's image",

@@ -71,7 +71,7 @@ def rows_of(found: Passes, numbers: list[int], window: str) -> list[Ints]:
     if window == "full":
         return rows
     start = found.trace.slices["start"].to_numpy()
-    first = found.rows["first_told"].to_numpy()
+    first = found.rows["first_listing"].to_numpy()
     limits = found.table.select("anchor_start_ns", "anchor_end_ns").rows()
     if any(limits[n][0] is None for n in numbers):
         raise NpuscopeError("there is no anchor, so there is no anchor window", remedy="Use --window full.")

@@ -123,7 +123,7 @@ TYPICAL = Columns(
 class Passes(Tabular):
     """`table` has a row per pass, `rows` one per slice of the trace.
 
-    Of rows: `in_pass`, `layer` and `part`, null outside; `first_told`, the row that a second telling tells again;
+    Of rows: `in_pass`, `layer` and `part`, null outside; `first_listing`, the row that a second telling tells again;
     `on_device`, true for what counts as device time.
     """
 
@@ -238,7 +238,7 @@ def _by_anchors(trace: Trace, sequence: Sequence, anchors: Ints, how: str) -> _C
     rows, symbols = sequence.row[cut.first], sequence.symbol[cut.first].tolist()
     shapes = [None] * len(rows) if name is None else trace.slices[name].gather(rows).to_list()
     phases = [phase_of(sequence.names[symbol], text) for symbol, text in zip(symbols, shapes, strict=True)]
-    phases = _told_phases(trace, sequence, in_pass, phases)
+    phases = _known_phases(trace, sequence, in_pass, phases)
     complete, draft, lacks = complete_and_draft(found, cut, of_passes, groups, [phase.name for phase in phases])
     there = in_pass[anchors]
     attentions = np.bincount(there[there >= 0], minlength=len(cut.begin))
@@ -248,7 +248,7 @@ def _by_anchors(trace: Trace, sequence: Sequence, anchors: Ints, how: str) -> _C
                 lacks, main, found.rule, how)  # fmt: skip
 
 
-def _told_phases(trace: Trace, sequence: Sequence, in_pass: Ints, phases: list[Phase]) -> list[Phase]:
+def _known_phases(trace: Trace, sequence: Sequence, in_pass: Ints, phases: list[Phase]) -> list[Phase]:
     """Training where a kernel ran that only training has; else what the framework's mark of the step says, if
     anything; else what was known already."""
     trained = set(in_pass[_only_training(sequence)].tolist())
@@ -266,7 +266,7 @@ def _by_steps(trace: Trace, sequence: Sequence) -> _Cut:
     steps, in_pass = np.unique(sequence.step, return_inverse=True)
     in_pass = in_pass.reshape(-1) - int(steps[0] < 0)
     none = np.zeros(int((steps >= 0).sum()), dtype=np.int64)
-    phases = _told_phases(trace, sequence, in_pass, [Phase("unknown") for _ in none])
+    phases = _known_phases(trace, sequence, in_pass, [Phase("unknown") for _ in none])
     lacks = [list[str]() for _ in none]
     return _Cut(in_pass, np.where(in_pass < 0, OUTSIDE, HEAD), none, none, none - 1, none - 1, none == 0, none > 0,
                 phases, lacks, 0, "step", "nothing, since no attention ran")  # fmt: skip
@@ -347,7 +347,7 @@ def _of_slices(trace: Trace, sequence: Sequence, cut: _Cut) -> pl.DataFrame:
     """Pass, layer and part of every slice; a second telling is where the first one is."""
     in_pass = np.full(trace.slices.height, -1)
     layer = np.full(trace.slices.height, OUTSIDE)
-    first_told = np.arange(trace.slices.height)
+    first_listing = np.arange(trace.slices.height)
     in_pass[sequence.row], layer[sequence.row] = cut.in_pass, cut.layer
     again = trace.slices.select("task", "duplicate_of").with_row_index("row")
     duplicates = again.filter(pl.col("duplicate_of").is_not_null()).select("row", "duplicate_of")
@@ -355,16 +355,16 @@ def _of_slices(trace: Trace, sequence: Sequence, cut: _Cut) -> pl.DataFrame:
         first = again.select(pl.col("row").alias("first"), "task").unique("task", keep="first")
         duplicates = duplicates.join(first, left_on="duplicate_of", right_on="task")
         row, of = duplicates["row"].to_numpy(), duplicates["first"].to_numpy()
-        first_told[row], in_pass[row], layer[row] = of, in_pass[of], layer[of]
+        first_listing[row], in_pass[row], layer[row] = of, in_pass[of], layer[of]
     on_device = np.zeros(trace.slices.height, dtype=bool)
     on_device[sequence.row] = sequence.on_device
-    frame = pl.DataFrame({"in_pass": in_pass, "layer": layer, "first_told": first_told, "on_device": on_device})
+    frame = pl.DataFrame({"in_pass": in_pass, "layer": layer, "first_listing": first_listing, "on_device": on_device})
     part = pl.when(pl.col("layer") >= 0).then(pl.lit("layer")).when(pl.col("layer") == TAIL).then(pl.lit("tail"))
     return frame.select(
         pl.when(pl.col("in_pass") >= 0).then("in_pass").alias("in_pass"),
         pl.when(pl.col("layer") >= 0).then("layer").alias("layer"),
         pl.when(pl.col("in_pass") >= 0).then(part.otherwise(pl.lit("head"))).cast(PARTS).alias("part"),
-        "first_told",
+        "first_listing",
         "on_device",
     )
 

@@ -27,17 +27,17 @@ def steps_of(work: Work) -> Steps:
     table = found.table.with_columns(kind=pl.Series(found.kinds, dtype=pl.String))
     table = table if source == "column" else table.with_columns(step=pl.col("index").cast(pl.Int64))
     main = table.filter(~pl.col("phase").is_in(["draft"]))
-    told = (
+    known = (
         main.filter(pl.col("phase") != "unknown")
         .group_by("step")
         .agg(pl.col("phase", "tokens").first(), several=pl.col("phase").n_unique() > 1)
     )
-    told = told.select(
+    known = known.select(
         "step",
         phase=pl.when("several").then(pl.lit("mixed")).otherwise("phase"),
         tokens=pl.when(~pl.col("several")).then("tokens"),
     )
-    marks = told.join(marks.select("step", "marked_ns"), on="step", how="full", coalesce=True)
+    marks = known.join(marks.select("step", "marked_ns"), on="step", how="full", coalesce=True)
     kinds = dict(main.group_by("step").agg(pl.col("kind").str.join(", ")).iter_rows())
     sizes = Counter([] if found.anchor.startswith(REPETITION) else main["layers"].to_list())
     layers = max(sizes, key=lambda size: (sizes[size] * size, size), default=0)

@@ -183,10 +183,10 @@ def align_sides(ours: PassSide, theirs: PassSide, pairs: Mapping[str, str] | Non
 
 def _with_stable(families: pl.DataFrame, comm: pl.DataFrame) -> pl.DataFrame:
     """Families with the stable and the waiting part of their collectives, where every one of them is told."""
-    all_told = pl.col("stable_ns").null_count() == 0
+    all_known = pl.col("stable_ns").null_count() == 0
     parts = comm.group_by("family").agg(
-        stable_ns=pl.when(all_told).then(pl.col("stable_ns").sum()),
-        wait_ns=pl.when(all_told).then(pl.col("wait_ns").sum()),
+        stable_ns=pl.when(all_known).then(pl.col("stable_ns").sum()),
+        wait_ns=pl.when(all_known).then(pl.col("wait_ns").sum()),
     )
     table = families.join(parts, on="family", how="left", maintain_order="left")
     against = (pl.col("predicted_ns") - pl.col("stable_ns")) / pl.col("stable_ns")

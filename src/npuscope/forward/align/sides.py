@@ -70,7 +70,7 @@ def side_of(trace: Trace, name: str, process: str | None = None) -> PassSide:
     path = trace.meta.files[0] if trace.meta.files else None
     if trace.lanes["rank"].drop_nulls().n_unique() > 1:
         raise NpuscopeError(f"the {name} holds several ranks", path=path, remedy="Name the capture of one rank.")
-    rows = _told(rows_of_work(trace.slices))
+    rows = _in_our_words(rows_of_work(trace.slices))
     rows = _one_model(rows, trace, process, name)
     left_out: dict[str, tuple[int, int]] = {}
     events = rows
@@ -119,7 +119,7 @@ def without_free(ours: PassSide, theirs: PassSide) -> PassSide:
     return replace(ours, calls=calls.filter(~free), left_out={**ours.left_out, FREE: (gone, 0)})
 
 
-def _told(slices: pl.DataFrame) -> pl.DataFrame:
+def _in_our_words(slices: pl.DataFrame) -> pl.DataFrame:
     """The slices with our words, whatever the source calls them."""
     words = {word: _word(slices, columns, fields) for word, (columns, fields) in WORDS.items()}
     shapes = [name for name in (source_column(slices, "input_shapes"), *SHAPE_FIELDS) if name is not None]

@@ -8,7 +8,7 @@ from npuscope.ops.dtypes import DataType
 from npuscope.ops.transfers import PIPE_SETUP, TFREE, TPOP_FROM_AIC, TPOP_FROM_AIV, TPUSH
 from npuscope.tile.calls.functions import implements
 from npuscope.tile.fault import fault
-from npuscope.tile.run.handover import HandedTiles, Way
+from npuscope.tile.run.cube_vector_rings import HandedTiles, Way
 from npuscope.tile.run.state import current
 from npuscope.tile.values.checks import describe, dtype_of, index, shape_of, shown
 from npuscope.tile.values.lanes import Whole

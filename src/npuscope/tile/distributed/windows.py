@@ -196,8 +196,8 @@ def notify(target: object, peer: Whole, offsets: Offsets, value: Whole, *, op: N
     start = position(mine, offsets)
     run.touch(mine, "add" if op is NotifyOp.AtomicAdd else "write")
     window.buffer.signals = True
-    told = (*_cell(window, start), ("peer", rank), ("op", op.value), ("value", _number(value)))
-    run.emit(NOTIFY, (), None, attributes=told)
+    attributes = (*_cell(window, start), ("peer", rank), ("op", op.value), ("value", _number(value)))
+    run.emit(NOTIFY, (), None, attributes=attributes)
     data = theirs.buffer.data
     if data is None or not run.exchanges:
         return
@@ -236,8 +236,8 @@ def _wait(op: OpSpec, signal: object, offsets: Offsets, expected: Whole, cmp: Wa
     number = run.touch(mine, "read")
     access: AccessKey = (number, "read", ones, mine.strides)
     window.buffer.signals = True
-    told = (*_cell(window, start), ("cmp", cmp.value), ("value", _number(expected)), ("takes", takes))
-    run.emit(op, (), None, (access,), (start,), attributes=told)
+    attributes = (*_cell(window, start), ("cmp", cmp.value), ("value", _number(expected)), ("takes", takes))
+    run.emit(op, (), None, (access,), (start,), attributes=attributes)
     data = mine.buffer.data
     if data is None or not run.exchanges:
         return

@@ -16,14 +16,14 @@ from npuscope.tile.golden.spec import Array, array_of
 from npuscope.tile.record.model import unique_names
 from npuscope.tile.record.walk import earliest
 from npuscope.tile.run.execute import Finished
-from npuscope.tile.run.watch import NOTICES, ValueEvent
+from npuscope.tile.run.value_watch import NOTICES, ValueEvent
 
 DECADES = range(-12, 7)  # of differences that are counted
 PLACES = 120  # along each axis of a picture
 
 
 @dataclass(frozen=True)
-class Apart:
+class TensorDifference:
     """How far two tensors are apart. `differing` elements count: bit by bit, or outside the golden's tolerance."""
 
     differing: int
@@ -52,7 +52,7 @@ class TracedTensor:
     least: float
     most: float
     compared: bool
-    apart: Apart | None = None
+    apart: TensorDifference | None = None
     reason: str = ""  # why it was not compared although both have it
 
 
@@ -106,11 +106,11 @@ def beside_golden(run: Finished, result: RunResult | None) -> ValueTrace:
 
 def events_of(run: Finished) -> tuple[ValueEvent, ...]:
     """What the watch saw, and what the run noticed of memory."""
-    told = [one for one in run.recording.notices if one.kind in NOTICES]
-    places = {(site.file, site.line) for site in (run.recording.sites[one.site] for one in told)}
+    noticed = [one for one in run.recording.notices if one.kind in NOTICES]
+    places = {(site.file, site.line) for site in (run.recording.sites[one.site] for one in noticed)}
     # who loads what nobody wrote is told once, by the notice
     events = [one for one in run.events if one.kind != "NaN" or (one.site.file, one.site.line) not in places]
-    for one in told:
+    for one in noticed:
         site = run.recording.sites[one.site]
         events.append(ValueEvent(NOTICES[one.kind], "", "", -1, site, one.message, 0, (), one.count))
     return tuple(events)
@@ -129,7 +129,7 @@ def _traced(
         if pair is not None and (pair[0].shape != pair[1].shape or pair[0].dtype != pair[1].dtype):
             reason = f"{list(pair[0].shape)} {pair[0].dtype} here, {list(pair[1].shape)} {pair[1].dtype} there"
         elif pair is not None:
-            apart, at = _apart(run, name, numbers[name], pair, tolerance)
+            apart, at = _difference(run, name, numbers[name], pair, tolerance)
             task = at if apart is not None else task
         values = array.astype(np.float32, copy=False) if array.dtype.kind not in "iub" else array
         floats = values.dtype.kind == "f"
@@ -145,9 +145,9 @@ def _traced(
     return tuple(sorted(found, key=lambda one: one.task))
 
 
-def _apart(
+def _difference(
     run: Finished, name: str, number: int, pair: tuple[Array, Array], tolerance: tuple[float, float] | None
-) -> tuple[Apart | None, int]:
+) -> tuple[TensorDifference | None, int]:
     """How far a tensor is from the other, and the task that wrote the first element that differs."""
     mine, other = (np.ascontiguousarray(one).reshape(-1) for one in pair)
     wide = [one.astype(np.float64) for one in (mine, other)]
@@ -167,7 +167,7 @@ def _apart(
     decades = np.floor(np.log10(finite[finite > 0])).astype(int).clip(DECADES[0], DECADES[-1])
     counted = tuple((int(d), int((decades == d).sum())) for d in np.unique(decades))
     picture = off.reshape(-1, pair[0].shape[-1]) if pair[0].ndim else off.reshape(1, 1)
-    return Apart(
+    return TensorDifference(
         int(where.size),
         tuple(int(n) for n in np.unravel_index(at, pair[0].shape)),
         float(wide[0][at]),

@@ -15,8 +15,8 @@ from npuscope.tile.record.model import Core, Mode
 from npuscope.tile.record.recorder import Launch, TaskDraft, asked_for
 from npuscope.tile.run import state
 from npuscope.tile.run.arguments import Parameter, by_name, parameters
+from npuscope.tile.run.cube_vector_rings import HandedTiles
 from npuscope.tile.run.execute import Compiled, EntryCall, Finished, record, run_entry
-from npuscope.tile.run.handover import HandedTiles
 from npuscope.tile.run.op_recorder import store_box
 from npuscope.tile.run.regions import Spmd, half_of, mark_no_dep, not_dumped, open_task, run_single
 from npuscope.tile.run.state import TileRun

@@ -31,7 +31,7 @@ from types import CellType, CodeType, FunctionType
 from typing import NamedTuple
 
 from npuscope.base.files import cached
-from npuscope.base.stand_in import source_age, source_bytes, stands_in
+from npuscope.base.unsaved import is_unsaved, source_age, source_bytes
 from npuscope.tile.fault import TileError
 from npuscope.tile.language import runtime
 from npuscope.tile.language.grammar import (
@@ -108,7 +108,7 @@ def _age(path: str) -> int | None:
 
 @lru_cache(maxsize=32)
 def _lines(path: str, _age: int) -> list[str]:
-    if stands_in(path):
+    if is_unsaved(path):
         return source_bytes(path).decode().splitlines(keepends=True)
     with tokenize.open(path) as file:
         return file.readlines()

@@ -31,7 +31,7 @@ from npuscope.tile.run.memory import Contents, OrderPhase
 from npuscope.tile.run.orchestration import OneRank
 from npuscope.tile.run.state import TileRun
 from npuscope.tile.run.steering import Slice
-from npuscope.tile.run.watch import ValueEvent, ValueWatch
+from npuscope.tile.run.value_watch import ValueEvent, ValueWatch
 from npuscope.tile.shapes import RestartWithoutLanes
 from npuscope.tile.values.tensors import LiveBuffer, Tensor, Tile
 

@@ -19,7 +19,7 @@ from npuscope.tile.record.recorder import AccessKey, Attributes, BlockDraft, Fra
 from npuscope.tile.run.block import Block, check_op
 from npuscope.tile.run.memory import Allocations
 from npuscope.tile.run.orchestration import Orchestration
-from npuscope.tile.run.watch import ValueWatch
+from npuscope.tile.run.value_watch import ValueWatch
 from npuscope.tile.shapes import Shapes
 from npuscope.tile.values.checks import check_offsets, describe
 from npuscope.tile.values.lanes import Lane, Number, Unknown, Whole, place

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from npuscope.base.errors import BadInput
-from npuscope.base.stand_in import source_bytes
+from npuscope.base.unsaved import source_bytes
 from npuscope.tile.language.grammar import called
 from npuscope.tile.record import sites
 from npuscope.tile.record.recorder import NAMES

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.base.notebook import is_notebook, left_out
-from npuscope.base.stand_in import source_bytes, stands_in
+from npuscope.base.unsaved import is_unsaved, source_bytes
 from npuscope.models import program_file
 from npuscope.tile.fault import NeedsValues, fault
 from npuscope.tile.golden import RunResult, driven
@@ -155,7 +155,7 @@ def _run(
             if has_tests(file):
                 failure = _tests(file, argv, mode, given, runs)
                 code = 1 if failure else None
-            elif given.rewrites or stands_in(file) or package_of(file):
+            elif given.rewrites or is_unsaved(file) or package_of(file):
                 given.run()
             else:
                 runpy.run_path(str(file), run_name="__main__")
@@ -274,10 +274,10 @@ class _JustWritten(SourceFileLoader):
     lost on it: of a source that has just been written none is taken or left behind. Nor of a text that stands in."""
 
     def get_data(self, path: str) -> bytes:
-        return source_bytes(path) if stands_in(path) else super().get_data(path)
+        return source_bytes(path) if is_unsaved(path) else super().get_data(path)
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
-        if stands_in(path):
+        if is_unsaved(path):
             raise OSError("a text stands in for it")
         stats = super().path_stats(path)
         if time.time() - stats["mtime"] < SETTLED_S:

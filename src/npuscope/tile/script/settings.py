@@ -28,7 +28,7 @@ from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 
 from npuscope.base.errors import BadInput
-from npuscope.base.stand_in import source_bytes
+from npuscope.base.unsaved import source_bytes
 from npuscope.tile.script.observed import Reads, current_reads, is_read, reads
 from npuscope.tile.script.places import OFF, ON, SettingPlace, assigned, places_named, places_of, unknown, value_for
 

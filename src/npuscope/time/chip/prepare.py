@@ -23,7 +23,7 @@ from npuscope.lower.rings import RingEntry, entries_of, limits_of
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.graph.exact import once
 from npuscope.tile.record.model import Access, BlockGroup, Recording, Task
-from npuscope.time.chip.hosted import hosted_job, hosted_machine, mode_of
+from npuscope.time.chip.host_graph import host_graph_job, host_graph_machine, mode_of
 from npuscope.time.chip.job import (
     AIC,
     AIV,
@@ -42,7 +42,7 @@ from npuscope.time.chip.job import (
 )
 from npuscope.time.core.costs import NS, line_bytes, link_constant, spans_of
 from npuscope.time.core.pipes import Timing, time_ways
-from npuscope.time.core.stream import InstructionStream, KeptStreams, Message, fresh_lines, stream_of
+from npuscope.time.core.stream import CachedStreams, InstructionStream, Message, fresh_lines, stream_of
 
 SHAPE = {"MIX": MIX, "AIC": AIC, "AIV": AIV, "none": NONE}
 
@@ -145,8 +145,8 @@ def _scheduled(program: Program, job: Job) -> tuple[Job, Machine]:
     machine = machine_of(program.device)
     if not machine.hosted:
         return job, machine
-    job = hosted_job(program, job)
-    return job, hosted_machine(machine, mode_of(program, job))
+    job = host_graph_job(program, job)
+    return job, host_graph_machine(machine, mode_of(program, job))
 
 
 def stops_of(classes: BlockClasses, job: Job) -> tuple[Stops, tuple[Message, ...]]:
@@ -180,7 +180,7 @@ def retimed(prepared: Prepared, device: Device) -> Prepared:
         job = job._replace(stops=stops_of(classes, job)[0])
     machine = machine_of(device)
     if machine.hosted:
-        machine = hosted_machine(machine, mode_of(program, job))
+        machine = host_graph_machine(machine, mode_of(program, job))
     return replace(prepared, program=program, classes=classes, job=job, machine=machine)
 
 
@@ -264,7 +264,7 @@ class BlockClasses:
 
     def __post_init__(self) -> None:
         self.device: Device = self.program.device
-        self._kept = KeptStreams(self.device)
+        self._kept = CachedStreams(self.device)
         self._numbers: dict[PlannedKey, int] = {}
         self._reads: list[tuple[ArgumentReads, ...]] = []
         self._fresh: list[dict[int, int]] = []

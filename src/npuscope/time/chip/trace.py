@@ -192,8 +192,8 @@ def _marked(label: str, lanes: Ints, begin: Floats, end: Floats, extra: Ints | N
     frame = pl.DataFrame(
         {"lane": lanes.astype(np.uint32), "start": _ns(begin), "dur": _ns(end) - _ns(begin)},
     )
-    told = {} if extra is None else {"extra": pl.Series(extra.astype(np.uint32))}
-    return frame.with_columns(kernel=pl.lit(label), kind=pl.lit("schedule"), marker=pl.lit(label), **told)
+    columns = {} if extra is None else {"extra": pl.Series(extra.astype(np.uint32))}
+    return frame.with_columns(kernel=pl.lit(label), kind=pl.lit("schedule"), marker=pl.lit(label), **columns)
 
 
 def lanes_of(prepared: Prepared) -> pl.DataFrame:

@@ -181,13 +181,13 @@ def _transfer(one: Instruction, lowered: Lowered, device: Device) -> Cost:
         fixed, latency = timing["store_fixed"].value * NS, timing["store_latency"].value * NS
         return Cost(fixed, memory, lines, "timing.store_rate", latency, memory)
     clash = _short_clashing(one, lowered, size, device) * timing["load_clash"].value if one.unit == "AIC" else 0.0
-    near, far = (_brought(rows, moved, clash, CORE[one.unit], source, device) for source in ("l2", "hbm"))
+    near, far = (_load_ns(rows, moved, clash, CORE[one.unit], source, device) for source in ("l2", "hbm"))
     fixed, latency = timing["load_fixed"].value * NS, timing["load_latency"].value * NS
     drawn = sum(_drawn(access, size, device) for access in one.accesses)
     return Cost(fixed, near, lines, f"timing.load_{CORE[one.unit]}_l2", latency, far, drawn)
 
 
-def _brought(rows: float, moved: float, clash: float, core: str, source: str, device: Device) -> float:
+def _load_ns(rows: float, moved: float, clash: float, core: str, source: str, device: Device) -> float:
     """A load's bytes, or its rows where those take longer: one row is one request, however short it is."""
     timing = device.timing
     in_bytes = moved / timing[f"load_{core}_{source}"].value
@@ -235,7 +235,7 @@ def _handed_over(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     if gives:
         taken = timing["store_fixed"].value + moved / timing["store_rate"].value
         return Cost(taken * NS, place=one.spec.cost, latency=sync)
-    taken = timing["load_fixed"].value * NS + _brought(rows, moved, 0.0, CORE[one.unit], "l2", device)
+    taken = timing["load_fixed"].value * NS + _load_ns(rows, moved, 0.0, CORE[one.unit], "l2", device)
     return Cost(taken, place=one.spec.cost, latency=timing["load_latency"].value * NS)
 
 

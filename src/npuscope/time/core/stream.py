@@ -297,10 +297,10 @@ SIGNALS = (NOTIFY, WAIT, DEFER_WAIT)
 
 
 def _message(one: Instruction) -> Message:
-    told: dict[str, Any] = dict(one.attributes)
-    sign = told.get("op") or told.get("cmp") or "set"
-    peer, takes = told.get("peer", -1), told.get("takes", 0)
-    return Message(sign, told["window"], told["cell"], told["value"], peer, takes, one.spec is DEFER_WAIT)
+    given: dict[str, Any] = dict(one.attributes)
+    sign = given.get("op") or given.get("cmp") or "set"
+    peer, takes = given.get("peer", -1), given.get("takes", 0)
+    return Message(sign, given["window"], given["cell"], given["value"], peer, takes, one.spec is DEFER_WAIT)
 
 
 def _ruling_place(one: Instruction, cost: Cost) -> str:
@@ -341,7 +341,7 @@ def fresh_lines(
     return found
 
 
-class KeptStreams:
+class CachedStreams:
     """Streams on one chip, kept between runs beside the bodies that they are made of."""
 
     def __init__(self, device: Device) -> None:

@@ -128,8 +128,8 @@ def pooled(runs: Sequence[Observed]) -> Observed:
             before = sums.get(unit, (0.0, 0.0))
             sums[unit] = (before[0] + count / len(have), before[1] + time / len(have))
         kernels[name] = KernelTime(tuple((unit, *sums[unit]) for unit in sorted(sums)))
-    told = dict.fromkeys(cost for one in runs for cost in one.costs)
-    costs = {cost: fmean(one.costs[cost] for one in runs if cost in one.costs) for cost in told}
+    names = dict.fromkeys(cost for one in runs for cost in one.costs)
+    costs = {cost: fmean(one.costs[cost] for one in runs if cost in one.costs) for cost in names}
     whole = all(one.wall_ns is not None for one in runs)
     spans = [one.span_ns for one in runs if one.span_ns is not None]
     wall = fmean(one.wall_ns for one in runs if one.wall_ns is not None) if whole else None

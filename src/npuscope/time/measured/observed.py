@@ -154,8 +154,8 @@ def _of_control(slices: pl.DataFrame, blocks: float) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     if "phase" in slices.columns:
         handed = slices.filter(pl.col("phase") == "dispatch")
-        told = float(handed["tasks_processed"].sum()) if "tasks_processed" in slices.columns else 0.0
-        found["dispatch"] = float(handed["dur"].sum()) / (told or blocks) if handed.height else None
+        processed = float(handed["tasks_processed"].sum()) if "tasks_processed" in slices.columns else 0.0
+        found["dispatch"] = float(handed["dur"].sum()) / (processed or blocks) if handed.height else None
     if "role" in slices.columns:
         submits = slices.filter((pl.col("role") == "orchestrator") & pl.col("task").is_not_null())
         mean = submits["dur"].mean()

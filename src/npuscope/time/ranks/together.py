@@ -146,7 +146,7 @@ class _Rank:
         self.job = job._replace(together=job.together.copy(), stops=stops)
         self.times: Times = new_times(self.job)
         self.state: State = new_state(self.job, self.machine)
-        self.told = np.zeros(len(stops.release), bool)
+        self.reported = np.zeros(len(stops.release), bool)
 
     @property
     def call(self) -> int:
@@ -173,8 +173,8 @@ class _Rank:
 
     def new_stops(self) -> list[int]:
         """What blocks came to since it was last asked, in order of time."""
-        new = np.flatnonzero((self.times.reached > 0) & ~self.told)
-        self.told[new] = True
+        new = np.flatnonzero((self.times.reached > 0) & ~self.reported)
+        self.reported[new] = True
         found: list[int] = new[np.argsort(self.times.reached[new], kind="stable")].tolist()
         return found
 
@@ -315,7 +315,7 @@ class _Together:
             rank.rank
             for rank in live
             for stop, one in enumerate(rank.prepared.messages)
-            if not one.waits and not rank.told[stop] and (one.peer, one.window, one.cell) == place
+            if not one.waits and not rank.reported[stop] and (one.peer, one.window, one.cell) == place
         ]
         return f"which rank {found[0]} would still change" if found else "which nobody changes any more"
 

@@ -22,7 +22,7 @@ from npuscope.time.chip.job import ENDLESS, LEAVES, NONE, PLAIN, Ints, Job, Mach
 from npuscope.time.core.costs import NS
 
 
-def hosted_job(program: Program, job: Job) -> Job:
+def host_graph_job(program: Program, job: Job) -> Job:
     """The job as the host submits it: whole, nobody early, recorded graphs as nodes between their two ends."""
     _refuse_reads(program, job)
     for error in RING_DEADLOCK.check(program):
@@ -108,7 +108,7 @@ def mode_of(program: Program, job: Job) -> Mode:
     return "LEGACY_UNSUPPORTED_SHAPE" if np.any(shaped) else "vector cores"
 
 
-def hosted_machine(machine: Machine, mode: Mode) -> Machine:
+def host_graph_machine(machine: Machine, mode: Mode) -> Machine:
     """Vector cores that schedule resolve what they see done themselves."""
     if mode != "vector cores":
         return machine

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from npuscope.base.errors import BadInput
-from npuscope.base.stand_in import source_bytes
+from npuscope.base.unsaved import source_bytes
 from npuscope.tile.script.places import SettingPlace, places_named, places_of, value_for
 
 

@@ -1,6 +1,6 @@
 """Texts that stand in for files, until they are written: a patch that is tried, a buffer that an editor has not saved.
 
-with standing_in((("/home/me/layer.py", "import …"),)):
+with unsaved((("/home/me/layer.py", "import …"),)):
     …  # everybody who reads that file's source reads this text; `__file__` and all other files are as they are
 
 One set of texts at a time in a process: whoever tries several asks processes of their own (`base/pool.py`).
@@ -23,7 +23,7 @@ _texts: dict[str, str] = {}
 
 
 @contextmanager
-def standing_in(texts: Texts) -> Iterator[None]:
+def unsaved(texts: Texts) -> Iterator[None]:
     """Inside, each text is what its file says."""
     global _given, _texts
     if _given and _given != texts:
@@ -42,7 +42,7 @@ def standing() -> Texts:
     return _given
 
 
-def stands_in(file: str | Path) -> bool:
+def is_unsaved(file: str | Path) -> bool:
     """Whether a file's source is not what the file holds: a text stands in for it, or it is a notebook."""
     return (bool(_texts) and os.path.realpath(file) in _texts) or is_notebook(file)
 
