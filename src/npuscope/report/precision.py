@@ -13,7 +13,7 @@ from npuscope.table.formats import COUNT, NUMBER, TEXT, many
 from npuscope.table.parts import Chart, Heading, In, Part, Rows, Say, Spec, axis
 
 if TYPE_CHECKING:
-    from npuscope.tile.golden.traced import TensorDifference, TracedTensor, ValueTrace
+    from npuscope.tile.golden.traced import ValueDifference, TracedTensor, ValueTrace
     from npuscope.tile.run.value_watch import ValueEvent
 
 EVENTS = 8
@@ -88,7 +88,7 @@ def _verdict(trace: ValueTrace) -> str:
     return f"{trace.first.name} differs first from {trace.against}; {differing} of {compared} tensors differ"
 
 
-def _first(tensor: TracedTensor, apart: TensorDifference) -> str:
+def _first(tensor: TracedTensor, apart: ValueDifference) -> str:
     share = apart.differing / max(1, _size(tensor))
     where = f"first at {list(apart.index)}: {apart.mine:.7g} here, {apart.other:.7g} there"
     much = f"{apart.differing:,} of {_size(tensor):,} elements ({share:.1%}), by at most {apart.largest:.3g}"
@@ -112,7 +112,7 @@ def _event(event: ValueEvent) -> str:
     return f"{event.kind}: {place}: {op}{event.about}{kernel}{many_elements}{times}"
 
 
-def _sizes(tensor: TracedTensor, apart: TensorDifference) -> Spec | None:
+def _sizes(tensor: TracedTensor, apart: ValueDifference) -> Spec | None:
     if not apart.by_decade:
         return None
     columns = [
@@ -129,7 +129,7 @@ def _sizes(tensor: TracedTensor, apart: TensorDifference) -> Spec | None:
     }
 
 
-def _places(tensor: TracedTensor, apart: TensorDifference) -> Iterator[Spec]:
+def _places(tensor: TracedTensor, apart: ValueDifference) -> Iterator[Spec]:
     """Where they lie: the largest difference along rows, then along columns."""
     for title, line in zip(("rows", "columns"), apart.along, strict=True):
         if len(line) < 2:

@@ -23,7 +23,7 @@ PLACES = 120  # along each axis of a picture
 
 
 @dataclass(frozen=True)
-class TensorDifference:
+class ValueDifference:
     """How far two tensors are apart. `differing` elements count: bit by bit, or outside the golden's tolerance."""
 
     differing: int
@@ -52,7 +52,7 @@ class TracedTensor:
     least: float
     most: float
     compared: bool
-    apart: TensorDifference | None = None
+    apart: ValueDifference | None = None
     reason: str = ""  # why it was not compared although both have it
 
 
@@ -147,7 +147,7 @@ def _traced(
 
 def _difference(
     run: Finished, name: str, number: int, pair: tuple[Array, Array], tolerance: tuple[float, float] | None
-) -> tuple[TensorDifference | None, int]:
+) -> tuple[ValueDifference | None, int]:
     """How far a tensor is from the other, and the task that wrote the first element that differs."""
     mine, other = (np.ascontiguousarray(one).reshape(-1) for one in pair)
     wide = [one.astype(np.float64) for one in (mine, other)]
@@ -167,7 +167,7 @@ def _difference(
     decades = np.floor(np.log10(finite[finite > 0])).astype(int).clip(DECADES[0], DECADES[-1])
     counted = tuple((int(d), int((decades == d).sum())) for d in np.unique(decades))
     picture = off.reshape(-1, pair[0].shape[-1]) if pair[0].ndim else off.reshape(1, 1)
-    return TensorDifference(
+    return ValueDifference(
         int(where.size),
         tuple(int(n) for n in np.unravel_index(at, pair[0].shape)),
         float(wide[0][at]),
