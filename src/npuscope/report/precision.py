@@ -13,7 +13,7 @@ from npuscope.table.formats import COUNT, NUMBER, TEXT, many
 from npuscope.table.parts import Chart, Heading, In, Part, Rows, Say, Spec, axis
 
 if TYPE_CHECKING:
-    from npuscope.tile.golden.traced import ValueDifference, TracedTensor, ValueTrace
+    from npuscope.tile.golden.traced import TracedTensor, ValueDifference, ValueTrace
     from npuscope.tile.run.value_watch import ValueEvent
 
 EVENTS = 8
