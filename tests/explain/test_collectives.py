@@ -21,7 +21,7 @@ from npuscope.explain.ranks import Ranks, explain_ranks
 from npuscope.report.captures import ranks as report_ranks
 from npuscope.trace.formats import read
 
-NAMES = {0: "matmul", 1: "__builtin_all_reduce__fp32", 2: "post_norm"}
+NAMES = {0: "matmul", 1: "__builtin_all_reduce__fp32", 2: "post_norm", 3: "halo_wait"}
 
 
 def write_ranks(root: Path, ranks: list[list[tuple[int, int, int]]]) -> Ranks:
@@ -142,6 +142,53 @@ def test_profilers_roots_are_split_alike(tmp_path: Path, profiler: str) -> None:
     assert not apart
     assert (offsets[1].offset_ns, offsets[1].spread_ns, offsets[1].pairs) == (-40_000 * US, 0, 6)
     assert "40,000.00 µs" in npuscope("report", tmp_path).stdout
+
+
+SEND = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t"
+REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+
+
+@given(st.sampled_from(["all", "halves", "neighbours"]), st.sampled_from([SEND, REDUCE]), st.integers(0, 2**30))
+@examples(24)
+def test_who_takes_part_is_seen_by_the_ends(among: str, kernel: str, seed: int) -> None:
+    """A kernel's name does not say whether four ranks exchange with all, in halves, or along a pipeline, and torch of
+    2023 does not record it: those meet whose ends agree, whatever their clocks show."""
+    rng = random.Random(seed)
+    named: dict[str, list[tuple[int, ...]]] = {"all": [(0, 1, 2, 3)], "halves": [(0, 1), (2, 3)], "neighbours": []}
+    groups = named[among]
+    turns = [[rng.randrange(0, 800) for _ in range(4)] for _ in range(14)]  # when each rank arrives
+    members = {rank: group for group in groups for rank in group}
+    waited = dict.fromkeys((f"rank {rank}" for rank in range(4)), 0)
+    with TemporaryDirectory() as folder:
+        for rank in range(4):
+            events = []
+            for turn, arrivals in enumerate(turns):
+                met = members.get(rank, (rank, (rank + 1) % 4))  # along a pipeline: until its neighbour is there
+                latest = max(arrivals[one] for one in met)
+                waited[f"rank {rank}"] += (latest - arrivals[rank]) * US if groups else 0
+                begin = turn * 1000 + arrivals[rank] + rank * 7_000
+                events.append(x(kernel, begin, latest + 10 - arrivals[rank], pid=0, tid=20, cat="kernel"))
+            write_events(Path(folder, f"rank{rank}.json"), events, deviceProperties=[], distributedInfo={"rank": rank})
+        waits = explain_ranks(read(folder)).waits
+    assert waits.matched == 14 * len(groups)
+    assert waits.wait_ns == waited
+    assert waits.left_out == (0 if groups else 56)
+
+
+@pytest.mark.parametrize("ring", [False, True])
+def test_waits_of_a_ring_are_no_meeting_of_all(tmp_path: Path, ring: bool) -> None:
+    """In a ring a rank waits for its neighbour alone: what it waits there is not for the latest of all."""
+    rng = random.Random(1)
+    arrivals = [[rng.randrange(0, 300) for _ in range(4)] for _ in range(5)]
+    ranks: list[list[tuple[int, int, int]]] = [[] for _ in range(4)]
+    for turn, at in enumerate(arrivals):
+        for rank, tasks in enumerate(ranks):
+            notified = max(at[rank], at[rank - 1]) if ring else max(at)
+            tasks += [(1, 1000 * turn, 1000 * turn + 5)]
+            tasks += [(3, 1000 * turn + 10 + at[rank], 1000 * turn + 12 + notified)]
+    waits = write_ranks(tmp_path, ranks).waits
+    assert waits.matched == 5 * (1 if ring else 2)
+    assert sum(waits.wait_ns.values()) == (0 if ring else sum(max(at) - one for at in arrivals for one in at) * US)
 
 
 def test_a_report_of_many_ranks_costs_no_more_than_reading_them_a_few_times(tmp_path: Path) -> None:

@@ -85,10 +85,25 @@ def test_a_pause_inside_a_long_launch_is_the_calls(tmp_path: Path) -> None:
     assert "while the host is in `cudaLaunchKernel`" in host.sentence
 
 
-def test_a_pause_in_another_call_has_its_name(tmp_path: Path) -> None:
-    loader = x("enumerate(DataLoader)#__next__", 20, 4900, cat="cpu_op")
-    host = stalled(tmp_path, "cudaMemcpyAsync", 4980, 4985, loader).diagnosis.verdict
-    assert "while the host is in `enumerate(DataLoader)#__next__`" in host.sentence
+@pytest.mark.parametrize("category", ["cpu_op", "user_annotation"])  # torch of 2021, and later
+@pytest.mark.parametrize(("length", "words"), [(4900, "pause, while"), (3000, "pause, most of it while")])
+def test_a_pause_in_another_call_has_its_name(tmp_path: Path, category: str, length: int, words: str) -> None:
+    loader = x("enumerate(DataLoader)#__next__", 20, length, cat=category)
+    step = x("ProfilerStep#3", 0, 5010, cat="user_annotation")
+    host = stalled(tmp_path, "cudaMemcpyAsync", 4980, 4985, loader, step).diagnosis.verdict
+    assert f"{words} the host is in `enumerate(DataLoader)#__next__`" in host.sentence
+    assert any(line.startswith(f"in {100 * length / 4975:.1f}%") for line in host.evidence)  # from 10 to the launch
+
+
+def test_after_the_last_of_known_launches_nothing_is_launched(tmp_path: Path) -> None:
+    # GIVEN a step of 9 ms whose two kernels end after 5.01 ms, and whose launches are both recorded
+    step = x("ProfilerStep#3", 0, 9000, cat="user_annotation")
+    first = x("cudaLaunchKernel", -5, 2, cat="cuda_runtime", args={"correlation": 0})
+    said = stalled(tmp_path, "cudaLaunchKernel", 2, 4, first, step).diagnosis.causes
+    host = next(cause for cause in said if cause.kind == "host")
+    assert "in 1 long pause in which the host launches nothing" in host.sentence
+    assert host.evidence == ("the longest takes 3.99 ms, after the last kernel",)
+    assert "cut the window" in host.remedy
 
 
 def test_a_pause_without_a_call_is_one_in_which_nothing_is_launched(tmp_path: Path) -> None:

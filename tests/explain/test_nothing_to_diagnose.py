@@ -34,6 +34,13 @@ def test_a_trace_of_the_host_says_what_it_lacks(tmp_path: Path) -> None:
     )
 
 
+def test_a_trace_of_the_host_is_not_cut_to_a_run(tmp_path: Path) -> None:
+    calls = [x("load", 0, 100, cat="cpu_op"), x("stop", 5000, 1, cat="cpu_op")]
+    found = analysis.explain(npuscope.read(write_events(tmp_path / "t.json", calls))).diagnosis
+    assert found.verdict.sentence.startswith("This capture has no device work")
+    assert len(found.causes) == 1
+
+
 def test_umbrellas_are_no_work_and_nested_spans_count_once(tmp_path: Path) -> None:
     busy = analysis.busy(host_only(tmp_path))
     assert dict(busy.kernels.select("kernel", "core_ns").iter_rows()) == {

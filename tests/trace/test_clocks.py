@@ -147,7 +147,8 @@ def test_names_tell_how_ranks_meet() -> None:
     kinds = {
         "all": ["__builtin_all_to_all_v__int8", "allreduce_mesh", "moe_all_gather", "barrier", "hcom_allReduce__1_0_1"],
         "wait": ["dispatch_wait", "combine_wait", "wait_peers", "moe_wait_2"],
-        "one-sided": ["x_notify", "put", "allgather_put", "__builtin_broadcast__fp32", "remote_load", "hcom_send_"],
+        "one-sided": ["x_notify", "put", "allgather_put", "__builtin_broadcast__fp32", "remote_load"],
+        "pairs": ["hcom_send_", "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8", "hcom_batchSendRecv__1_0_1"],
         None: ["rms_norm", "gather_rows", "matmul", "await_free", "output"],
     }  # fmt: skip
     for kind, names in kinds.items():

@@ -20,6 +20,7 @@ from npuscope.chip.kernels import exchange_of
 from npuscope.explain.work import Work
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, TEXT, TIME, duration
+from npuscope.trace.clocks import who_meet
 from npuscope.trace.intervals import Ints, one_group, union
 from npuscope.trace.source import json_field
 
@@ -36,7 +37,7 @@ WAITS = Columns(
     Column("idle_ns", TIME, "so much longer the other stood idle in between", title="idle longer"),
 )
 REASONS = ("began_ns", "compute_ns", "idle_ns")
-_ONE = ("step", "name", "group")  # what collectives of ranks must share to be the same
+_ONE = ("step", "name", "group", "among")  # what collectives of ranks must share to be the same
 _MEETING = (*_ONE, "nth")
 # Ascend numbers a collective within its group: hcom_allReduce__868_0_1
 _HCOM = r"(?i)^(hcom_?[a-z_]*?[a-z])_+(\d+)_\d+_\d+$"
@@ -52,7 +53,7 @@ class CollectiveWaits(Tabular):
     cost_ns: dict[str, int]  # what the same collectives took without waiting
     last: dict[str, int]  # in how many collectives a rank came last
     matched: int
-    left_out: int  # collectives that only one rank has, or ranks have unequally often; one-sided ones
+    left_out: int  # those that only one rank has, or ranks have unequally often, or do not leave together
     grouped: bool  # whether the captures say which ranks take part
     ranks_named: int = 0  # ranks that the groups list
     meetings: pl.DataFrame | None = None  # each rank in each, with its task and lane
@@ -70,7 +71,7 @@ class CollectiveWaits(Tabular):
         slow = max(self.last, key=lambda rank: sum(self.table.filter(pl.col("waits_for") == rank)["wait_ns"]))
         caused = int(self.table.filter(pl.col("waits_for") == slow)["wait_ns"].sum())
         waits = f"{slow} makes the others wait {duration(caused)} in all"
-        left_out = f"; {self.left_out:,} that ranks have unequally often are left out" if self.left_out else ""
+        left_out = f"; {self.left_out:,} that not all ranks leave together are left out" if self.left_out else ""
         unsure = "" if self.grouped else "; who takes part in which is not recorded, so they are matched by their order"
         return f"{waits}: it comes last in {self.last[slow]:,} of {self.matched:,} collectives{left_out}{unsure}"
 
@@ -79,7 +80,7 @@ def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:
     """The waits between ranks, each with its name and its work."""
     each = [_collectives(name, work) for name, work in ranks]
     everything = pl.concat(each)
-    rows = everything.filter(~pl.col("paired"))
+    rows = _left_together(everything.filter(~pl.col("paired")))
     counts = rows.group_by(*_ONE, "rank").agg(pl.len(), counted=pl.col("counted").all())
     often = (pl.col("len").n_unique() == 1) | pl.col("counted").all()
     alike = counts.group_by(_ONE).agg(alike=often & (pl.len() > 1)).filter("alike")
@@ -118,9 +119,23 @@ def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:
     )
 
 
+def _left_together(rows: pl.DataFrame) -> pl.DataFrame:
+    """Collectives without those whose ends say that ranks do not meet in them, where the capture does not say which
+    ranks take part; `among` has those that were seen to."""
+    known, open_ = rows.filter(pl.col("group").is_not_null()), rows.filter(pl.col("group").is_null())
+    if open_.is_empty():
+        return known.with_columns(among=pl.lit(None, dtype=pl.String))
+    key, end = pl.struct("step", "nth"), pl.col("start") + pl.col("dur")
+    among = who_meet(open_.select("rank", "start", "sure", kernel="name", key=key, end=end))
+    return pl.concat([known.with_columns(among=pl.lit(None, dtype=pl.String)), open_.with_columns(among)]).filter(
+        pl.col("group").is_not_null() | pl.col("among").is_not_null()
+    )
+
+
 def _collectives(rank: str, work: Work) -> pl.DataFrame:
     """The collectives of a rank: step, name, the group of ranks where it is recorded, which of its kind, when and how
-    long; `counted` where the capture numbers them itself, `paired` for one-sided ones, which let some go earlier."""
+    long; `counted` where the capture numbers them itself, `paired` for those of two ranks and one-sided ones, which let
+    some go earlier, `sure` where the name says that all meet in it."""
     columns = [name for name in ("args", "groupName", "meeting") if name in work.trace.slices.columns]
     slices = work.with_columns(*columns).with_columns(
         pl.Series("row", work.rows), raw=work.trace.slices["kernel"].gather(work.rows)
@@ -140,7 +155,10 @@ def _collectives(rank: str, work: Work) -> pl.DataFrame:
     sequence = field("Seq").cast(pl.Int64, strict=False)
     if "meeting" in columns:  # one of its own, whatever dispatch of a rank it lies in
         sequence = pl.coalesce(sequence, pl.when(pl.col("meeting").is_not_null()).then(pl.lit(0, dtype=pl.Int64)))
-    one_sided = [name for name in comm["raw"].unique().to_list() if exchange_of(name) == "one-sided"]
+    meets = {name: exchange_of(name) for name in comm["raw"].unique().to_list()}
+    said = field("Collective name")
+    of_kind = [[name for name, one in meets.items() if one == kind] for kind in ("one-sided", "pairs")]
+    one_sided, pairs = (said.is_null() & pl.col("raw").is_in(names) for names in of_kind)
     found = comm.select(
         pl.lit(rank).alias("rank"),
         pl.when(sequence.is_null()).then("step").alias("step"),
@@ -154,12 +172,12 @@ def _collectives(rank: str, work: Work) -> pl.DataFrame:
         "lane",
         pl.int_range(pl.len()).alias("order"),
         sequence.is_not_null().alias("counted"),
-        (
-            field("Collective name").str.contains(_POINT_TO_POINT).fill_null(False) | pl.col("raw").is_in(one_sided)
-        ).alias("paired"),
+        (said.str.contains(_POINT_TO_POINT).fill_null(False) | one_sided).alias("paired"),
+        (~pairs).alias("sure"),
         sequence.alias("sequence"),
     )
-    return found.with_columns(nth=pl.coalesce("sequence", pl.int_range(pl.len()).over(_ONE))).drop("sequence")
+    nth = pl.coalesce("sequence", pl.int_range(pl.len()).over("step", "name", "group"))
+    return found.with_columns(nth=nth).drop("sequence")
 
 
 def _blocks_together(comm: pl.DataFrame) -> pl.DataFrame:

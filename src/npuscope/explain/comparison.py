@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.explain.diagnosis.on_cores import CALLED
-from npuscope.explain.diagnosis.on_streams import LAUNCHES, STALLS, host_was_in, idle_families
+from npuscope.explain.diagnosis.on_streams import LAUNCHES, MOSTLY, STALLS, host_was_in, idle_families
 from npuscope.explain.explanation import Explanation, explain
 from npuscope.explain.hidden_exposed import Overlap, overlap_of
 from npuscope.explain.path import cover_of
@@ -544,8 +544,10 @@ def _idle_on_streams(a: _Side, b: _Side) -> Iterator[tuple[str, int]]:
     for family in of_sides[0]:
         grew = [int(side[family]["ns"].sum()) for side in of_sides]
         side, pauses = (a, of_sides[0][family]) if grew[0] > grew[1] else (b, of_sides[1][family])
-        call = "" if pauses.is_empty() else host_was_in(side.explained.work, side.explained.ready, pauses)[0]
-        name = f"{family}, the host in `{short(call, 40)}`" if call and family in (LAUNCHES, STALLS) else family
+        inside = 0.0
+        if pauses.height and family in (LAUNCHES, STALLS):
+            call, inside, _ = host_was_in(side.explained.work, side.explained.ready, pauses)
+        name = f"{family}, the host in `{short(call, 40)}`" if inside >= MOSTLY else family
         yield name, grew[1] - grew[0]
 
 

@@ -26,6 +26,8 @@ TOGETHER_NS = 5_000  # collectives that disagree by more are not of the same ran
 RATE = 100e-6  # by which two counters may differ
 LONG_NS, MUCH_LONGER = 10_000, 3  # a task without a name that waits on one rank and not on another
 MEETING = ("run", "kernel", "nth")
+NOT_OF_ALL = ("one-sided", "pairs")  # kernels whose names do not say that all ranks meet in them
+MOST = 0.8  # of the meetings of two ranks in a kernel: the others may be lost or mistaken
 COLLECTIVES, TICKS, CONTAINED = "collectives", "device ticks in the host's log", "containment in the host's span"
 ENDS = {
     "rank": pl.Int64, "run": pl.String, "older": pl.Int64, "kernel": pl.String, "task": pl.Int64, "nth": pl.Int64,
@@ -193,7 +195,8 @@ def _together(offsets: Ints) -> NDArray[np.bool_]:
 def _seem_to_meet(ends: pl.DataFrame) -> pl.DataFrame:
     """Where no name says it: the kernels that end together again and again while ranks begin them apart, as a wait does
     that is hidden inside a kernel; else, of tasks without names, the one that waits on some ranks and not on others."""
-    ends = ends.filter(pl.col("kernel").map_elements(lambda one: exchange_of(one) != "one-sided", pl.Boolean))
+    may_meet = [name for name in ends["kernel"].unique().to_list() if exchange_of(name) not in NOT_OF_ALL]
+    ends = ends.filter(pl.col("kernel").is_in(may_meet))
     if ends.is_empty() or ends["rank"].n_unique() < 2:
         return ends.clear()
     first = int(ends["rank"].min())  # type: ignore[arg-type]
@@ -239,6 +242,61 @@ def end_together(ends: pl.DataFrame, offsets: Mapping[int, ClockOffset]) -> list
     apart = apart.filter((pl.col("ranks") > 1) & (pl.col("begin") >= LONG_NS))
     meets = (pl.col("end") <= TOGETHER_NS + error) & (4 * pl.col("end") <= pl.col("begin"))
     return apart.group_by("kernel").agg(meets.all().alias("meets")).filter("meets")["kernel"].sort().to_list()
+
+
+def who_meet(ends: pl.DataFrame) -> pl.Series:
+    """Of each row the ranks that it meets, as one name for them; null where it meets none.
+
+    `ends`: rank, kernel, `key` (which of its kind, alike on all ranks), start, end and `sure`, whether the name says
+    that all meet. Clocks need not agree: two ranks meet in a kernel whose ends lie equally far apart again and again
+    although they begin it now sooner, now later. A sure one is taken at its name until its ends contradict it: then
+    those meet whose ends agree, as groups of ranks do; in a ring, where each waits for its neighbour only, nobody does.
+    """
+    rows = ends.with_columns(
+        pl.col("key").rank("dense").over("kernel").cast(pl.Int64), among=pl.lit(None, dtype=pl.String)
+    ).with_row_index("row")
+    among = np.full(rows.height, None, dtype=object)
+    for kernel in rows.unique(["rank", "kernel", "key"], keep="first", maintain_order=True).partition_by("kernel"):
+        sure = bool(kernel["sure"].all())
+        groups: list[tuple[list[str], pl.DataFrame]] = []
+        of_rank = {
+            str(key[0]): part for key, part in kernel.partition_by("rank", as_dict=True, maintain_order=True).items()
+        }
+        for rank, part in of_rank.items():
+            for names, first in groups:
+                agree = _agree(first, part)
+                if agree or (agree is None and sure):
+                    names.append(rank)
+                    break
+            else:
+                groups.append(([rank], part))
+        for names, _ in groups:
+            if len(names) > 1:
+                for name in names:
+                    among[of_rank[name]["row"].to_numpy()] = ",".join(names)
+    return pl.Series("among", among.tolist(), dtype=pl.String)
+
+
+def _agree(one: pl.DataFrame, other: pl.DataFrame) -> bool | None:
+    """Whether two ranks leave a kernel together; None where its stamps do not tell."""
+    both = one.select("key", "start", "end").join(other.select("key", "start", "end"), on="key", suffix="_other")
+    if both.height < 2:
+        return None
+    starts = (both["start"] - both["start_other"]).to_numpy()
+    _, ends = _without_drift(both["end_other"].to_numpy(), (both["end"] - both["end_other"]).to_numpy())
+    began, left = _narrowest(starts), _narrowest(ends)
+    if left <= TOGETHER_NS:
+        return True if began >= LONG_NS and began >= 10 * left else None
+    took = pl.min_horizontal(pl.col("end") - pl.col("start"), pl.col("end_other") - pl.col("start_other"))
+    # a ring hands on chunk by chunk, so ranks leave an exchange of all apart by some of what it takes
+    enough = max(LONG_NS, began / 10, float(both.select(took.median()).item()) / 4)
+    return False if both.height > 2 and left > enough else None
+
+
+def _narrowest(values: Ints) -> int:
+    """How long the shortest stretch is that holds MOST of the values."""
+    order, least = np.sort(values), int(np.ceil(MOST * len(values)))
+    return int((order[least - 1 :] - order[: len(order) - least + 1]).min())
 
 
 # --- by the host

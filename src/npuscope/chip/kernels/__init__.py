@@ -226,9 +226,10 @@ def is_comm(names: pl.Series) -> pl.Series:
     return names.is_in(distinct.filter(shapes.is_in(comm)).implode()).fill_null(False)
 
 
-# How ranks meet in a kernel: "all" ends for every rank at once, "wait" when those it waits for have notified it, and
-# "one-sided" lets some go earlier, so it says nothing of clocks and of who was late.
-Exchange = Literal["all", "wait", "one-sided"]
+# How ranks meet in a kernel: "all" ends for every rank at once, "wait" when those it waits for have notified it,
+# "pairs" when those that it sends to and takes from are done, be it one rank or all of them, and "one-sided" lets some
+# go earlier, so it says nothing of clocks and of who was late.
+Exchange = Literal["all", "wait", "pairs", "one-sided"]
 _EXCHANGES: tuple[tuple[re.Pattern[str], Exchange], ...] = (
     (re.compile(r"_(notify|signal|put|get|send|recv|push|pull|post|copy|start|stage|publish)(_\d+)?$"), "one-sided"),
     (re.compile(r"(^|_)wait(_all|_peers?|_for_\w+)?(_\d+)?$"), "wait"),
@@ -237,10 +238,8 @@ _EXCHANGES: tuple[tuple[re.Pattern[str], Exchange], ...] = (
         re.compile(r"broadcast|^(i?send|i?recv|put|get|notify|remote_(load|store)|t?put|t?get|tnotify)(_|$)"),
         "one-sided",
     ),
-    (
-        re.compile(r"^__builtin_|^h(com|ccl)_?(send|recv|receive|scatter|reduce|batch)|[nr]ccl.*(send|recv)"),
-        "one-sided",
-    ),
+    (re.compile(r"^h(com|ccl)_?(send|recv|receive|batch)|[nr]ccl.*(send|recv)"), "pairs"),
+    (re.compile(r"^__builtin_|^h(com|ccl)_?(scatter|reduce)"), "one-sided"),
 )
 
 

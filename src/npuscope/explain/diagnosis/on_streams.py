@@ -32,6 +32,7 @@ from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.formats import duration, many, percent, short
 from npuscope.trace.core import overlaps
 from npuscope.trace.intervals import self_times
+from npuscope.trace.names import PREFIXES
 
 COMMUNICATION = CauseKind("communication", "communication that no compute hides", of_work="comm")
 COPY = CauseKind("copy", "copies that neither compute nor communication hides", of_work="copy")
@@ -48,7 +49,7 @@ FEWEST = 3  # collectives of a kind, to say what is usual for it
 MOSTLY = 0.8  # of something: enough to name only this
 NAMED_FROM = 0.3  # of the time looked at, from which a host's call is named
 LOOKED_AT = 20  # of the longest pauses
-INSIDE = 0.8  # of a pause lies in the host's call that is to blame
+INSIDE = 0.5  # of a pause lies in the host's call that is to blame
 AROUND = 4  # times as long as the pause: a longer call holds much else
 # families of idle time on streams, in the words of comparisons
 GAPS, WAITING = "gaps between one kernel and the next", "launched kernels that wait"
@@ -165,7 +166,7 @@ def _launches(run: RunFacts, pauses: pl.DataFrame, ns: int) -> Cause:
         f"half of the pauses are longer than {duration(float(np.median(pauses['ns'].to_numpy())))}",
         f"a kernel runs {duration(each)} on average, and one begins every {duration(every)}",
         *([] if sure else _no_launches(run)),
-        *host_was_in(run.work, run.ready, pauses)[1],
+        *host_was_in(run.work, run.ready, pauses)[2],
     ]
     remedy = "Record the pass into a graph and replay it, fuse small kernels, or give each kernel more work."
     return _idle(LAUNCH, run, pauses, sentence, evidence, remedy, sure)
@@ -173,9 +174,13 @@ def _launches(run: RunFacts, pauses: pl.DataFrame, ns: int) -> Cause:
 
 def _stalls(run: RunFacts, pauses: pl.DataFrame, ns: int) -> Cause:
     longest, kernel, begin = pauses.select("ns", "kernel", "start").row(0)
-    sure, (call, named) = _not_launched(pauses), host_was_in(run.work, run.ready, pauses)
+    call, inside, named = host_was_in(run.work, run.ready, pauses)
+    at_edge = int(pauses.filter(pl.col("kernel").is_null())["ns"].sum())
+    # after the last of kernels whose launches are all known nothing was launched
+    sure = _not_launched(pauses, edges=bool((run.ready.dispatch != NEVER).all()))
     what = " in which the host launches nothing" if sure else " without any kernel"
-    what = f", while the host is in `{short(call, 60)}`" if call else what
+    if inside >= INSIDE:
+        what = f", {'' if inside >= MOSTLY else 'most of it '}while the host is in `{short(call, 60)}`"
     sentence = f"The device stands still for {run.in_words(ns)}, in {many(pauses.height, 'long pause')}{what}."
     edge = "before the first kernel" if begin <= run.work.window[0] else "after the last kernel"
     evidence = [
@@ -184,13 +189,16 @@ def _stalls(run: RunFacts, pauses: pl.DataFrame, ns: int) -> Cause:
         *named,
     ]
     remedy = "Let the host run ahead: no waiting for results, data loaded and inputs prepared beforehand."
+    if 2 * at_edge > ns:
+        remedy = "See what the host does there: the profiler's start and end belong to no step; else cut the window."
     return _idle(HOST, run, pauses, sentence, evidence, remedy, sure)
 
 
-def _not_launched(pauses: pl.DataFrame) -> bool:
-    """Whether the capture says of most of the time that what comes next was not launched yet."""
-    late = int(pauses.filter(pl.col("part") == NOT_LAUNCHED)["ns"].sum())
-    return late >= MOSTLY * int(pauses["ns"].sum())
+def _not_launched(pauses: pl.DataFrame, edges: bool = False) -> bool:
+    """Whether the capture says of most of the time that what comes next was not launched yet; with `edges`, of times
+    before the first kernel and after the last one, too."""
+    late = pauses.filter((pl.col("part") == NOT_LAUNCHED) | (pl.lit(edges) & pl.col("kernel").is_null()))
+    return int(late["ns"].sum()) >= MOSTLY * int(pauses["ns"].sum())
 
 
 def _no_launches(run: RunFacts) -> list[str]:
@@ -200,15 +208,20 @@ def _no_launches(run: RunFacts) -> list[str]:
     return [f"of {known:,} of {len(run.work.lane):,} kernels the capture says when they were launched, not of these"]
 
 
-def host_was_in(work: Work, ready: Readiness, pauses: pl.DataFrame) -> tuple[str, list[str]]:
+def host_was_in(work: Work, ready: Readiness, pauses: pl.DataFrame) -> tuple[str, float, list[str]]:
     """What the host did in the longest pauses, which come first: the call that launched what ends the pause where it
-    spans it, else the innermost of its calls that spans it. The name where it is most of their time, and the words."""
+    spans it, else the innermost of its calls, or of the user's ranges, that spans it. Its name, the part of their time
+    that lies in it, and the words; no words where it is little."""
     longest = pauses.head(LOOKED_AT)
     least = int(INSIDE * int(longest["ns"].min() or 0))  # type: ignore[arg-type]
-    host = work.trace.slices.lazy().filter((pl.col("kind") == "host") & (pl.col("dur") >= least))
-    calls = host.select("start", (pl.col("start") + pl.col("dur")).alias("end"), "kernel").collect()
+    slices = work.trace.slices.lazy().filter(pl.col("dur") >= least)
+    is_call = pl.col("kind") == "host"
+    if "cat" in work.trace.slices.columns:
+        is_call |= pl.col("cat") == "user_annotation"
+    calls = slices.filter(is_call).select("start", (pl.col("start") + pl.col("dur")).alias("end"), "kernel").collect()
+    calls = calls.filter(~pl.col("kernel").str.starts_with(prefix) for prefix in PREFIXES)  # a step is no call
     if calls.is_empty():
-        return "", []
+        return "", 0.0, []
     start, end = calls["start"].to_numpy(), calls["end"].to_numpy()
     spent: dict[str, int] = {}
     for begin, stop, ns, row in longest.select("start", "end", "ns", "row").iter_rows():
@@ -218,14 +231,12 @@ def host_was_in(work: Work, ready: Readiness, pauses: pl.DataFrame) -> tuple[str
         if len(around):
             innermost = around[np.argmin((end - start)[around])]
             name = str(calls["kernel"][int(innermost)])
-            spent[name] = spent.get(name, 0) + ns
-    looked_at = int(longest["ns"].sum())
+            spent[name] = spent.get(name, 0) + int(covered[innermost])
     name = max(spent, key=lambda one: spent[one], default="")
-    share = spent.get(name, 0) / max(looked_at, 1)
+    share = spent.get(name, 0) / max(int(longest["ns"].sum()), 1)
     if share < NAMED_FROM:
-        return "", []
-    words = f"in {percent(share)} of the longest pauses' time the host is in `{short(name, 60)}`"
-    return name if share >= MOSTLY else "", [words]
+        return "", 0.0, []
+    return name, share, [f"in {percent(share)} of the longest pauses' time the host is in `{short(name, 60)}`"]
 
 
 @found_in(THREADS)

@@ -60,7 +60,8 @@ def diagnose(
     """The causes of a run, the one worth most first. `refine` is for who knows more of each than the trace says."""
     if (only := _nothing_to_judge(work)) is not None:
         return Diagnosis((only,), work.wall, work.window)
-    scope = extent(work.start, work.end, ready.dispatch, work.window)
+    on_device = work.on_cores or np.isin(work.units, ("stream", "link")).any()
+    scope = extent(work.start, work.end, ready.dispatch, work.window) if on_device else work.window
     run = RunFacts(work, ready, scheduling, path, steps, communication, copies, scope, replays=refine is None)
     cut = list(outside(run))
     causes = [

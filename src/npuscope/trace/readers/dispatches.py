@@ -32,6 +32,7 @@ from npuscope.trace.clocks import (
     by_collectives,
     by_host,
     end_together,
+    who_meet,
 )
 from npuscope.trace.core import Meta, Trace, add_counts, arrays_of, combine, with_depth
 from npuscope.trace.formats import Reader, Sample
@@ -430,15 +431,17 @@ def _ranked(trace: Trace, rank: int, meetings: pl.DataFrame) -> Trace:
 
 def _meetings(ends: pl.DataFrame, numbers: pl.DataFrame) -> pl.DataFrame:
     """Which meeting each task of a rank is, by its run and program: the same task on every rank, or where ranks number
-    their tasks differently and have equally many, the same one by order. rank, step, token, meeting."""
+    their tasks differently and have equally many, the same one by order. rank, step, token, meeting; without tasks that
+    ranks do not leave together, as those of a ring, in which each waits for its neighbour only."""
     here = ends.filter(pl.col("older") == 0).join(numbers, on=("rank", "run"))
     key = ["run", "kernel"]
     times = pl.len().over(*key, "rank")
     tasks, often = pl.col("task").n_unique().over(key), times.max().over(key)
     by_order = (tasks > often) & (times.min().over(key) == often)
     which = pl.when(by_order).then(pl.format("#{}", "nth")).otherwise(pl.col("task").cast(pl.String))
-    meeting = pl.concat_str("run", "kernel", which, separator=" ")
-    return here.select("rank", "step", token="task", meeting=meeting)
+    here = here.with_columns(key=pl.concat_str("run", "kernel", which, separator=" "), sure=pl.lit(True))
+    here = here.with_columns(who_meet(here)).drop_nulls("among")
+    return here.select("rank", "step", token="task", meeting=pl.concat_str("key", "among", separator=" of ranks "))
 
 
 def _ends(dispatches: Sequence[Dispatch]) -> pl.DataFrame:

@@ -9,7 +9,7 @@ import msgspec
 import polars as pl
 
 from npuscope.chip.kernels import exchange_of
-from npuscope.trace.clocks import clock_notes, not_aligned
+from npuscope.trace.clocks import NOT_OF_ALL, clock_notes, not_aligned
 from npuscope.trace.core import Trace
 from npuscope.trace.schema import is_work
 
@@ -142,7 +142,7 @@ def rank_clocks(trace: Trace) -> dict[int, int]:
         return {}
     if clock_notes(trace.meta) or not_aligned(trace.meta):
         return dict.fromkeys(ranks, 0) | own_times(trace) | _laid_behind(trace)
-    one_sided = [name for name in trace.slices["kernel"].unique().to_list() if exchange_of(name or "") == "one-sided"]
+    one_sided = [name for name in trace.slices["kernel"].unique().to_list() if exchange_of(name or "") in NOT_OF_ALL]
     ends = trace.slices.filter(
         (pl.col("kind") == "comm") & pl.col("duplicate_of").is_null() & ~pl.col("kernel").is_in(one_sided)
     )
