@@ -180,9 +180,8 @@ def test_the_consumer_keeps_the_memory_that_it_reserves() -> None:
             def main(self, x: pl.Tensor[[32, 32], pl.FP32], y: pl.Out[pl.Tensor[[32, 32], pl.FP32]]):
                 return self.group(x, y)
 
-        recording = record(
-            cast(Any, Doubled).entry, np.eye(32, dtype=np.float32), np.zeros((32, 32), np.float32)
-        ).recording
+        x, y = np.eye(32, dtype=np.float32), np.zeros((32, 32), np.float32)
+        recording = record(cast(Any, Doubled).entry, x, y).recording
         (body,) = Program(recording, load("ascend910b1")).planned.values()
         return {ring.direction: ring.bytes for ring in body.lowered.rings}
 

@@ -10,6 +10,7 @@ import pytest
 import npuscope.tile as pl
 from npuscope.tile.graph import task_graph
 from npuscope.tile.record.model import Mode, Op
+from npuscope.tile.record.walk import ops_of
 from npuscope.tile.run.execute import record
 
 CORE = pl.Level.CORE_GROUP
@@ -359,3 +360,25 @@ def test_a_windowized_task_waits_only_for_what_it_touches() -> None:
         (1, 2),
         (2, 3),
     }  # no box: whole tensors, as compiled
+
+
+@MODES
+def test_a_store_fills_the_box_that_it_names(mode: Mode) -> None:
+    @pl.jit
+    def boxes(x: pl.Tensor[[4, 16], pl.FP32], y: pl.Out[pl.Tensor[[3, 2, 2, 16], pl.FP32]]):
+        with pl.at(level=CORE):
+            tile = pl.load(x, [0, 0], [4, 16])
+            pl.store(tile, [0, 0, 0, 0], y, shapes=[1, 2, 2, 16])
+            flat = pl.reshape(y, [12, 16])
+            pl.store(tile, [4, 0], flat, shapes=[1, 8])
+            pl.store(pl.set_validshape(tile, 1, 1), [8, 3], flat, shapes=[1, 1])
+        return y
+
+    x, y = np.arange(64, dtype=np.float32).reshape(4, 16) + 1, np.zeros((3, 2, 2, 16), np.float32)
+    found = record(boxes, x, y, mode=mode)
+    writes = [access for op in ops_of(found.recording.bodies[0]) for access in op[0].accesses if access.mode == "write"]
+    assert [access.elements for access in writes] == [64, 8, 1]
+    if mode == "values":
+        expected = np.zeros((12, 16), np.float32)
+        expected[:4], expected[4, :8], expected[8, 3] = x, x[0, :8], x[0, 0]
+        np.testing.assert_array_equal(y.reshape(12, 16), expected)

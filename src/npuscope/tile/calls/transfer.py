@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from npuscope.ops.elementwise import CAST
 from npuscope.ops.shaping import CREATE, TRANSPOSE
 from npuscope.ops.transfers import ASSEMBLE, GATHER_ROW, LOAD, MOVE, STORE
 from npuscope.tile.calls.functions import implements, settled
-from npuscope.tile.calls.shaping import inside, overhang, reshape, transposed
+from npuscope.tile.calls.shaping import inside, overhang, reshape, slice, transposed
 from npuscope.tile.enums import AtomicType, MemorySpace, TensorLayout, TileLayout
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
@@ -67,7 +68,7 @@ def store(
     pre_quant: object = None,
     pre_relu: bool = False,
 ) -> Tensor | Tile:
-    """Any on-chip space to GM, the valid region only; `shapes` is the box of a tensor of more axes that it fills.
+    """Any on-chip space to GM, the valid region only; `shapes` is the box that it fills.
 
     An accumulator may be scaled by a number on its way out (`pre_quant`), after what is below 0 became 0 (`pre_relu`):
     rounded to even, held within the type of the tensor.
@@ -78,8 +79,8 @@ def store(
         raise fault(f"pl.store writes to a GM tensor, not {describe(output_tensor)}")
     member(atomic, AtomicType, "store", "atomic")
     held = run.tile(tile, "store")
-    if shapes is not None and shape_of(shapes) != held.shape:
-        held = run.tile(reshape(held, shapes), "store")
+    if shapes is not None and (box := shape_of(shapes)) != (held.valid or held.shape):
+        held = run.tile(reshape(held, box) if prod(box) == held.size else slice(held, box, [0] * len(box)), "store")
     if pre_quant is not None or flag(pre_relu, "store", "pre_relu="):
         held = _on_the_way_out(run, held, output_tensor.dtype, pre_quant, pre_relu)
     return store_box(run, held, output_tensor, offsets, atomic)

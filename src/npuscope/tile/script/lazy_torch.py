@@ -20,26 +20,55 @@ Imported when a script imports torch, and not before.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from heapq import heappop, heappush
+from types import ModuleType
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_flatten, tree_map
 
 LARGE = 1 << 15  # elements: a tensor of fewer is made at once
 _SETTLED = 1 << 22  # bytes: memory of fewer, once it was made, is worked on at once
-_FILLED = 64  # writes of real elements to some memory, from which on it is filled at once
+_FILLED = 64  # writes of real or of few elements to some memory, from which on it is filled at once
 _STREAM_BLOCK = 1 << 20  # draws that are skipped at once
 _aten: Any = torch.ops.aten
 _stream = torch.default_generator
 Call: TypeAlias = Any  # an overload of an op of torch
+
+
+def _leaves(value: Any) -> list[Any]:
+    """What tuples, lists and dicts hold at last: as torch's pytree, which takes several times as long."""
+    kind = type(value)
+    if kind is dict:
+        value = value.values()
+    elif kind is not tuple and kind is not list:
+        return list(value) if isinstance(value, tuple) else [value]  # torch's tuples with names
+    found: list[Any] = []
+    for one in value:
+        if isinstance(one, tuple | list | dict):
+            found += _leaves(one)
+        else:
+            found.append(one)
+    return found
+
+
+def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    """The same with other leaves."""
+    kind = type(value)
+    if kind is dict:
+        return {key: _mapped(function, one) for key, one in value.items()}
+    if kind is tuple or kind is list:
+        return kind([_mapped(function, one) for one in value])
+    if isinstance(value, tuple) and not isinstance(value, torch.Size):
+        return kind([function(one) for one in value])  # type: ignore[call-arg]
+    return function(value)
 
 
 class _Storage:
@@ -48,7 +77,7 @@ class _Storage:
     def __init__(self, meta: torch.UntypedStorage) -> None:
         self.meta, self.shared = meta, False
         self.real: torch.UntypedStorage | None = None
-        self.fills = 0  # writes that need nothing lazy
+        self.fills = 0  # writes that need nothing lazy, or little
         self.calls: list[_Logged] = []  # not made yet, that read or write it, in their order
 
 
@@ -82,7 +111,7 @@ class _Logged:
     writes: frozenset[_Storage]
 
     def make(self) -> None:
-        args, kwargs = tree_map(_real_view, (self.args, self.kwargs))
+        args, kwargs = _mapped(_real_view, (self.args, self.kwargs))
         if self.place is None:
             made = self.call(*args, **kwargs)
         else:
@@ -90,7 +119,7 @@ class _Logged:
             _stream.set_state(_moved_on(*self.place))
             made = self.call(*args, **kwargs)
             _stream.set_state(now)
-        tensors = [one for one in tree_flatten(made)[0] if isinstance(one, torch.Tensor)]
+        tensors = [one for one in _leaves(made) if isinstance(one, torch.Tensor)]
         for view in self.results:
             one = next(t for t in tensors if t.shape == view.meta.shape and t.dtype == view.meta.dtype)
             tensors = [t for t in tensors if t is not one]
@@ -120,8 +149,12 @@ class _Log:
         """Makes the calls that lead to some memory; `shared`: also those that still read it, for it may be changed."""
         found: dict[int, _Logged] = {}
         waiting: list[int] = []
+        looked: dict[_Storage, bool] = {}  # whether at all its calls: numbers fall, so a second look finds no more
 
         def before(number: int, storage: _Storage, changed: bool) -> None:
+            if looked.get(storage, False) or (storage in looked and not changed):
+                return
+            looked[storage] = changed
             for one in storage.calls:
                 if one.number < number and one.number not in found and (changed or storage in one.writes):
                     found[one.number] = one
@@ -134,9 +167,8 @@ class _Log:
             for storage in one.reads | one.writes:
                 before(one.number, storage, storage in one.changes)
         chosen = [found[number] for number in sorted(found, reverse=True)]
-        for one in chosen:
-            for storage in one.reads | one.writes:
-                storage.calls.remove(one)
+        for storage in looked:
+            storage.calls = [one for one in storage.calls if one.number not in found]
         found.clear()
         with _disable_current_modes(), torch.no_grad():
             while chosen:  # what a call made is freed when nobody needs it any more
@@ -218,7 +250,7 @@ class LazyTensor(torch.Tensor):
     ) -> Any:
         name = getattr(func, "__name__", "")
         if name in _LOOKS_AT_ELEMENTS:
-            return func(*tree_map(_real, args), **tree_map(_real, kwargs or {}))
+            return func(*_mapped(_real, args), **_mapped(_real, kwargs or {}))
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **(kwargs or {}))
 
@@ -262,10 +294,10 @@ class _Lazily(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _called(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], births: bool = False) -> Any:
     """A call of torch, logged or made."""
-    flat = tree_flatten((args, kwargs))[0]
+    flat = _leaves((args, kwargs))
     lazy = [one for one in flat if isinstance(one, LazyTensor)]
     if any(one.lazy_storage.shared for one in lazy):
-        args, kwargs = tree_map(_unless_lazy, (args, kwargs))
+        args, kwargs = _mapped(_unless_lazy, (args, kwargs))
         lazy = [one for one in lazy if not one.lazy_storage.shared]
     if not lazy and not (births and _makes_large(call, args, kwargs)):
         return _at_once(call, args, kwargs)
@@ -285,14 +317,14 @@ def _at_once(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Makes a call on real tensors; memory of a lazy one that it writes to is made whole before."""
     if _draws(call):
         _log.catch_up()
-    flat = tree_flatten((args, kwargs))[0]
+    flat = _leaves((args, kwargs))
     lazy = [one for one in flat if isinstance(one, LazyTensor)]
     if not lazy:
         return call(*args, **kwargs)
     changed = {id(one) for one in _changed(call, args, kwargs)}
     for one in lazy:
         one.made(shared=id(one) in changed)
-    plain_args, plain_kwargs = tree_map(lambda x: x.made() if isinstance(x, LazyTensor) else x, (args, kwargs))
+    plain_args, plain_kwargs = _mapped(lambda x: x.made() if isinstance(x, LazyTensor) else x, (args, kwargs))
     with _disable_current_modes():
         return call(*plain_args, **plain_kwargs)
 
@@ -303,7 +335,7 @@ def _changed(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[
     for place, argument in enumerate(call._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             given = args[place] if place < len(args) else kwargs.get(argument.name)
-            found += [one for one in tree_flatten(given)[0] if isinstance(one, torch.Tensor)]
+            found += [one for one in _leaves(given) if isinstance(one, torch.Tensor)]
     return found
 
 
@@ -353,13 +385,14 @@ def _logged(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             )
         return metas[id(value)]
 
-    lazy = [one for one in tree_flatten((args, kwargs))[0] if isinstance(one, LazyTensor)]
-    meta_args, meta_kwargs = tree_map(meta_of, (args, kwargs))
+    lazy = [one for one in _leaves((args, kwargs)) if isinstance(one, LazyTensor)]
+    meta_args, meta_kwargs = _mapped(meta_of, (args, kwargs))
     if not lazy:
         meta_kwargs["device"] = torch.device("meta")
     draws: int | None = 0
     try:
-        made = call(*meta_args, **meta_kwargs)
+        with _without_dynamo():
+            made = call(*meta_args, **meta_kwargs)
         if _draws(call):
             draws = _drawn_by(call, made, args, kwargs)
     except Exception:  # torch needs elements to say what it makes: whatever it raises then
@@ -380,18 +413,36 @@ def _logged(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             results.append(_View(one.lazy_storage, value))
         return one
 
-    result = tree_map(lazy_of, made)
+    result = _mapped(lazy_of, made)
     if not isinstance(result, torch.Tensor | tuple | list):
         return _at_once(call, args, kwargs)
     changes = frozenset(one.lazy_storage for one in changed if isinstance(one, LazyTensor))
     if results or changes:
-        _log.add(call, tree_map(_held, (args, kwargs)), results, reads, changes, draws)
-        if not results and len(reads) == 1:  # a script that fills a table, element by element
-            (table,) = reads
+        _log.add(call, _mapped(_held, (args, kwargs)), results, reads, changes, draws)
+        if not results and (len(reads) == 1 or changed[0].numel() < LARGE):  # a script fills a table bit by bit
+            table = next(iter(changes))
             table.fills += 1
             if table.fills > _FILLED:
-                lazy[0].made(shared=True)
+                for one in lazy:
+                    one.made(shared=True)
     return result
+
+
+_NO_DYNAMO: Any = ModuleType("torch._dynamo")
+_NO_DYNAMO.disable = lambda function, *_, **__: function
+
+
+@contextmanager
+def _without_dynamo() -> Iterator[None]:
+    """Torch's functions without elements ask its compiler not to trace them: importing it takes a second."""
+    if _NO_DYNAMO.__name__ in sys.modules:
+        yield
+        return
+    sys.modules[_NO_DYNAMO.__name__] = torch._dynamo = _NO_DYNAMO
+    try:
+        yield
+    finally:
+        del sys.modules[_NO_DYNAMO.__name__], torch._dynamo
 
 
 def _held(value: Any) -> Any:

@@ -268,9 +268,12 @@ class LiveBuffer:
             self.data, self.aside = self.aside, self.data
 
     def copy_on_write(self) -> None:
-        """Copies what is the caller's, before the first write to it."""
-        if self.data is not None and not self.data.flags.writeable:
-            self.data = self.data.copy()
+        """Copies what is the caller's, before the first write to it; what is not made yet, when it is."""
+        made = self.source
+        if callable(made):
+            self.source = lambda: _writable(made())
+        elif made is not None and not made.flags.writeable:
+            self.data = made.copy()
             self.aside = None if self.aside is None else self.aside.copy()
 
     def written_mask(self, start: int, box: Sequence[int], strides: Sequence[int]) -> npt.NDArray[np.bool_] | None:
@@ -282,6 +285,10 @@ class LiveBuffer:
     def changed(self) -> None:
         """Somebody else than the block under way stores here: what it loaded before is out of date."""
         self.changes += 1
+
+
+def _writable(array: Array) -> Array:
+    return array if array.flags.writeable else array.copy()
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
