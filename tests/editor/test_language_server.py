@@ -195,10 +195,8 @@ def test_completion_and_signatures_come_from_the_language(editor: Editor, gemm: 
     behind = lsp.Position(len(GEMM.splitlines()), 0)
     assert editor.ask("text_document_signature_help", lsp.SignatureHelpParams(which, behind)) is None
     editor.type(gemm, GEMM + "pl.full(\n")
-    assert (
-        editor.ask("text_document_signature_help", lsp.SignatureHelpParams(which, lsp.Position(behind.line + 1, 0)))
-        is not None
-    )
+    behind = lsp.Position(behind.line + 1, 0)
+    assert editor.ask("text_document_signature_help", lsp.SignatureHelpParams(which, behind)) is not None
 
 
 def test_a_finding_can_be_silenced_from_the_light_bulb(editor: Editor, gemm: Path) -> None:

@@ -54,8 +54,10 @@ def surveyed(request: Request) -> Survey:
         errors = prediction.checked.errors
         findings = prediction.checked.findings if errors else prediction.findings
         every = (*errors, *races, *findings)
-        patches, unmended = patches_of([one for one in every if sites.is_users(one.file)])
-        resized = resizings(request, every, prediction.recording.sites)
+        ran = prediction.recording.sites
+        files = (site.file for site in ran if sites.is_users(site.file))
+        patches, unmended = patches_of([one for one in every if sites.is_users(one.file)], files)
+        resized = resizings(request, every, ran)
         left = {one for patch in resized for one in patch.mends}
         unmended = tuple(one for one in unmended if not set(mended([one.finding])) & left)
         return Survey(answer, every, (*patches, *resized), unmended)

@@ -9,8 +9,7 @@ What is offered was tried: `npuscope.answer.fixes` lists, tries and applies them
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -35,14 +34,19 @@ def all_fixes() -> tuple[Fix, ...]:
     return tuple(found[id] for id in sorted(found))
 
 
-def patches_of(findings: Sequence[Finding]) -> tuple[tuple[Patch, ...], tuple[Unmended, ...]]:
-    """What fixes make of findings, equal patches once; and the findings that none of theirs can mend, each with why."""
+def patches_of(
+    findings: Sequence[Finding], files: Iterable[str] = ()
+) -> tuple[tuple[Patch, ...], tuple[Unmended, ...]]:
+    """What fixes make of findings, equal patches once; and the findings that none of theirs can mend, each with why.
+
+    `files` are looked at as well, for what no rule finds.
+    """
     fixes = all_fixes()
     from npuscope.check.fixes.tree import Source
 
-    by_file: dict[str, list[Finding]] = defaultdict(list)
+    by_file: dict[str, list[Finding]] = {file: [] for file in files}
     for one in findings:
-        by_file[one.file].append(one)
+        by_file.setdefault(one.file, []).append(one)
     patches: dict[str, Patch] = {}
     refused: dict[Finding, str] = {}
     for file, those in by_file.items():
@@ -57,8 +61,9 @@ def patches_of(findings: Sequence[Finding]) -> tuple[tuple[Patch, ...], tuple[Un
             refused |= dict.fromkeys(those, why)
             continue
         for fix in fixes:
-            chosen = [one for one in those if one.id in fix.rules or fix.rules == ("*",)]
-            for result in fix.rewrite(source, chosen) if chosen else ():
+            everywhere = fix.rules == ("*",)
+            chosen = [one for one in those if everywhere or one.id in fix.rules]
+            for result in fix.rewrite(source, chosen) if chosen or everywhere else ():
                 if isinstance(result, Unmended):
                     refused.setdefault(result.finding, result.why)
                 elif result.text != text:

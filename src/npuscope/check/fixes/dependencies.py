@@ -1,9 +1,10 @@
-"""Waits between tasks: one that is missing written as `deps=`, one that nobody needs taken out by `no_dep_args=`, and
-rings of the runtime made large enough.
+"""Waits between tasks: one that is missing written as `deps=`, one that nobody needs taken out, and rings of the
+runtime made large enough.
 
-deps    a race: the earlier task gets a name, the later one waits for it
-no-dep  tasks that are given a whole tensor and touch different parts of it
-ring    a scope that needs more of a ring than the run gives it: the number in the script's runtime_cfg
+deps             a race: the earlier task gets a name, the later one waits for it
+no-dep           tasks that are given a whole tensor and touch different parts of it: `no_dep_args=`
+private-scratch  a scratch that every turn of a loop fills anew is made in the turn, so that no turn waits for another
+ring             a ring that is too small for a scope or to submit ahead: the number in the script's runtime_cfg
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from npuscope.check.fixes.fix import Fix, NewText, Unmended
-from npuscope.check.fixes.scopes import body_of
+from npuscope.check.fixes.scopes import body_of, is_created
 from npuscope.check.fixes.tree import (
+    Edit,
     Source,
+    assigned,
+    bare,
+    bound_in,
     call_with,
     called,
     expression,
@@ -25,11 +30,14 @@ from npuscope.check.fixes.tree import (
     names_in,
     positional,
     renamed,
+    stored,
     walk,
 )
 from npuscope.check.rule import Finding
+from npuscope.ops.transfers import ASSEMBLE, STORE
 
 LAUNCHES = ("at", "incore", "spmd")
+TURNS = ("range", "parallel")
 GIVEN_WHOLE = re.compile(r"(?:the whole of |they are given |counts as read \()([\w, ]+?)(?: whole|,? which|\)|$)")
 
 
@@ -137,6 +145,36 @@ NO_DEP = Fix(
 )
 
 
+def _private(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    for one in source.statements:
+        found = assigned(one)
+        if found is None or not is_created(one):
+            continue
+        name, (siblings, at) = found[0], source.siblings(one)
+        users = [other for other in siblings[at + 1 :] if name in names_in(other)]
+        if len(users) != 1 or not isinstance(loop := users[0], cst.For) or called(loop.iter) not in TURNS:
+            continue
+        launches = [inner for inner in walk(loop) if isinstance(inner, cst.Call) and called(inner) in LAUNCHES]
+        if not launches or names_in(found[1]) & bound_in(loop) or not _filled_first(loop, name):
+            continue
+        new = loop.with_changes(leading_lines=(), body=loop.body.with_changes(body=[bare(one), *loop.body.body]))
+        title = f"{name} of its own for every turn over {', '.join(sorted(names_in(loop.target)))}"
+        yield NewText(source.edited([Edit((one,)), Edit((loop,), (new,))]), title, ())
+
+
+def _filled_first(loop: cst.For, name: str) -> bool:
+    """Whether a turn stores to a tensor before it reads it."""
+    uses = (one for one in walk(loop.body) if isinstance(one, cst.SimpleStatementLine) and name in names_in(one))
+    found = stored(next(uses, None), (*ASSEMBLE.names, *STORE.names))
+    return found is not None and found[0] == name and name not in found[1]
+
+
+PRIVATE_SCRATCH = Fix("private-scratch", "a scratch that all turns share", ("*",), _private)
+
+
+LARGER = (4, 16)  # times the slots of a ring that is full before all is submitted
+
+
 def _ring(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
         match = re.search(r"(ring_\w+)", finding.remedy)
@@ -154,9 +192,11 @@ def _ring(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unm
         if not entries:
             yield Unmended(finding, f"the file gives no {match[1]} in a runtime_cfg that could be larger")
             continue
-        size = 1 << (max(needed) - 1).bit_length()
-        new: dict[cst.CSTNode, cst.CSTNode] = {one.value: cst.Integer(str(max(size, 1))) for one in entries}
-        yield NewText(source.edited([], new), f"{match[1]} = {size:,}", (finding,))
+        now = max(needed)
+        sizes = [now * times for times in LARGER] if finding.id == "ring-room" else [1 << (now - 1).bit_length()]
+        for size in sizes:
+            new: dict[cst.CSTNode, cst.CSTNode] = {one.value: cst.Integer(str(size)) for one in entries}
+            yield NewText(source.edited([], new), f"{match[1]} = {size:,}", (finding,))
 
 
-RING = Fix("ring", "rings that are too small", ("ring-deadlock",), _ring)
+RING = Fix("ring", "rings that are too small", ("ring-deadlock", "ring-room"), _ring)

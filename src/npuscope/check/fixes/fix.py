@@ -36,7 +36,7 @@ class Unmended(NamedTuple):
 
 @dataclass(frozen=True)
 class Fix:
-    """`rules`: whose findings it mends; "*" for what no rule finds, asked of each file that has some.
+    """`rules`: whose findings it mends; "*" for what no rule finds, asked of each file of the program.
 
     `rewrite` is given the findings of one file and yields what could be done of each. `about`: performance is to be
     predicted faster, quality only to cost nothing.

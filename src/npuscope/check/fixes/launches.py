@@ -1,4 +1,9 @@
-"""Launches: turns of a loop as blocks of one `pl.spmd`, and a loop whose turns need not wait as `pl.parallel`."""
+"""Launches: tasks of a loop, or turns within a task, as blocks of one `pl.spmd`; a loop whose turns need not wait.
+
+spmd       a loop that launches a task per turn, or a nest of two, becomes blocks of one launch
+finer      a loop within a task or block whose turns share nothing becomes blocks: cores that idle get work
+parallel   a loop whose turns need not wait for one another
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ from npuscope.check.fixes.tree import (
     Source,
     Statement,
     assigned,
+    bound_in,
     call_with,
     called,
     expression,
@@ -22,12 +28,14 @@ from npuscope.check.fixes.tree import (
     positional,
     renamed,
     statement,
+    stored,
     with_names,
 )
 from npuscope.check.rule import Finding
 from npuscope.ops.transfers import ASSEMBLE, STORE
 
 TURNS = ("range", "parallel")
+LOADS = ("slice", "load", "cast", "reshape", "view")
 
 
 def _spmd(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
@@ -66,7 +74,38 @@ def _as_blocks(source: Source, nest: list[cst.For], findings: list[Finding]) -> 
     """A nest of loops around one scope as blocks of one launch."""
     scope = next(one for one in body_of(nest[-1]) if isinstance(one, cst.With))
     call = scope_call(scope)
+    assert call is not None
+    inner: list[Statement] = []
+    for loop in nest:
+        for one in body_of(loop):
+            if one is scope:
+                inner += _with_comments_of(scope, body_of(scope))
+            elif one not in nest:
+                inner.append(one)
+    title = f"one pl.spmd launch in place of a task per turn{' of both loops' if len(nest) > 1 else ''}"
+    options = {name: arg.value for name, arg in keywords(call).items() if name not in ("level",)}
+    yield from _launched(source, nest[0], nest, options, inner, title, findings)
+
+
+def _with_comments_of(scope: cst.With, body: list[Statement]) -> list[Statement]:
+    head, *rest = body
+    above = [line for line in leading(scope) if line.comment]
+    return [head.with_changes(leading_lines=[*above, *leading(head)]), *rest]
+
+
+def _launched(
+    source: Source,
+    old: Statement,
+    nest: list[cst.For],
+    options: dict[str, cst.BaseExpression],
+    body: list[Statement],
+    title: str,
+    findings: Sequence[Finding],
+) -> Iterator[NewText]:
+    """One launch in place of a statement: a block for every turn of the nest, which does all of `body`."""
     counts, values = [], []
+    if any(names_in(inner.iter) & bound_in(nest[0]) for inner in nest[1:]):
+        return  # as many turns as the outer one says
     for loop in nest:
         assert isinstance(loop.iter, cst.Call)
         given = [one.value for one in positional(loop.iter)]
@@ -75,7 +114,6 @@ def _as_blocks(source: Source, nest: list[cst.For], findings: list[Finding]) -> 
         start, stop, step = _bounds(given)
         counts.append(_count(start, stop, step))
         values.append((loop.target.value, start, step))
-    assert call is not None
     known = names_in(*nest)
     index = values[0][0] if len(nest) == 1 and _is(values[0][1], 0) and _is(values[0][2], 1) else _fresh("block", known)
     heads: list[Statement] = []
@@ -86,22 +124,11 @@ def _as_blocks(source: Source, nest: list[cst.For], findings: list[Finding]) -> 
         heads.append(_index(values[1], f"{index} % {_text(counts[1])}"))
     total = counts[0] if len(nest) == 1 else expression(f"{_text(counts[0])} * {_text(counts[1])}")
     assert isinstance(nest[0].iter, cst.Call)
-    options = {name: arg.value for name, arg in keywords(call).items() if name not in ("level",)}
     if "name_hint" not in options:
-        options["name_hint"] = cst.SimpleString(f'"{_hint(scope)}"')
+        options = {**options, "name_hint": cst.SimpleString(f'"{_hint(body)}"')}
     launch = call_with(renamed(nest[0].iter, "spmd"), [_simple(total)], options)
-    inner: list[Statement] = list(heads)
-    for loop in nest:
-        for one in body_of(loop):
-            if one is scope:
-                head, *rest = body_of(scope)
-                above = [line for line in leading(scope) if line.comment]
-                inner += [head.with_changes(leading_lines=[*above, *leading(head)]), *rest]
-            elif one not in nest:
-                inner.append(one)
-    new = with_body(nest[0].with_changes(target=cst.Name(index), iter=launch, leading_lines=()), inner)
-    title = f"one pl.spmd launch in place of a task per turn{' of both loops' if len(nest) > 1 else ''}"
-    yield NewText(source.edited([Edit((nest[0],), (new,))]), title, tuple(findings))
+    new = with_body(nest[0].with_changes(target=cst.Name(index), iter=launch, leading_lines=()), [*heads, *body])
+    yield NewText(source.edited([Edit((old,), (new,))]), title, tuple(findings))
 
 
 def _bounds(given: Sequence[cst.BaseExpression]) -> tuple[cst.BaseExpression, cst.BaseExpression, cst.BaseExpression]:
@@ -143,11 +170,11 @@ def _fresh(name: str, known: set[str]) -> str:
     return next(one for one in (name, "item", *(f"{name}{n}" for n in range(2, 99))) if one not in known)
 
 
-def _hint(scope: cst.With) -> str:
+def _hint(body: Sequence[Statement]) -> str:
     """A name for a launch that has none: the tensor that it writes."""
-    for one in reversed(body_of(scope)):
-        found = assigned(one)
-        if found is not None and called(found[1]) in (*ASSEMBLE.names, *STORE.names):
+    for one in reversed(body):
+        found = stored(one, (*ASSEMBLE.names, *STORE.names))
+        if found is not None:
             return found[0]
     return "blocks"
 
@@ -158,6 +185,46 @@ SPMD = Fix(
     ("many-tasks", "short-task", "sequential-independent", "serialised-parallel"),
     _spmd,
 )
+
+
+def _finer(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    for one in source.statements:
+        call = scope_call(one)
+        blocks = isinstance(one, cst.For) and called(one.iter) == "spmd" and isinstance(one.target, cst.Name)
+        if call is None and not blocks:
+            continue
+        assert isinstance(one, cst.With | cst.For)
+        *before, last = body_of(one)
+        if not isinstance(last, cst.For) or called(last.iter) not in ("range", "pipeline") or _hands_on(body_of(last)):
+            continue
+        if any(not (is_scalar(other) or called((assigned(other) or ("", other))[1]) in LOADS) for other in before):
+            continue
+        if isinstance(one, cst.For):
+            call = one.iter if isinstance(one.iter, cst.Call) else None
+        assert call is not None
+        nest = [*([one] if isinstance(one, cst.For) else []), last]
+        options = {name: arg.value for name, arg in keywords(call).items() if name != "level"}
+        body = _with_comments_of(last, [*before, *body_of(last)])  # type: ignore[arg-type]
+        title = f"a block for every turn over {', '.join(sorted(names_in(last.target)))}"
+        yield from _launched(source, one, nest, options, body, title, ())
+
+
+def _hands_on(body: list[Statement]) -> bool:
+    """Whether a turn may need what an earlier one made: a name that it reads before it gives it a value, or a tensor
+    that it writes and reads."""
+    made: set[str] = set()
+    every = bound_in(*body)
+    for one in body:
+        found, into = assigned(one), stored(one, (*ASSEMBLE.names, *STORE.names))
+        reads = into[1] if into is not None else names_in(found[1]) if found is not None else names_in(one)
+        if reads & (every - made):
+            return True
+        if found is not None and into is None:
+            made.add(found[0])
+    return False
+
+
+FINER = Fix("finer", "turns that could be blocks", ("*",), _finer)
 
 
 def _parallel(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:

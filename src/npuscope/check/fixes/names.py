@@ -17,9 +17,6 @@ from npuscope.check.rule import Finding
 def _spellings(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     """Every `pl.incore()` of the file at once: half of them would be a file in two dialects."""
     ours = tuple(one for one in findings if "pl.incore()" in one.message)
-    for one in findings:
-        if one not in ours:
-            yield Unmended(one, "how its tasks are cut is a choice: pl.at and pl.spmd say it, no spelling does")
     old = [one for one in walk(source.module) if isinstance(one, cst.Call) and called(one) == "incore" and not one.args]
     if ours and old:
         new: dict[cst.CSTNode, cst.CSTNode] = {

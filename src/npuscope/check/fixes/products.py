@@ -1,6 +1,7 @@
 """Sums of products: kept in the cube's accumulator, begun by their first product, and zeros that nobody needs left out.
 
-matmul-acc   `acc = pl.add(acc, pl.matmul(a, b))` in a loop becomes `pl.matmul_acc`; the first turn is `pl.matmul`
+matmul-acc   `acc = pl.add(acc, pl.matmul(a, b))` becomes `pl.matmul_acc`; where it starts from zeros, the first turn is
+             `pl.matmul`
 no-zeros     stores of zeros that later writes replace unread, with the scopes and loops that do nothing else
 """
 
@@ -18,6 +19,7 @@ from npuscope.check.fixes.tree import (
     Statement,
     assigned,
     bare,
+    bound_in,
     call_with,
     called,
     expression,
@@ -40,13 +42,17 @@ LOOPS = ("range", "pipeline", "unroll")
 
 @dataclass(frozen=True, eq=False)
 class ProductSum:
-    """A statement `acc = …` that adds the product of a and b to acc; `call` is the pl.matmul or pl.matmul_acc."""
+    """A statement `acc = …` that adds the product of a and b to acc; `call` is the pl.matmul or pl.matmul_acc.
+
+    `apart` is the statement of the product where that is one of its own, which nothing else uses.
+    """
 
     acc: str
     statement: Statement
     call: cst.Call
     operands: tuple[cst.BaseExpression, cst.BaseExpression]
     out_dtype: cst.BaseExpression | None
+    apart: Statement | None = None
 
     def accumulated(self) -> cst.Call:
         kept = {k: arg.value for k, arg in keywords(self.call).items() if k in ("a_trans", "b_trans")}
@@ -64,7 +70,7 @@ class ProductSum:
         )
 
 
-def product_sum(statement: Statement) -> ProductSum | None:
+def product_sum(source: Source, statement: Statement) -> ProductSum | None:
     """What a statement adds up, if it adds a product."""
     found = assigned(statement)
     if found is None:
@@ -79,13 +85,14 @@ def product_sum(statement: Statement) -> ProductSum | None:
     if called(value) in ADD.names and len(parts := [one.value for one in positional(value)]) == 2:
         for total, product in (parts, parts[::-1]):
             named = isinstance(total, cst.Name) and total.value == acc
-            if named and isinstance(product, cst.Call) and called(product) in MATMUL.names:
-                operands = [one.value for one in positional(product)]
-                dtype = keywords(product).get("out_dtype")
+            apart = source.only_for(product, statement)
+            call = product if apart is None else (assigned(apart) or ("", product))[1]
+            if named and isinstance(call, cst.Call) and called(call) in MATMUL.names:
+                operands = [one.value for one in positional(call)]
+                dtype = keywords(call).get("out_dtype")
                 if len(operands) == 2:
-                    return ProductSum(
-                        acc, statement, product, (operands[0], operands[1]), dtype.value if dtype else None
-                    )
+                    both = (operands[0], operands[1])
+                    return ProductSum(acc, statement, call, both, dtype.value if dtype else None, apart)
     return None
 
 
@@ -104,34 +111,61 @@ def is_zeros(statement: Statement | None) -> tuple[str, cst.Call] | None:
 def _matmul_acc(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     loops: dict[cst.For, list[Finding]] = {}
     for finding in findings:
-        loop = _loop_of(source, finding)
-        if isinstance(loop, str):
-            if loop:
-                yield Unmended(finding, loop)
+        found = _sum_of(source, finding)
+        if found is None:
+            if finding.id != "zero-fill":
+                yield Unmended(finding, "its sum is no statement `x = pl.add(x, product)`")
+            continue
+        block = source.parent(source.block_of(found.statement) or found.statement)
+        if isinstance(block, cst.For) and called(block.iter) in LOOPS:
+            loops.setdefault(block, []).append(finding)
         else:
-            loops.setdefault(loop, []).append(finding)
+            yield _added_once(source, found, finding)
     for loop, those in loops.items():
         yield from _in_accumulator(source, loop, those)
 
 
-def _loop_of(source: Source, finding: Finding) -> cst.For | str:
-    """The loop whose turns a finding's sum adds up, or why there is none; "" where another fix may know."""
-    lines = [finding.line, *(line for file, line in finding.also if file == source.file)]
-    for line in lines:
+def _sum_of(source: Source, finding: Finding) -> ProductSum | None:
+    """The statement that a finding is about."""
+    for line in [finding.line, *(line for file, line in finding.also if file == source.file)]:
         statement = source.statement_at(line)
-        if statement is None:
-            continue
-        if product_sum(statement) is not None:
-            around = next((one for one in source.around(statement) if isinstance(one, cst.For | cst.FunctionDef)), None)
-            if isinstance(around, cst.For) and called(around.iter) in LOOPS:
-                return around
-            return "the sum is not made in one loop of its own"
-    return "" if finding.id == "zero-fill" else "the product and its sum are not one statement"
+        if statement is not None and (found := product_sum(source, statement)) is not None:
+            return found
+    return None
+
+
+def _started(source: Source, acc: str, before: Statement) -> cst.Call | None:
+    """The product that a sum starts from: the last value of its name in front of a statement."""
+    siblings, at = source.siblings(before)
+    for one in reversed(siblings[:at]):
+        found = assigned(one)
+        if found is not None and found[0] == acc:
+            call = found[1]
+            return call if isinstance(call, cst.Call) and called(call) in (*MATMUL.names, *MATMUL_ACC.names) else None
+        if acc in bound_in(one):
+            return None
+    return None
+
+
+def _added_once(source: Source, found: ProductSum, finding: Finding) -> NewText | Unmended:
+    """A product that is added to another one, in no loop."""
+    if called(found.call) in MATMUL_ACC.names or _started(source, found.acc, found.statement) is None:
+        return Unmended(finding, f"{found.acc} starts neither from a product nor from zeros")
+    return NewText(source.edited(_accumulated(found)), _title({found.acc}), (finding,), reorders=True)
+
+
+def _accumulated(found: ProductSum) -> list[Edit]:
+    gone = [Edit((found.apart,))] if found.apart is not None else []
+    return [*gone, Edit((found.statement,), (_replaced(found.statement, found.accumulated()),))]
+
+
+def _title(names: set[str]) -> str:
+    return f"keep {listed(sorted(names))} in the accumulator"
 
 
 def _in_accumulator(source: Source, loop: cst.For, findings: list[Finding]) -> Iterator[NewText | Unmended]:
     body = [one for one in loop.body.body if isinstance(one, Statement)]
-    sums = {found.acc: found for one in body if (found := product_sum(one)) is not None}
+    sums = {found.acc: found for one in body if (found := product_sum(source, one)) is not None}
     siblings, at = source.siblings(loop)
     seeds: dict[str, tuple[Statement, cst.Call]] = {}
     for one in siblings[:at]:
@@ -142,16 +176,20 @@ def _in_accumulator(source: Source, loop: cst.For, findings: list[Finding]) -> I
             for name in names_in(one) & seeds.keys():  # used before the sum begins
                 del seeds[name]
     wanted = {one.acc for one in sums.values() if one.acc in seeds}
-    missing = [acc for acc in sums if acc not in seeds and called(sums[acc].call) not in MATMUL_ACC.names]
+    added = {acc for acc in sums if called(sums[acc].call) not in MATMUL_ACC.names}
+    missing = [acc for acc in added - wanted if _started(source, acc, loop) is None]
+    mends = tuple(findings)
     if missing:
         for finding in findings:
-            yield Unmended(finding, f"{listed(missing)} does not start from zeros in front of the loop")
+            yield Unmended(finding, f"{listed(missing)} starts neither from a product nor from zeros before the loop")
         return
     if not wanted:
+        if added:
+            edits = [edit for acc in added for edit in _accumulated(sums[acc])]
+            yield NewText(source.edited(edits), _title(added), mends, reorders=True)
         return
-    title = f"keep {listed(sorted(wanted))} in the accumulator, begun by its first product"
-    mends = tuple(findings)
-    start, step = _range_of(loop)
+    title = f"{_title(wanted | added)}, begun by its first product"
+    start, step = range_of(loop)
     if start is not None and step is not None and len(body) <= MOST_PEELED and isinstance(loop.target, cst.Name):
         yield NewText(_peeled(source, loop, start, step, sums, seeds, wanted), title, mends, reorders=True)
     if start is not None and isinstance(loop.target, cst.Name):
@@ -160,7 +198,7 @@ def _in_accumulator(source: Source, loop: cst.For, findings: list[Finding]) -> I
         )
 
 
-def _range_of(loop: cst.For) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
+def range_of(loop: cst.For) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
     """Where a loop starts and by what it goes."""
     assert isinstance(loop.iter, cst.Call)
     given = [one.value for one in positional(loop.iter)]
@@ -196,31 +234,43 @@ def _peeled(
     assert isinstance(loop.target, cst.Name)
     assert isinstance(loop.iter, cst.Call)
     by_statement = {found.statement: found for found in sums.values()}
+    apart = {found.apart for found in sums.values()}
     first: list[Statement] = []
     rest: list[Statement] = []
     for one in loop.body.body:
         assert isinstance(one, Statement)
         found = by_statement.get(one)
-        if found is not None and found.acc in wanted:
-            first.append(_replaced(bare(one), found.first(seeds[found.acc][1])))
+        if one in apart:
+            continue
+        if found is not None:
+            begun = found.first(seeds[found.acc][1]) if found.acc in wanted else found.accumulated()
+            first.append(_replaced(bare(one), begun))
             rest.append(_replaced(one, found.accumulated()))
         else:
             first.append(bare(one))
             rest.append(one)
-    values = {loop.target.value: start}
-    peeled = [_once(with_names(one, values)) for one in first]
+    edits = [Edit((seeds[acc][0],)) for acc in sorted(wanted)]
+    return source.edited([*edits, Edit((loop,), first_turn(loop, start, step, first, rest))])
+
+
+def first_turn(
+    loop: cst.For,
+    start: cst.BaseExpression,
+    step: cst.BaseExpression,
+    first: Sequence[Statement],
+    rest: Sequence[Statement],
+) -> tuple[Statement, ...]:
+    """The first turn in front of a loop, which goes on from the second, each with a body of its own."""
+    assert isinstance(loop.target, cst.Name)
+    assert isinstance(loop.iter, cst.Call)
+    peeled = [with_names(one, {loop.target.value: start}) for one in first]
     second = with_names(expression("a + b"), {"a": start, "b": step})
     given = [one.value for one in positional(loop.iter)]
     stop = given[0] if len(given) == 1 else given[1]
     args = [second, stop, *([given[2]] if len(given) == 3 else [])]
     head = call_with(loop.iter, args, {name: arg.value for name, arg in keywords(loop.iter).items()})
-    new = loop.with_changes(iter=head, body=loop.body.with_changes(body=rest))
-    edits = [Edit((seeds[acc][0],)) for acc in sorted(wanted)]
-    return source.edited([*edits, Edit((loop,), (*peeled, new.with_changes(leading_lines=())))])
-
-
-def _once(one: Statement) -> Statement:
-    return one.with_changes(leading_lines=()) if hasattr(one, "leading_lines") else one
+    new = loop.with_changes(iter=head, body=loop.body.with_changes(body=list(rest)), leading_lines=())
+    return (*(one.with_changes(leading_lines=()) for one in peeled), new)
 
 
 def _with_a_branch(
@@ -229,6 +279,11 @@ def _with_a_branch(
     """The loop as it is, with its first turn told by an `if`."""
     assert isinstance(loop.target, cst.Name)
     edits = [Edit((seeds[acc][0],)) for acc in sorted(wanted)]
+    for found in sums.values():
+        if found.acc in wanted:
+            edits += [Edit((found.apart,))] if found.apart is not None else []
+        else:
+            edits += _accumulated(found)
     at = f"{loop.target.value} == {source.code(start)}"
     ours = [found for found in sums.values() if found.acc in wanted]
     body = [one for one in loop.body.body if isinstance(one, Statement)]

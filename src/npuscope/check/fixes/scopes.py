@@ -1,5 +1,6 @@
 """Scopes that could be one: neighbours fused, their loops walked together, a loop of scopes moved into one scope.
 
+drawn-tasks     `with pl.auto_incore()` as the tasks that the compiler drew in it
 fuse-scopes     neighbouring `with pl.at(…)` become one; where their loops are alike, one loop with one load for both
 loop-in-scope   `for … : with pl.at(…):` becomes `with pl.at(…): for … :`, what a turn leaves stays on chip
 """
@@ -17,12 +18,21 @@ from npuscope.check.fixes.tree import (
     Statement,
     assigned,
     bound_in,
+    call_with,
     called,
     calls_in,
+    expression,
+    keywords,
     leading,
+    module_of,
     names_in,
+    positional,
     renamed,
+    replaced,
     same,
+    statement,
+    walk,
+    with_names,
 )
 from npuscope.check.phrases import listed
 from npuscope.check.rule import Finding
@@ -200,17 +210,101 @@ def _loop_in_scope(source: Source, findings: Sequence[Finding]) -> Iterator[NewT
                 flat += [head.with_changes(leading_lines=[*above, *leading(head)]), *rest]
             elif one not in created:
                 flat.append(one)
-        args = [one for one in loop.iter.args if one.keyword is None or one.keyword.value != "chunk"]
-        inner = with_body(loop.with_changes(iter=_ranged(loop.iter.with_changes(args=args)), leading_lines=()), flat)
+        inner = with_body(loop.with_changes(iter=in_a_task(loop.iter), leading_lines=()), flat)
         outside = with_body(scope.with_changes(leading_lines=()), [inner])
         name = listed(sorted(names_in(loop.target)))
         title = f"one task for all turns of the loop over {name}"
         yield NewText(source.edited([Edit((loop,), (*created, outside))]), title, tuple(those))
 
 
-def _ranged(call: cst.Call) -> cst.Call:
-    """`pl.range` of `pl.parallel`: inside a task turns go one after the other."""
-    return renamed(call, "range")
+def in_a_task(call: cst.Call) -> cst.Call:
+    """`pl.range` of `pl.parallel`, and no chunks: inside a task turns go one after the other."""
+    args = [one for one in call.args if one.keyword is None or one.keyword.value != "chunk"]
+    if len(args) < len(call.args) and args:
+        args[-1] = args[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    return renamed(call.with_changes(args=args), "range" if called(call) == "parallel" else called(call))
+
+
+def _drawn(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    """`with pl.auto_incore():` as the tasks that the compiler drew in it: a pl.at for each chunk and run of ops."""
+    ours = tuple(one for one in findings if "auto_incore" in one.message or "(chunk=)" in one.message)
+    edits = []
+    for one in source.statements:
+        if isinstance(one, cst.With) and len(one.items) == 1 and called(one.items[0].item) == "auto_incore":
+            call = one.items[0].item
+            assert isinstance(call, cst.Call)
+            if not call.args:
+                edits.append(Edit((one,), tuple(_tasks(body_of(one), module_of(call)))))
+    if ours and edits:
+        yield NewText(source.edited(edits), "a pl.at for every task that the compiler drew", ours)
+
+
+def _tasks(body: Sequence[Statement], module: str) -> Iterator[Statement]:
+    """Statements with those that compute in scopes of their own."""
+    run: list[Statement] = []
+    for one in body:
+        loop = one if isinstance(one, cst.For) else None
+        outside = is_created(one) or is_scalar(one) or (loop is not None and (_chunk(loop) or _holds_chunks(loop)))
+        if not outside:
+            run.append(one)
+            continue
+        if run:
+            yield _scope(run, module)
+        run = []
+        if loop is not None:
+            one = _by_chunks(loop, module) if _chunk(loop) else with_body(loop, list(_tasks(body_of(loop), module)))
+        yield one
+    if run:
+        yield _scope(run, module)
+
+
+def _scope(body: Sequence[Statement], module: str) -> cst.With:
+    head, *rest = body
+    opened = statement(f"with {module}at(level={module}Level.CORE_GROUP):\n    pass\n")
+    assert isinstance(opened, cst.With)
+    above = leading(head)
+    return with_body(opened.with_changes(leading_lines=above), [head.with_changes(leading_lines=()), *rest])  # type: ignore[return-value]
+
+
+def _chunk(loop: cst.For) -> cst.BaseExpression | None:
+    """How many turns of a parallel loop are one task; None where nothing says."""
+    if not isinstance(loop.iter, cst.Call) or called(loop.iter) != "parallel" or not isinstance(loop.target, cst.Name):
+        return None
+    given = keywords(loop.iter).get("chunk")
+    return None if given is None else given.value
+
+
+def _holds_chunks(loop: cst.For) -> bool:
+    return any(isinstance(one, cst.For) and _chunk(one) is not None for one in walk(loop) if one is not loop)
+
+
+def _by_chunks(loop: cst.For, module: str) -> cst.For:
+    """A loop over chunks, each a task that goes over its turns."""
+    chunk = _chunk(loop)
+    assert isinstance(loop.iter, cst.Call)
+    assert isinstance(loop.target, cst.Name)
+    assert chunk is not None
+    inside: dict[cst.CSTNode, cst.CSTNode] = {
+        one.iter: in_a_task(one.iter)
+        for one in walk(loop.body)
+        if isinstance(one, cst.For) and isinstance(one.iter, cst.Call)
+    }
+    body = [replaced(one, inside) for one in body_of(loop)]
+    given = [one.value for one in positional(loop.iter)]
+    if isinstance(chunk, cst.Integer) and chunk.value == "1":
+        return with_body(loop.with_changes(iter=call_with(loop.iter, given, {})), [_scope(body, module)])  # type: ignore[return-value]
+    start, stop = (cst.Integer("0"), given[0]) if len(given) == 1 else (given[0], given[1])
+    step = given[2] if len(given) == 3 else cst.Integer("1")
+    name = f"{loop.target.value}_chunk"
+    wide = with_names(expression("s * (c)"), {"s": step, "c": chunk})
+    end = with_names(expression("n + w"), {"n": cst.Name(name), "w": wide})
+    turns = [cst.Name(name), end, *([step] if len(given) == 3 else [])]
+    inner = with_body(loop.with_changes(iter=renamed(call_with(loop.iter, turns, {}), "range"), leading_lines=()), body)
+    outer = loop.with_changes(target=cst.Name(name), iter=call_with(loop.iter, [start, stop, wide], {}))
+    return with_body(outer, [_scope([inner], module)])  # type: ignore[return-value]
+
+
+DRAWN = Fix("drawn-tasks", "tasks that the compiler drew", ("retired-spelling",), _drawn, about="quality")
 
 
 LOOP_IN_SCOPE = Fix(

@@ -147,6 +147,7 @@ VALID_ROWS = Fix("valid-rows", "rows without data", ("padded-rows",), _valid_row
 def _transposed(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     """`pl.matmul(a, pl.transpose(b, 0, 1))`: the load turns the tile on its way, the vector cores need not."""
     nodes: dict[cst.CSTNode, cst.CSTNode] = {}
+    gone: list[Edit] = []
     for one in source.statements:
         if not isinstance(one, cst.SimpleStatementLine):
             continue
@@ -157,14 +158,16 @@ def _transposed(source: Source, findings: Sequence[Finding]) -> Iterator[NewText
                 continue
             operands, named = [arg.value for arg in given], {key: arg.value for key, arg in keywords(call).items()}
             for place, option in ((first, "a_trans"), (first + 1, "b_trans")):
-                turned = operands[place]
+                apart = source.only_for(operands[place], one)
+                turned = operands[place] if apart is None else (assigned(apart) or ("", operands[place]))[1]
                 if isinstance(turned, cst.Call) and called(turned) in TRANSPOSE.names and option not in named:
                     operands[place] = positional(turned)[0].value
                     named[option] = cst.Name("True")
+                    gone += [Edit((apart,))] if apart is not None else []
             if len(named) > len(keywords(call)):
                 nodes[call] = call_with(call, operands, named)
     if nodes:
-        yield NewText(source.edited([], nodes), "turn operands while they are loaded", ())
+        yield NewText(source.edited(gone, nodes), "turn operands while they are loaded", ())
 
 
 TRANSPOSED = Fix("transposed", "operands that are turned on vector cores", ("*",), _transposed)

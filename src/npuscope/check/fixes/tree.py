@@ -82,6 +82,18 @@ class Source:
         found: list[Statement] = [one for one in body if isinstance(one, Statement)]
         return found, next((n for n, one in enumerate(found) if one is statement), -1)
 
+    def only_for(self, value: cst.CSTNode, user: Statement) -> Statement | None:
+        """The statement of the same block that gives a name its value, where one other statement alone uses it."""
+        if not isinstance(value, cst.Name):
+            return None
+        siblings, at = self.siblings(user)
+        made = [n for n, one in enumerate(siblings[:at]) if (found := assigned(one)) and found[0] == value.value]
+        around = next((one for one in self.around(user) if isinstance(one, cst.FunctionDef)), self.module)
+        uses = sum(isinstance(one, cst.Name) and one.value == value.value for one in walk(around))
+        if len(made) != 1 or uses != 2 or names_in(siblings[made[0]]) & bound_in(*siblings[made[0] + 1 : at]):
+            return None
+        return siblings[made[0]]
+
     def code(self, node: cst.CSTNode) -> str:
         return self.module.code_for_node(node)
 
@@ -203,6 +215,21 @@ def assigned(statement: cst.CSTNode | None) -> tuple[str, cst.BaseExpression] | 
     return None
 
 
+def stored(statement: cst.CSTNode | None, stores: Sequence[str]) -> tuple[str, set[str]] | None:
+    """The tensor that a statement stores to, `x[…] = v` or `x = pl.assemble(x, v, …)`, and the names that it reads."""
+    found = assigned(statement)
+    if found is not None and isinstance(found[1], cst.Call) and called(found[1]) in stores:
+        others = [arg.value for arg in found[1].args]
+        into = next((n for n, one in enumerate(others) if isinstance(one, cst.Name) and one.value == found[0]), None)
+        return None if into is None else (found[0], names_in(*others[:into], *others[into + 1 :]))
+    if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
+        small = statement.body[0]
+        target = small.targets[0].target if isinstance(small, cst.Assign) and len(small.targets) == 1 else None
+        if isinstance(small, cst.Assign) and isinstance(target, cst.Subscript) and isinstance(target.value, cst.Name):
+            return target.value.value, names_in(small.value, *target.slice)
+    return None
+
+
 def names_in(*nodes: cst.CSTNode) -> set[str]:
     """Every name that is read or written in these nodes; attributes and keywords are none."""
     found: set[str] = set()
@@ -292,6 +319,11 @@ def bare(node: Node) -> Node:
 
     found = node.deep_clone().visit(WithoutComments())
     return found.with_changes(leading_lines=()) if hasattr(found, "leading_lines") else found  # type: ignore[return-value, union-attr]
+
+
+def replaced(node: Node, nodes: Mapping[cst.CSTNode, cst.CSTNode]) -> Node:
+    """A copy with some of the nodes in it replaced."""
+    return node.visit(_StatementEdits(nodes)) if nodes else node  # type: ignore[return-value]
 
 
 def with_names(node: Node, values: Mapping[str, cst.BaseExpression]) -> Node:

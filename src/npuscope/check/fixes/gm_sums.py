@@ -1,0 +1,209 @@
+"""Sums that live in global memory: turns of a loop that add to one tensor, each reading and storing it, or by atomics.
+
+sum-on-chip   the turns in one task, their sum in a tile, one store behind the loop
+atomic        the turns side by side, each an atomic add: their order goes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from npuscope.check.fixes.fix import Fix, NewText, Unmended
+from npuscope.check.fixes.products import MOST_PEELED, first_turn, range_of
+from npuscope.check.fixes.scopes import body_of, in_a_task, is_scalar, scope_call, with_body
+from npuscope.check.fixes.tree import (
+    Edit,
+    Source,
+    Statement,
+    assigned,
+    bare,
+    bound_in,
+    call_with,
+    called,
+    expression,
+    keywords,
+    module_of,
+    names_in,
+    positional,
+    renamed,
+    same,
+    statement,
+    stored,
+)
+from npuscope.check.rule import Finding
+from npuscope.ops.elementwise import ADD
+from npuscope.ops.shaping import SLICE
+from npuscope.ops.transfers import ASSEMBLE
+
+LOOPS = ("range", "parallel", "pipeline", "unroll")
+
+
+@dataclass(frozen=True, eq=False)
+class GmSum:
+    """A statement that adds `part` to a place in a tensor: `read` is what it reads there, None of an atomic add.
+
+    `place` is where it stores: the offsets of a pl.assemble, `call`, or `tensor[…]` without one. `apart` are statements
+    that make only what it needs.
+    """
+
+    tensor: str
+    statement: Statement
+    part: cst.BaseExpression
+    place: cst.BaseExpression
+    read: cst.BaseExpression | None
+    module: str
+    call: cst.Call | None
+    apart: tuple[Statement, ...]
+
+    def stored(self, value: cst.BaseExpression, atomic: bool) -> Statement:
+        """Another value stored to the same place."""
+        text = cst.Module([]).code_for_node
+        if self.call is None:
+            return statement(f"{text(self.place)} = {text(value)}\n")
+        kept = {name: arg.value for name, arg in keywords(self.call).items() if name != "atomic"}
+        added = {"atomic": expression(f"{self.module}AtomicType.Add")} if atomic else {}
+        call = call_with(self.call, [cst.Name(self.tensor), value, self.place], {**kept, **added})
+        return statement(f"{self.tensor} = {text(call)}\n")
+
+
+def gm_sum(source: Source, one: Statement) -> GmSum | None:
+    """What a statement adds to a tensor, if it does."""
+    into, found = stored(one, ASSEMBLE.names), assigned(one)
+    if into is None:
+        return None
+    call: cst.Call | None = None
+    place: cst.BaseExpression
+    if found is None:  # x[…] = …
+        assert isinstance(one, cst.SimpleStatementLine)
+        assert isinstance(one.body[0], cst.Assign)
+        place, value = one.body[0].targets[0].target, one.body[0].value
+    else:
+        assert isinstance(found[1], cst.Call)
+        call, given = found[1], [arg.value for arg in positional(found[1])]
+        if len(given) != 3:
+            return None
+        value, place = given[1], given[2]
+        if "atomic" in keywords(call):
+            part, apart = _behind(source, value, one)
+            return GmSum(into[0], one, part, place, None, module_of(call), call, apart)
+    total, apart = _behind(source, value, one)
+    sides = [arg.value for arg in positional(total)] if isinstance(total, cst.Call) else []
+    if not isinstance(total, cst.Call) or called(total) not in ADD.names or len(sides) != 2:
+        return None
+    user = apart[-1] if apart else one
+    for held, added in (sides, sides[::-1]):
+        read, reading = _behind(source, held, user)
+        if _reads(read, into[0], place, call is None):
+            part, making = _behind(source, added, user)
+            return GmSum(into[0], one, part, place, read, module_of(total), call, (*apart, *reading, *making))
+    return None
+
+
+def _reads(read: cst.BaseExpression, tensor: str, place: cst.BaseExpression, subscript: bool) -> bool:
+    """Whether an expression is what lies at a place."""
+    if subscript:
+        return same(read, place)
+    inside = [arg.value for arg in positional(read)] if isinstance(read, cst.Call) else []
+    return (
+        called(read) in SLICE.names and len(inside) == 3 and names_in(inside[0]) == {tensor} and same(inside[2], place)
+    )
+
+
+def _behind(
+    source: Source, value: cst.BaseExpression, user: Statement
+) -> tuple[cst.BaseExpression, tuple[Statement, ...]]:
+    """The expression that a name stands for where nothing else uses it, and its statement."""
+    apart = source.only_for(value, user)
+    made = assigned(apart)
+    return (value, ()) if apart is None or made is None else (made[1], (apart,))
+
+
+@dataclass(frozen=True, eq=False)
+class SummingLoop:
+    """A loop whose turns add to one place: each a task of its own (`scope`), or turns within a task."""
+
+    sum: GmSum
+    loop: cst.For
+    scope: cst.With | None
+
+    def turn(self) -> list[Statement]:
+        """The statements of a turn, as they stand in one task."""
+        if self.scope is None:
+            return body_of(self.loop)
+        return [inner for one in body_of(self.loop) for inner in (body_of(self.scope) if one is self.scope else [one])]
+
+
+def summing_loops(source: Source) -> Iterator[SummingLoop]:
+    for one in source.statements:
+        found = gm_sum(source, one)
+        above = None if found is None else source.parent(source.block_of(one) or one)
+        scope = above if isinstance(above, cst.With) and scope_call(above) is not None else None
+        loop = above if scope is None else source.parent(source.block_of(scope) or scope)
+        if found is None or not isinstance(loop, cst.For) or called(loop.iter) not in LOOPS:
+            continue
+        one_place = names_in(found.place, *([found.read] if found.read is not None else []))
+        changing = (names_in(loop.target) | bound_in(loop)) - {found.tensor}
+        others = [other for other in body_of(loop) if other is not scope] if scope is not None else []
+        if not one_place & changing and all(map(is_scalar, others)):
+            yield SummingLoop(found, loop, scope)
+
+
+def _mends(source: Source, found: GmSum, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    lines = {line for one in (found.statement, *found.apart) for line in (source.line(one), source.last_line(one))}
+    return tuple(one for one in findings if one.id == "gm-accumulate" and one.line in lines)
+
+
+def _on_chip(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    known = names_in(source.module)
+    for one in summing_loops(source):
+        found, turn = one.sum, one.turn()
+        start, step = range_of(one.loop)
+        uses = [other for other in turn if other is not found.statement and other not in found.apart]
+        alone = found.tensor not in names_in(*uses)
+        if start is None or step is None or not alone or len(turn) > MOST_PEELED:
+            continue
+        if not isinstance(one.loop.target, cst.Name) or not isinstance(one.loop.iter, cst.Call):
+            continue
+        name = next(
+            n for n in (f"{found.tensor}_sum", *(f"{found.tensor}_sum{k}" for k in range(2, 99))) if n not in known
+        )
+        text = cst.Module([]).code_for_node
+        add = f"{found.module}add"
+        begun = text(found.part) if found.read is None else f"{add}({text(found.read)}, {text(found.part)})"
+        first = [
+            statement(f"{name} = {begun}\n") if other is found.statement else bare(other)
+            for other in turn
+            if other not in found.apart
+        ]
+        added = statement(f"{name} = {add}({name}, {text(found.part)})\n")
+        rest = [added if other is found.statement else other for other in turn if other not in found.apart]
+        inside = one.loop.with_changes(iter=in_a_task(one.loop.iter))
+        inner = first_turn(inside, start, step, first, rest)
+        whole: tuple[Statement, ...] = (*inner, found.stored(cst.Name(name), found.read is None))
+        if one.scope is not None:
+            whole = (with_body(one.scope.with_changes(leading_lines=()), whole),)
+        title = f"add up {found.tensor} on chip, store it once"
+        yield NewText(source.edited([Edit((one.loop,), whole)]), title, _mends(source, found, findings), reorders=True)
+
+
+SUM_ON_CHIP = Fix("sum-on-chip", "sums that go through global memory every turn", ("*",), _on_chip)
+
+
+def _atomic(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
+    for one in summing_loops(source):
+        found = one.sum
+        if found.read is None or found.call is None or one.scope is None or not isinstance(one.loop.iter, cst.Call):
+            continue
+        edits = [Edit((gone,)) for gone in found.apart if found.part is not (assigned(gone) or ("", gone))[1]]
+        kept = [gone for gone in found.apart if found.part is (assigned(gone) or ("", gone))[1]]
+        value = cst.Name((assigned(kept[0]) or ("", kept[0]))[0]) if kept else found.part
+        edits.append(Edit((found.statement,), (found.stored(value, True),)))
+        nodes: dict[cst.CSTNode, cst.CSTNode] = {one.loop.iter: renamed(one.loop.iter, "parallel")}
+        mends = _mends(source, found, findings)
+        yield NewText(source.edited(edits, nodes), f"add to {found.tensor} atomically", mends, reorders=True)
+
+
+ATOMIC = Fix("atomic", "sums in an order that nobody needs", ("*",), _atomic)
