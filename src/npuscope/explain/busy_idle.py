@@ -208,10 +208,13 @@ class FanOut(Tabular):
 
 def fan_out_of(work: Work, cut: Steps, rules: Rules) -> FanOut:
     """Tasks by kernel and area, for work cut into steps."""
-    area = pl.Series([area_of(name, rules) for name in work.kernels], dtype=pl.String)
-    core_ns = pl.Series("core_ns", work.end - work.start)
-    slices = work.slices.select(area.gather(work.kernel).alias("area"), "kernel", work.tasks.alias("task"), core_ns)
-    counts = {"tasks": pl.col("task").n_unique(), "blocks": pl.len(), "core_ns": pl.col("core_ns").sum()}
+    names = pl.DataFrame({"kernel": work.kernels, "area": [area_of(name, rules) for name in work.kernels]},
+                         schema={"kernel": pl.String, "area": pl.String}).with_row_index("number")  # fmt: skip
+    number = pl.Series("number", work.kernel, dtype=pl.UInt32)
+    slices = pl.DataFrame([number, work.tasks.alias("task"), pl.Series("core_ns", work.end - work.start)])
+    tasks = slices["task"].n_unique()
+    distinct = pl.len() if tasks == slices.height else pl.col("task").n_unique()
+    counts = {"tasks": distinct, "blocks": pl.len(), "core_ns": pl.col("core_ns").sum()}
     # repeats that were found, with nothing repeating inside them, are taken for layers of one step
     found = cut.table.height
     are_steps = cut.source == "column" or cut.layers
@@ -219,13 +222,15 @@ def fan_out_of(work: Work, cut: Steps, rules: Rules) -> FanOut:
     per = [(pl.col("tasks") / steps).alias("tasks per step")]
     if layers:
         per.append((pl.col("tasks") / (steps * layers)).alias("tasks per layer"))
-    areas = slices.group_by("area").agg(pl.col("kernel").n_unique().alias("kernels"), **counts)
+    placed = slices.with_columns(area=names["area"].cast(pl.Categorical).gather(work.kernel))
+    areas = placed.group_by("area").agg(pl.col("number").n_unique().alias("kernels"), **counts)
+    areas = areas.with_columns(pl.col("area").cast(pl.String))
     areas = areas.with_columns(*per, (pl.col("tasks") / pl.col("tasks").sum()).alias("share"))
-    kernels = slices.group_by("kernel", "area").agg(**counts)
+    kernels = names.join(slices.group_by("number").agg(**counts), on="number").drop("number")
     return FanOut(
         areas.sort("tasks", "area", descending=[True, False]),
         kernels.sort("tasks", "kernel", descending=[True, False]),
-        tasks=slices["task"].n_unique(),
+        tasks=tasks,
         blocks=slices.height,
         steps=steps,
         layers=layers,

@@ -36,7 +36,7 @@ def divided_by(lanes: pl.DataFrame) -> tuple[str | None, list[int]]:
 
 def split_ranks(trace: Trace) -> list[RankTrace]:
     """A trace by rank, or else by device where it has several. Threads of no device stay with each."""
-    work = trace.slices.filter(is_work())["lane"].unique()
+    work = trace.slices.lazy().filter(is_work()).select(pl.col("lane").unique()).collect()["lane"]
     used = trace.lanes.filter(pl.col("lane").is_in(work.implode()))
     column, values = divided_by(used)
     ranks = used["rank"].drop_nulls().unique().to_list()

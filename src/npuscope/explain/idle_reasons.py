@@ -15,6 +15,7 @@ Where a capture lacks edges or dispatch times, the reasons that cannot be told a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -78,11 +79,12 @@ class Bubbles(Tabular):
     @property
     def by_reason(self) -> dict[str, int]:
         """Reason -> nanoseconds over all core lanes, largest first."""
-        return {str(reason): int(ns) for reason, ns in self._reasons().select("reason", "idle_ns").iter_rows()}
+        return {str(reason): int(ns) for reason, ns in self._reasons.select("reason", "idle_ns").iter_rows()}
 
     def tables(self) -> dict[str, Table]:
-        return {"idle": Table(IDLE, self._reasons()), "blockers": Table(BLOCKERS, self.blockers())}
+        return {"idle": Table(IDLE, self._reasons), "blockers": Table(BLOCKERS, self.blockers())}
 
+    @cached_property
     def _reasons(self) -> pl.DataFrame:
         length = pl.col("end") - pl.col("start")
         table = self.segments.group_by("reason").agg(idle_ns=length.sum(), pieces=pl.len())
@@ -97,11 +99,16 @@ class Bubbles(Tabular):
 
     def blockers(self, each: int = 3) -> pl.DataFrame:
         """Who waited for whom: the longest of each reason."""
-        known = self.waits.filter(pl.col("kernel").is_not_null() & (pl.col("reason") != "edge"))
+        return self._who_for_whom.filter(pl.int_range(pl.len()).over("reason") < each)
+
+    @cached_property
+    def _who_for_whom(self) -> pl.DataFrame:
+        """The waits by reason, kernel and blocker, the longest first."""
+        known = self.waits.lazy().filter(pl.col("kernel").is_not_null() & (pl.col("reason") != "edge"))
         length = pl.col("end") - pl.col("start")
         table = known.group_by("reason", "kernel", "blocker").agg(idle_ns=length.sum(), pieces=pl.len())
-        longest = table.sort("idle_ns", "kernel", "blocker", descending=[True, False, False])
-        return longest.filter(pl.int_range(pl.len()).over("reason") < each)
+        named = table.with_columns(pl.col("kernel", "blocker").cast(pl.String))
+        return named.sort("idle_ns", "kernel", "blocker", descending=[True, False, False]).collect()
 
     def sentences(self, top: int = 5) -> list[str]:
         """The longest waits in words."""

@@ -215,7 +215,7 @@ def _threads(work: Work) -> pl.DataFrame:
     named = table.join(lanes.select("lane", pl.col("name").alias("thread"), role), on="lane")
     share = pl.col("self_ns") / max(work.wall, 1)
     return named.select("thread", "role", "phase", "count", "self_ns", share.alias("share")).sort(
-        "thread", "self_ns", descending=[False, True]
+        "thread", "self_ns", "phase", descending=[False, True, False]
     )
 
 

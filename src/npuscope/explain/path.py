@@ -9,6 +9,7 @@ communication, and idle time with the reason of what ended it. Both add up to th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -58,12 +59,16 @@ class CriticalPath(Tabular):
     window_ns: int
     notes: tuple[str, ...]
 
-    @property
+    @cached_property
     def slices(self) -> int:
-        return self.segments.filter(pl.col("part") == "run")["row"].n_unique()
+        return int(self.segments.select(pl.col("row").filter(pl.col("part") == "run").n_unique()).item())
 
     def by_part(self) -> dict[str, int]:
         """run or reason -> nanoseconds on the path; they sum to the window."""
+        return dict(self._by_part)
+
+    @cached_property
+    def _by_part(self) -> dict[str, int]:
         length = pl.col("end") - pl.col("start")
         table = self.segments.group_by("part").agg(ns=length.sum()).sort("ns", "part", descending=[True, False])
         return {str(part): int(ns) for part, ns in table.iter_rows()}
@@ -71,15 +76,20 @@ class CriticalPath(Tabular):
     def by_kernel(self) -> pl.DataFrame:
         """What each kernel runs on the path. The end can fall by path_ns at most if the kernel costs nothing and every
         task stays on its core in its order."""
-        run = self.segments.filter(pl.col("part") == "run")
+        return self._by_kernel
+
+    @cached_property
+    def _by_kernel(self) -> pl.DataFrame:
+        run = self.segments.lazy().filter(pl.col("part") == "run")
         table = run.group_by("kernel").agg(segments=pl.len(), path_ns=(pl.col("end") - pl.col("start")).sum())
         share = pl.col("path_ns") / self.window_ns if self.window_ns else pl.lit(0.0)
-        return table.with_columns(share.alias("share")).sort("path_ns", "kernel", descending=[True, False])
+        table = table.with_columns(pl.col("kernel").cast(pl.String), share.alias("share"))
+        return table.sort("path_ns", "kernel", descending=[True, False]).collect()
 
     def by_link(self) -> dict[str, int]:
         """Run time on the path by what made its slices begin no earlier."""
-        run = self.segments.filter(pl.col("part") == "run")
-        table = run.group_by("link").agg(ns=(pl.col("end") - pl.col("start")).sum())
+        run = self.segments.lazy().filter(pl.col("part") == "run")
+        table = run.group_by("link").agg(ns=(pl.col("end") - pl.col("start")).sum()).sort("link").collect()
         return {str(link): int(ns) for link, ns in table.iter_rows()}
 
     def tables(self) -> dict[str, Table]:

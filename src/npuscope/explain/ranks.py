@@ -67,9 +67,13 @@ class Ranks(Tabular):
     trace: Trace
     parts: tuple[RankTrace, ...]
     explained: tuple[Explanation, ...]
-    waits: CollectiveWaits
 
-    @property
+    @cached_property
+    def waits(self) -> CollectiveWaits:
+        """Who waits for whom in collectives."""
+        return collective_waits([(part.name, e.work) for part, e in zip(self.parts, self.explained, strict=True)])
+
+    @cached_property
     def table(self) -> pl.DataFrame:
         rows = [_row(part, e, self.waits) for part, e in zip(self.parts, self.explained, strict=True)]
         return pl.DataFrame(rows, infer_schema_length=None).select(RANKS.keys)
@@ -221,8 +225,7 @@ def explain_ranks(
     for number, part in enumerate(parts):
         progress.report("explaining ranks", number, len(parts))
         explained.append(explain(part.trace, kernels, areas, cores))
-    waits = collective_waits([(part.name, e.work) for part, e in zip(parts, explained, strict=True)])
-    return Ranks(trace, tuple(parts), tuple(explained), waits)
+    return Ranks(trace, tuple(parts), tuple(explained))
 
 
 def diagnose_ranks(

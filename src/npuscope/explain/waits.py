@@ -137,8 +137,9 @@ def coarse_reasons(work: Work) -> tuple[str, str, str]:
 
 
 def kernel_names(work: Work, rows: Ints) -> pl.Series:
-    """The kernels of rows; null for NONE, which is -1 and so finds the entry at the end."""
-    names = pl.Series([*work.kernels, None], dtype=pl.String)
+    """The kernels of rows, as categories: quick to group by, and in no order of names; null for NONE, which is -1 and
+    so finds the entry at the end."""
+    names = pl.Series([*work.kernels, None], dtype=pl.Enum(work.kernels))
     return names.gather(np.append(work.kernel, len(work.kernels))[rows])
 
 
@@ -333,17 +334,9 @@ def _submissions(trace: Trace, known: Ints) -> Ints:
 
 def launches_of(trace: Trace, tasks: pl.Series) -> Ints:
     """When the host's call that put each task on its stream returned; the framework's call where no launch is."""
-    returned = np.full(len(tasks), NEVER)
-    for names in (LAUNCHES, FURTHER_LAUNCHES) if "name" in trace.edges.columns else ():
-        edges = trace.edges.filter(pl.col("name").is_in(names)).select("src", pl.col("dst").alias("task"))
-        if edges.height:
-            returned = np.where(returned == NEVER, _returns(trace, edges, tasks), returned)
-    return returned
-
-
-def _returns(trace: Trace, edges: pl.DataFrame, tasks: pl.Series) -> Ints:
-    host = trace.slices.lazy().filter(pl.col("kind") == "host")
-    calls = host.select(pl.col("task").alias("src"), (pl.col("start") + pl.col("dur")).alias("returned"))
-    launched = edges.lazy().join(calls, on="src").group_by("task").agg(pl.col("returned").max())
-    met = tasks.to_frame("task").lazy().join(launched, on="task", how="left", maintain_order="left").collect()
-    return met["returned"].fill_null(NEVER).to_numpy()
+    launched, returned = trace.launches
+    if not len(launched):
+        return np.full(len(tasks), NEVER)
+    task = tasks.fill_null(launched[0]).to_numpy()
+    place = np.minimum(np.searchsorted(launched, task), len(launched) - 1)
+    return np.where((launched[place] == task) & tasks.is_not_null().to_numpy(), returned[place], NEVER)

@@ -27,7 +27,7 @@ from npuscope.explain.choosing import check_one_rank
 from npuscope.table.formats import short
 from npuscope.trace.core import Trace, overlaps
 from npuscope.trace.intervals import Intervals, Ints, depths, gaps, lane_order, union
-from npuscope.trace.names import marked, slots, source_column
+from npuscope.trace.names import slots, source_column
 from npuscope.trace.readers.kernel_details import AI_CPUS
 from npuscope.trace.schema import SLICES, is_work
 
@@ -235,9 +235,7 @@ def outermost(slices: pl.DataFrame) -> pl.DataFrame:
 def _window(trace: Trace, work: pl.DataFrame) -> tuple[int, int]:
     if "window_ns" in trace.meta.notes:
         return trace.window_ns
-    both = pl.concat(
-        [rows.select("start", end=pl.col("start") + pl.col("dur")) for rows in (work, marked(trace.slices))]
-    )
+    both = pl.concat([rows.select("start", end=pl.col("start") + pl.col("dur")) for rows in (work, trace.marks)])
     if both.is_empty():
         return (0, 0)
     start, end = both.select(pl.col("start").min(), pl.col("end").max()).row(0)

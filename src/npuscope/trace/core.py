@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import polars as pl
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.trace import schema
 from npuscope.trace.intervals import Ints, depths
+from npuscope.trace.names import FURTHER_LAUNCHES, LAUNCHES, marked
 
 Wanted = str | int | Sequence[str] | Sequence[int]  # one value or several
 OUTSIDE = "outside the window"
@@ -163,6 +166,34 @@ class Trace:
         row = self.slices.select(pl.col("start").min(), (pl.col("start") + pl.col("dur")).max().alias("end")).row(0)
         return (int(row[0]), int(row[1]))
 
+    @cached_property
+    def marks(self) -> pl.DataFrame:
+        """The slices that mark a step, with `phase` and `tokens`."""
+        return marked(self.slices)
+
+    @cached_property
+    def launches(self) -> tuple[Ints, Ints]:
+        """The tasks that the host put on a stream, in order of their numbers, and when its call returned; the
+        framework's call where no launch is."""
+        none = np.zeros(0, dtype=np.int64)
+        if "name" not in self.edges.columns:
+            return none, none
+        host = self.slices.lazy().filter(pl.col("kind") == "host")
+        calls = host.select("task", pl.col("start") + pl.col("dur")).drop_nulls("task").collect()
+        call, end = _last_of_each(*(column.to_numpy() for column in calls))
+        found = []
+        for names in (LAUNCHES, FURTHER_LAUNCHES):
+            edges = self.edges.lazy().filter(pl.col("name").is_in(names)).select("src", "dst").drop_nulls().collect()
+            src, dst = (edges[side].to_numpy() for side in ("src", "dst"))
+            place = np.minimum(np.searchsorted(call, src), len(call) - 1)
+            known = call[place] == src if len(call) else np.zeros(len(src), dtype=bool)
+            found.append(_last_of_each(dst[known], end[place[known]]))
+        (launched, returned), (further, queued) = found
+        other = ~np.isin(further, launched)
+        if not other.any():
+            return launched, returned
+        return _last_of_each(np.append(launched, further[other]), np.append(returned, queued[other]))
+
     @property
     def window_ns(self) -> tuple[int, int]:
         """The window this trace was cut to, else its span."""
@@ -279,6 +310,15 @@ class Trace:
         ]
         body = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows)
         return f"<table>{body}</table>{self.slices.head(5)._repr_html_()}"
+
+
+def _last_of_each(keys: Ints, times: Ints) -> tuple[Ints, Ints]:
+    """The distinct keys in order, and the latest time of each."""
+    if np.all(keys[1:] > keys[:-1]):
+        return keys, times
+    order = np.lexsort((times, keys))
+    last = order[np.append(keys[order][1:] != keys[order][:-1], True)]
+    return keys[last], times[last]
 
 
 def arrays_of(slices: pl.DataFrame) -> tuple[Ints, Ints, Ints]:

@@ -192,15 +192,19 @@ class RunFacts:
     @cached_property
     def segments(self) -> pl.DataFrame:
         """The path within the scope, with the kind of the slice that each segment runs or comes before."""
-        kinds = pl.concat([self.work.slices["kind"].cast(pl.String), pl.Series([None], dtype=pl.String)])
-        row = self.path.segments["row"].to_numpy()
-        there = self.path.segments.with_columns(kinds.gather(np.where(row == NONE, len(kinds) - 1, row)).alias("kind"))
-        there = there.filter((pl.col("end") > self.scope[0]) & (pl.col("start") < self.scope[1]))
-        return there.with_columns(ns=pl.col("end") - pl.col("start"))
+        segments = self.path.segments
+        row = segments["row"]
+        kind = self.work.slices["kind"].gather(row.set(row == NONE, None))
+        there = segments.with_columns(kind.alias("kind"), ns=pl.col("end") - pl.col("start"))
+        first, last = self.scope
+        if first <= self.work.window[0] and last >= self.work.window[1]:
+            return there
+        return there.filter((pl.col("end") > first) & (pl.col("start") < last))
 
     def running(self, kind: str) -> pl.DataFrame:
         """Where a kind of work runs on the path."""
-        return self.segments.filter((pl.col("part") == "run") & (pl.col("kind") == kind))
+        there = self.segments.lazy().filter((pl.col("part") == "run") & (pl.col("kind") == kind))
+        return there.select("start", "end", "lane", "kernel", "ns").collect()
 
     @cached_property
     def ran(self) -> Intervals:
@@ -283,10 +287,20 @@ def tuned_text(kernels: Iterable[str]) -> str:
 
 def spans(table: pl.DataFrame) -> tuple[Span, ...]:
     """The longest rows of a table of start, end and lane, in the order of time."""
-    longest = table.sort(pl.col("end") - pl.col("start"), descending=True, maintain_order=True).head(MOST_SPANS)
+    longest = table[_longest((table["end"] - table["start"]).to_numpy(), MOST_SPANS)]
     lane = pl.col("lane") if "lane" in table.columns else pl.lit(None)
     rows = longest.sort("start").select("start", "end", lane)
     return tuple(Span(int(start), int(end), lane) for start, end, lane in rows.iter_rows())
+
+
+def _longest(lengths: Ints, most: int) -> Ints:
+    """The places of the longest, of equal ones the first, as a whole sort would give them."""
+    if len(lengths) > most:
+        candidates = np.flatnonzero(lengths >= np.partition(lengths, len(lengths) - most)[len(lengths) - most])
+    else:
+        candidates = np.arange(len(lengths))
+    order: Ints = candidates[np.argsort(-lengths[candidates], kind="stable")][:most]
+    return order
 
 
 def spans_of(run: RunFacts, pieces: Intervals) -> tuple[Span, ...]:
@@ -304,5 +318,11 @@ def top_kernel(run: pl.DataFrame) -> tuple[str, int]:
     """The kernel that runs longest in segments of the path, and for how long."""
     if run.is_empty():
         return "", 0
-    name, ns = run.group_by("kernel").agg(pl.col("ns").sum()).sort("ns", "kernel", descending=[True, False]).row(0)
+    name, ns = next(by_kernel(run).iter_rows())
     return quoted(name), int(ns)
+
+
+def by_kernel(segments: pl.DataFrame) -> pl.DataFrame:
+    """The time of each kernel in segments of the path, the longest first."""
+    spent = segments.lazy().group_by("kernel").agg(pl.col("ns").sum()).with_columns(pl.col("kernel").cast(pl.String))
+    return spent.sort("ns", "kernel", descending=[True, False]).collect()

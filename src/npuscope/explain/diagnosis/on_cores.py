@@ -27,6 +27,7 @@ from npuscope.explain.diagnosis.cause import (
     Cause,
     CauseKind,
     RunFacts,
+    by_kernel,
     found_in,
     gain_between,
     gain_of_gaps,
@@ -263,8 +264,7 @@ def _part(run: RunFacts, ns: int) -> str:
 
 def _named(segments: pl.DataFrame) -> list[str]:
     """The kernels of segments, the one with most time first."""
-    times = segments.group_by("kernel").agg(pl.col("ns").sum()).sort("ns", "kernel", descending=[True, False])
-    return [str(name) for name in times["kernel"]]
+    return [str(name) for name in by_kernel(segments)["kernel"]]
 
 
 def _main_kernels(times: Mapping[str, float]) -> dict[str, float]:
@@ -310,7 +310,7 @@ def _full_cores(run: RunFacts, segments: pl.DataFrame, tail: int) -> Iterator[Ca
     kind, counted = core_or_bandwidth(run.work)
     unit, busy = busiest(run.work)
     what = "mostly moving data" if kind is BANDWIDTH else f"{name} is {duration(longest)} of it"
-    spent = segments.group_by("kernel").agg(pl.col("ns").sum()).sort("kernel")
+    spent = by_kernel(segments).sort("kernel")
     main = _main_kernels(dict(spent.iter_rows()))
     fullness = float(np.average(_fullness(run.work, segments), weights=segments["ns"].to_numpy()))
     where = "on full cores" if fullness >= FULL else f"on {percent(fullness)} of the cores it needs"

@@ -103,9 +103,12 @@ def idle(run: RunFacts) -> Iterator[Cause]:
 
 
 def idle_families(segments: pl.DataFrame, by_launch: bool = True) -> dict[str, pl.DataFrame]:
-    """The idle segments of a path over streams, with their `ns`, by what they are: the longest of each first.
+    """The idle segments of a path over streams, with their `ns`, by what they are: the longest of each first,
+    but of short gaps, which are many and alike.
     `by_launch`: whether it counts what was launched when; else their lengths alone tell."""
-    waits = segments.filter(pl.col("part") != "run")
+    waits = (
+        segments.lazy().filter(pl.col("part") != "run").select("start", "end", "part", "kernel", "row", "ns").collect()
+    )
     if not by_launch:  # a launch does not cut a pause in two
         pause = (pl.col("start") != pl.col("end").shift(1)).fill_null(True).cum_sum()
         waits = (
@@ -113,16 +116,20 @@ def idle_families(segments: pl.DataFrame, by_launch: bool = True) -> dict[str, p
             .group_by(pause.alias("pause"), maintain_order=True)
             .agg(pl.col("start").first(), pl.col("end", "part", "kernel", "row").last(), pl.col("ns").sum())
         )
-    waits, known = waits.sort("ns", descending=True, maintain_order=True), pl.lit(by_launch)
+    known = pl.lit(by_launch)
     launched, late = known & (pl.col("part") == LAUNCHED), known & (pl.col("part") == NOT_LAUNCHED)
     brief = pl.col("ns") < SHORT
     rest = waits.filter(late | (~brief & ~launched))
     return {
         GAPS: waits.filter(brief & ~late),
-        WAITING: waits.filter(~brief & launched),
-        LAUNCHES: rest.filter(pl.col("ns") < STALL),
-        STALLS: rest.filter(pl.col("ns") >= STALL),
+        WAITING: _longest_first(waits.filter(~brief & launched)),
+        LAUNCHES: _longest_first(rest.filter(pl.col("ns") < STALL)),
+        STALLS: _longest_first(rest.filter(pl.col("ns") >= STALL)),
     }
+
+
+def _longest_first(pauses: pl.DataFrame) -> pl.DataFrame:
+    return pauses.sort("ns", descending=True, maintain_order=True)
 
 
 def _idle(
@@ -303,8 +310,8 @@ def _late_collectives(work: Work) -> tuple[int, str]:
     """What collectives take beyond LATE times the usual of their kind, and the longest of them in words."""
     comm = np.flatnonzero((work.slices["kind"] == "comm").to_numpy())
     # profilers number their collectives
-    kind = [re.sub(r"(_+\d+)+$", "", work.kernels[number]) for number in work.kernel[comm].tolist()]
-    table = pl.DataFrame({"kind": kind, "ns": (work.end - work.start)[comm]})
+    kinds = pl.Series([re.sub(r"(_+\d+)+$", "", name) for name in work.kernels], dtype=pl.Categorical)
+    table = pl.DataFrame({"kind": kinds.gather(work.kernel[comm]), "ns": (work.end - work.start)[comm]})
     if table.height < FEWEST:
         return 0, ""
     several = pl.len().over("kind") >= FEWEST  # a kind of its own is judged by all collectives

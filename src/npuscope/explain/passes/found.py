@@ -25,7 +25,7 @@ from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, FLAG, LIST, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, Form, duration, percent
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Intervals, Ints, inside, one_group, sum_by, union
-from npuscope.trace.names import marked, source_column
+from npuscope.trace.names import source_column
 
 PARTS = pl.Enum(["head", "layer", "tail"])
 MOST = 0.8  # of what repeats
@@ -119,17 +119,22 @@ TYPICAL = Columns(
 )
 
 
+class _Counted(NamedTuple):
+    """The rows that count, by their places among the trace's slices: pass, layer, and whether they are device time."""
+
+    row: Ints
+    in_pass: Ints
+    layer: Ints
+    on_device: Flags
+
+
 @dataclass(frozen=True, repr=False)
 class Passes(Tabular):
-    """`table` has a row per pass, `rows` one per slice of the trace.
-
-    Of rows: `in_pass`, `layer` and `part`, null outside; `first_listing`, the row that a second telling tells again;
-    `on_device`, true for what counts as device time.
-    """
+    """`table` has a row per pass, `rows` one per slice of the trace."""
 
     trace: Trace
     table: pl.DataFrame
-    rows: pl.DataFrame
+    counted: _Counted
     rule: str  # how passes were told apart
     anchor: str  # what stands for a layer
     attentions_per_layer: int
@@ -153,6 +158,12 @@ class Passes(Tabular):
         if self.outside:
             title += f"; {self.outside:,} rows ({duration(self.outside_ns)}) are in none"
         return title
+
+    @cached_property
+    def rows(self) -> pl.DataFrame:
+        """Of each slice `in_pass`, `layer` and `part`, null outside; `first_listing`, the row that a second telling tells
+        again; `on_device`, true for what counts as device time."""
+        return _of_slices(self.trace, self.counted)
 
     @cached_property
     def order(self) -> pl.DataFrame:
@@ -254,7 +265,7 @@ def _known_phases(trace: Trace, sequence: Sequence, in_pass: Ints, phases: list[
     trained = set(in_pass[_only_training(sequence)].tolist())
     step = np.full(len(phases), -1)
     step[in_pass[in_pass >= 0]] = sequence.step[in_pass >= 0]
-    marks = marked(trace.slices).select("step", "phase", "tokens").drop_nulls("phase")
+    marks = trace.marks.select("step", "phase", "tokens").drop_nulls("phase")
     said = {number: Phase(phase, tokens) for number, phase, tokens in marks.iter_rows()}
     return [
         phase._replace(name="training") if n in trained else said.get(sequence.steps[at], phase) if at >= 0 else phase
@@ -306,8 +317,9 @@ def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
         }
     )
     disturbed = disturbances(narrow, kinds, union_ns, pause)
-    rows = _of_slices(trace, sequence, cut)
-    twice = rows["in_pass"].filter(trace.slices["duplicate_of"].is_not_null() & rows["in_pass"].is_not_null())
+    counted = _Counted(sequence.row, cut.in_pass, cut.layer, sequence.on_device)
+    again = trace.slices["duplicate_of"].is_not_null()
+    twice = _of_slices(trace, counted)["in_pass"].filter(again).drop_nulls() if again.any() else pl.Series([0]).clear()
     draft = cut.draft.tolist()
     table = pl.DataFrame(
         {
@@ -338,17 +350,17 @@ def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
     left_ns = union(one_group(sequence.start[left], sequence.end[left])).length
     reasons = tuple((*lacks, *why) for lacks, why in zip(cut.lacks, disturbed, strict=True))
     return Passes(
-        trace, table, rows, cut.rule, cut.anchor, cut.per_layer, tuple(kinds), reasons,
+        trace, table, counted, cut.rule, cut.anchor, cut.per_layer, tuple(kinds), reasons,
         int((~inside_one).sum()), left_ns,
     )  # fmt: skip
 
 
-def _of_slices(trace: Trace, sequence: Sequence, cut: _Cut) -> pl.DataFrame:
+def _of_slices(trace: Trace, counted: _Counted) -> pl.DataFrame:
     """Pass, layer and part of every slice; a second telling is where the first one is."""
     in_pass = np.full(trace.slices.height, -1)
     layer = np.full(trace.slices.height, OUTSIDE)
     first_listing = np.arange(trace.slices.height)
-    in_pass[sequence.row], layer[sequence.row] = cut.in_pass, cut.layer
+    in_pass[counted.row], layer[counted.row] = counted.in_pass, counted.layer
     again = trace.slices.select("task", "duplicate_of").with_row_index("row")
     duplicates = again.filter(pl.col("duplicate_of").is_not_null()).select("row", "duplicate_of")
     if duplicates.height:
@@ -357,7 +369,7 @@ def _of_slices(trace: Trace, sequence: Sequence, cut: _Cut) -> pl.DataFrame:
         row, of = duplicates["row"].to_numpy(), duplicates["first"].to_numpy()
         first_listing[row], in_pass[row], layer[row] = of, in_pass[of], layer[of]
     on_device = np.zeros(trace.slices.height, dtype=bool)
-    on_device[sequence.row] = sequence.on_device
+    on_device[counted.row] = counted.on_device
     frame = pl.DataFrame({"in_pass": in_pass, "layer": layer, "first_listing": first_listing, "on_device": on_device})
     part = pl.when(pl.col("layer") >= 0).then(pl.lit("layer")).when(pl.col("layer") == TAIL).then(pl.lit("tail"))
     return frame.select(

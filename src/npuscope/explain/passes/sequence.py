@@ -27,7 +27,7 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.chip.kernels import Landmark, landmark_of, rule_of
 from npuscope.explain.extent import marked_steps
 from npuscope.explain.waits import launches_of
-from npuscope.explain.work import kernel_group, on_ai_cpu
+from npuscope.explain.work import CORE_KINDS, TYPES, kernel_group, on_ai_cpu
 from npuscope.table.formats import short
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints, largest
@@ -56,21 +56,23 @@ class Sequence:
 
     @staticmethod
     def of(trace: Trace) -> Sequence:
-        counted = counts_once()
         ai_cpu_lanes = trace.lanes.filter(pl.col("unit") == "AICPU")["lane"].implode()
-        beside = pl.col("lane").is_in(ai_cpu_lanes) | on_ai_cpu(trace.slices)
-        rows = trace.slices.select(
+        known = [name for name in (*TYPES, *CORE_KINDS) if name in trace.slices.columns]
+        work = trace.slices.lazy().with_row_index("row").filter(counts_once())
+        rows = work.select(
+            "row", "start", "dur", "lane", "step", "task", "kernel", "kind", *dict.fromkeys(known)
+        ).collect()
+        beside = pl.col("lane").is_in(ai_cpu_lanes) | on_ai_cpu(rows)
+        rows = rows.select(
             "start",
             "dur",
-            pl.col("lane").cast(pl.Int64),
+            pl.col("lane", "row").cast(pl.Int64),
             "step",
             "task",
-            kernel_group(trace.slices),
-            pl.int_range(pl.len(), dtype=pl.Int64).alias("row"),
+            kernel_group(rows),
             (pl.col("kind") == "comm").alias("is_comm"),
             (~beside).alias("on_device"),
-            counted.alias("counted"),
-        ).filter("counted")
+        )
         step, told_steps = _steps(trace, rows)
         order = np.lexsort((rows["start"].to_numpy(), step))
         if not np.array_equal(order, np.arange(len(order))):
@@ -129,15 +131,23 @@ class Sequence:
         main = np.flatnonzero(self.lane == busiest(self.lane)) if len(self) else self.row
         symbols = self.symbol[main]
         counts = np.bincount(symbols) if len(symbols) else np.zeros(0, dtype=np.int64)
+        # what a stretch adds up to tells at once that two are not equal: most kernels are out before any is looked into
+        weights = np.arange(1, len(self.names) + 1, dtype=np.uint64) ** np.uint64(3) * np.uint64(0x9E3779B97F4A7C15)
+        summed = np.cumsum(weights[symbols])
         for symbol in np.argsort(-counts, kind="stable").tolist():
             if counts[symbol] < FEWEST_ANCHORS:
                 break
             places = np.flatnonzero(symbols == symbol)
             if places[-1] - places[0] < len(symbols) / 2:
                 continue
-            which, length = kinds(symbols, places), np.diff(places)
-            share = length[which == int(np.argmax(np.bincount(which)))].sum() / length.sum()
-            if share >= MOSTLY and np.median(length) >= FEWEST_ANCHORS:
+            length = np.diff(places)
+            if np.median(length) < FEWEST_ANCHORS:
+                continue
+            _, alike = np.unique(np.diff(summed[places]), return_inverse=True)
+            if np.max(np.bincount(alike, length)) < MOSTLY * length.sum():
+                continue
+            which = kinds(symbols, places)
+            if length[which == int(np.argmax(np.bincount(which)))].sum() / length.sum() >= MOSTLY:
                 return main[places], f"{REPETITION} of {self.names[symbol]}"
         return np.zeros(0, dtype=np.int64), "none"
 

@@ -11,7 +11,6 @@ from npuscope.explain.passes.found import NoPasses, Passes, passes
 from npuscope.explain.passes.sequence import REPETITION
 from npuscope.explain.repetition import Steps, in_steps, layers_inside, steps_from
 from npuscope.explain.work import Work
-from npuscope.trace.names import marked
 
 
 def steps_of(work: Work) -> Steps:
@@ -19,7 +18,7 @@ def steps_of(work: Work) -> Steps:
     rows, source, found = rows_in_steps(work)
     # marks inside one another are marks of one step, the outer one its length
     first = pl.col("phase", "tokens").drop_nulls().first()
-    marks = marked(work.trace.slices).group_by("step").agg(first, marked_ns=pl.col("dur").max())
+    marks = work.trace.marks.group_by("step").agg(first, marked_ns=pl.col("dur").max())
     if found is None:
         layers = layers_inside(rows) if work.on_cores or source == "repetition" else None
         kinds = {step: phase or "" for step, phase in marks.select("step", "phase").iter_rows()}
