@@ -1,5 +1,5 @@
 """`python -m npuscope` is the command."""
 
-from npuscope.cli import main
+from npuscope.cli import run
 
-main()
+run()

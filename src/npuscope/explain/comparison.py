@@ -413,7 +413,7 @@ class _Side:
             self.on_path = np.rint(self.spent / len(self.lanes)).astype(np.int64)
         else:
             self.path = explained.path if explained.path.kind == kind else cover_of(work, explained.ready)
-            run = self.path.segments.filter(pl.col("part") == "run")
+            run = self.path.coded.filter(pl.col("part") == "run")
             rows = run["row"].to_numpy()
             self.on_path = sum_by(match[rows], (run["end"] - run["start"]).to_numpy(), n)
             self.in_a_row = np.bincount(match[np.unique(rows)], minlength=n) if kind == "chain" else self.slices
@@ -431,7 +431,7 @@ class _Side:
         """Why the mean core of the unit did not run, in nanoseconds by reason."""
         work = self.explained.work
         of_unit = work.lanes["lane"].gather(self.lanes).implode()
-        found = self.explained.bubbles.segments.filter(pl.col("lane").is_in(of_unit))
+        found = self.explained.bubbles.coded.filter(pl.col("lane").is_in(of_unit))
         spent = found.group_by(pl.col("reason").cast(pl.String)).agg((pl.col("end") - pl.col("start")).sum())
         return {reason: ns / len(self.lanes) for reason, ns in spent.iter_rows()}
 
@@ -539,7 +539,7 @@ def _idle_on_streams(a: _Side, b: _Side) -> Iterator[tuple[str, int]]:
     """What idle time of each family grew by. Where only one side knows its launches, lengths alone tell families."""
     known = all(_has_launches(side.explained) for side in (a, b))
     of_sides = [
-        idle_families(side.path.segments.with_columns(ns=pl.col("end") - pl.col("start")), known) for side in (a, b)
+        idle_families(side.path.coded.with_columns(ns=pl.col("end") - pl.col("start")), known) for side in (a, b)
     ]
     for family in of_sides[0]:
         grew = [int(side[family]["ns"].sum()) for side in of_sides]

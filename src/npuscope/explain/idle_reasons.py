@@ -65,16 +65,20 @@ class Bubbles(Tabular):
     nothing, so on streams the moments in which nothing at all runs, once.
     """
 
-    segments: pl.DataFrame
-    waits: pl.DataFrame
+    coded: pl.DataFrame  # the segments with kernels as categories
+    waits: pl.DataFrame  # the same
     lanes: int
     window_ns: int
     on_cores: bool  # else lanes are streams, or threads
     notes: tuple[str, ...]
 
+    @cached_property
+    def segments(self) -> pl.DataFrame:
+        return self.coded.with_columns(pl.col("kernel", "blocker").cast(pl.String))
+
     @property
     def total_ns(self) -> int:
-        return int((self.segments["end"] - self.segments["start"]).sum())
+        return int((self.coded["end"] - self.coded["start"]).sum())
 
     @property
     def by_reason(self) -> dict[str, int]:
@@ -87,7 +91,7 @@ class Bubbles(Tabular):
     @cached_property
     def _reasons(self) -> pl.DataFrame:
         length = pl.col("end") - pl.col("start")
-        table = self.segments.group_by("reason").agg(idle_ns=length.sum(), pieces=pl.len())
+        table = self.coded.group_by("reason").agg(idle_ns=length.sum(), pieces=pl.len())
         whole = self.lanes * self.window_ns
         share = (pl.col("idle_ns") / whole) if whole else pl.lit(0.0)
         return table.with_columns(share=share).sort("idle_ns", "reason", descending=[True, False])
@@ -95,7 +99,7 @@ class Bubbles(Tabular):
     def by_lane(self) -> pl.DataFrame:
         """Nanoseconds per lane and reason."""
         length = pl.col("end") - pl.col("start")
-        return self.segments.group_by("lane", "reason").agg(idle_ns=length.sum()).sort("lane", "reason")
+        return self.coded.group_by("lane", "reason").agg(idle_ns=length.sum()).sort("lane", "reason")
 
     def blockers(self, each: int = 3) -> pl.DataFrame:
         """Who waited for whom: the longest of each reason."""

@@ -55,13 +55,17 @@ class CriticalPath(Tabular):
     """`segments` in time order: start, end, part (run or a reason), kernel, lane, task, link, row of the work."""
 
     kind: str  # chain (from edges) or cover (of the timeline)
-    segments: pl.DataFrame
+    coded: pl.DataFrame  # the segments with kernels as categories
     window_ns: int
     notes: tuple[str, ...]
 
     @cached_property
+    def segments(self) -> pl.DataFrame:
+        return self.coded.with_columns(pl.col("kernel").cast(pl.String))
+
+    @cached_property
     def slices(self) -> int:
-        return int(self.segments.select(pl.col("row").filter(pl.col("part") == "run").n_unique()).item())
+        return int(self.coded.select(pl.col("row").filter(pl.col("part") == "run").n_unique()).item())
 
     def by_part(self) -> dict[str, int]:
         """run or reason -> nanoseconds on the path; they sum to the window."""
@@ -70,7 +74,7 @@ class CriticalPath(Tabular):
     @cached_property
     def _by_part(self) -> dict[str, int]:
         length = pl.col("end") - pl.col("start")
-        table = self.segments.group_by("part").agg(ns=length.sum()).sort("ns", "part", descending=[True, False])
+        table = self.coded.group_by("part").agg(ns=length.sum()).sort("ns", "part", descending=[True, False])
         return {str(part): int(ns) for part, ns in table.iter_rows()}
 
     def by_kernel(self) -> pl.DataFrame:
@@ -80,7 +84,7 @@ class CriticalPath(Tabular):
 
     @cached_property
     def _by_kernel(self) -> pl.DataFrame:
-        run = self.segments.lazy().filter(pl.col("part") == "run")
+        run = self.coded.lazy().filter(pl.col("part") == "run")
         table = run.group_by("kernel").agg(segments=pl.len(), path_ns=(pl.col("end") - pl.col("start")).sum())
         share = pl.col("path_ns") / self.window_ns if self.window_ns else pl.lit(0.0)
         table = table.with_columns(pl.col("kernel").cast(pl.String), share.alias("share"))
@@ -88,7 +92,7 @@ class CriticalPath(Tabular):
 
     def by_link(self) -> dict[str, int]:
         """Run time on the path by what made its slices begin no earlier."""
-        run = self.segments.lazy().filter(pl.col("part") == "run")
+        run = self.coded.lazy().filter(pl.col("part") == "run")
         table = run.group_by("link").agg(ns=(pl.col("end") - pl.col("start")).sum()).sort("link").collect()
         return {str(link): int(ns) for link, ns in table.iter_rows()}
 

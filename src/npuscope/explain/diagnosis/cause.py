@@ -192,7 +192,7 @@ class RunFacts:
     @cached_property
     def segments(self) -> pl.DataFrame:
         """The path within the scope, with the kind of the slice that each segment runs or comes before."""
-        segments = self.path.segments
+        segments = self.path.coded
         row = segments["row"]
         kind = self.work.slices["kind"].gather(row.set(row == NONE, None))
         there = segments.with_columns(kind.alias("kind"), ns=pl.col("end") - pl.col("start"))

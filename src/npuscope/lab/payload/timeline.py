@@ -239,7 +239,7 @@ def _places_of_lanes(work: Work, lanes: pl.DataFrame) -> Ints:
 
 def _bubbles(explained: Explanation, place: Ints, drawn: Drawn) -> dict[str, Packed]:
     """Idle times by row (the first of their lane), then start."""
-    work, segments = explained.work, explained.bubbles.segments
+    work, segments = explained.work, explained.bubbles.coded
     lane = place[places(segments["lane"].to_numpy(), work.lanes["lane"].to_numpy())]
     first = np.zeros(drawn.lanes.height + 1, np.int64)
     for n, (where, depth) in enumerate(drawn.rows):
@@ -269,7 +269,7 @@ def _bubbles(explained: Explanation, place: Ints, drawn: Drawn) -> dict[str, Pac
 
 
 def _path(explained: Explanation, place: Ints) -> dict[str, Packed]:
-    work, segments = explained.work, explained.path.segments
+    work, segments = explained.work, explained.path.coded
     row = segments["row"].to_numpy()
     return {
         "lane": packed(np.append(place[work.lane], -1)[row], "i32"),
