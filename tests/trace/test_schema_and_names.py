@@ -113,13 +113,13 @@ def test_text_of_the_profiler_becomes_lists(
     tmp_path: Path, shapes: str, dtypes: str, formats: str, expected: tuple
 ) -> None:
     row = {**kernel_row(shapes=shapes), "Input Data Types": dtypes, "Input Formats": formats}
-    slices = with_tensors(npuscope.read(write_kernel_table(tmp_path / "k.csv", [row], HEADER)))
+    slices = with_tensors(npuscope.read(write_kernel_table(tmp_path / "k.csv", [row], HEADER)).slices)
     assert slices.select("input_shapes", "input_dtypes", "input_formats").row(0) == expected
 
 
 @pytest.mark.parametrize("name", ["longcat_910c", "mstt_2023", "npu_mfu_sample/ASCEND_PROFILER_OUTPUT"])
 def test_real_rows_have_equal_slots(shared: Path, name: str) -> None:
-    slices = with_tensors(npuscope.read(shared / "ascend" / name / "kernel_details.csv"))
+    slices = with_tensors(npuscope.read(shared / "ascend" / name / "kernel_details.csv").slices)
     for side in ("input", "output"):
         shapes, dtypes, formats = (slices[f"{side}_{what}"].list.len() for what in ("shapes", "dtypes", "formats"))
         assert not ((shapes != dtypes) | (dtypes != formats)).any()
@@ -128,5 +128,5 @@ def test_real_rows_have_equal_slots(shared: Path, name: str) -> None:
 
 def test_the_database_speaks_the_same_language(shared: Path) -> None:
     trace = npuscope.read(shared / "ascend/msinsight_cnn_db/level2/ascend_pytorch_profiler_0.db")
-    row = with_tensors(trace).filter(pl.col("kernel") == "trans_TransData_0")
+    row = with_tensors(trace.slices).filter(pl.col("kernel") == "trans_TransData_0")
     assert row["input_shapes"].item().to_list() == [[32, 3, 224, 224]]

@@ -10,7 +10,7 @@ replayed graph, keep their names and have no shapes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -56,7 +56,7 @@ def rows_of(trace: Trace, given: Mapping[str, float]) -> CallRows:
     key = [name for name in frame.columns if name not in ("dur", "step")]
     distinct = frame.select(key).unique(maintain_order=True).with_row_index("call")
     table = frame.join(distinct, on=key, how="left", nulls_equal=True, maintain_order="left")
-    tensors = with_tensors(replace(trace, slices=distinct))
+    tensors = with_tensors(distinct)
     return CallRows(
         table.select("call", "dur", "step"),
         tuple(_call(row, given) for row in tensors.iter_rows(named=True)),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
@@ -170,10 +170,6 @@ QUEUE_ORDERS = re.compile(
     r"|(?:stream_)?(?:event_)?wait(?:_event)?$|event_record$)"
 )
 
-
-if TYPE_CHECKING:
-    from npuscope.trace.core import Trace
-
 # our column -> the source's, in kernel tables and in the profiler's database
 SHAPES = {"input_shapes": ("Input Shapes", "inputShapes"), "output_shapes": ("Output Shapes", "outputShapes")}
 WORDS = {
@@ -185,13 +181,12 @@ WORDS = {
 _UNKNOWN_WORDS = ["N/A", "UNDEFINED", "NULL", ""]
 
 
-def with_tensors(trace: Trace) -> pl.DataFrame:
+def with_tensors(slices: pl.DataFrame) -> pl.DataFrame:
     """The slices with input_ and output_ shapes, dtypes and formats as lists, a slot per tensor.
 
     Shapes are lists of int; dtypes and formats lose the prefixes `DT_` and `FORMAT_` of some generations and
     are null where the table has none, or garbage such as 65534. Null for rows without tensors.
     """
-    slices = trace.slices
     columns = [_shapes(_column(slices, ours)).alias(ours) for ours in SHAPES]
     columns += [_words(_column(slices, ours)).alias(ours) for ours in WORDS]
     return slices.with_columns(columns)

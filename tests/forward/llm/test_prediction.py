@@ -112,7 +112,9 @@ def test_a_prediction_comes_back_from_its_own_folder_and_from_a_kernel_table(tmp
             assert back.slices[column].to_list() == trace.slices[column].to_list(), column
         told = back.slices["layer"].cast(str).to_list()
         assert told == [("N/A" if ending == "csv" else None) if n is None else str(n) for n in trace.slices["layer"]]
-        assert with_tensors(back)["input_shapes"].to_list() == with_tensors(trace)["input_shapes"].to_list()
+        assert (
+            with_tensors(back.slices)["input_shapes"].to_list() == with_tensors(trace.slices)["input_shapes"].to_list()
+        )
     assert back.slices["duplicate_of"].null_count() == back.slices.height
 
 
