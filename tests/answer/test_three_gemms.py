@@ -19,6 +19,9 @@ from npuscope.answer.prediction import Prediction, brief_answer_of
 from npuscope.answer.rank import ranked, variant_rows
 from npuscope.answer.request import Request
 from npuscope.base.interval import Against
+from npuscope.check.columns import saving_text
+from npuscope.check.rule import TRIED, Price, TrialPrice
+from npuscope.check.run import rules_of
 from npuscope.explain import explain
 from npuscope.explain.comparison import compare
 from npuscope.explain.diagnosis.cause import FEWER, MORE, Cause
@@ -26,9 +29,11 @@ from npuscope.explain.many.files import git
 from npuscope.lab.job import perform
 from npuscope.lab.messages import SaveBefore, VersionJob
 from npuscope.report.captures import report, worth
+from npuscope.report.check import check as check_report
 from npuscope.report.comparison import compare as compare_report
 from npuscope.report.comparison import compare_data
 from npuscope.report.judge import change as judged_change
+from npuscope.report.judge import judge as judged
 from npuscope.report.simulate import simulate
 from npuscope.report.whatif import gains
 from npuscope.table.formats import percent
@@ -145,6 +150,30 @@ def test_the_first_cause_is_worth_most_and_remedies_do_not_contradict(one: Predi
             k for k, other in enumerate(one.limits.causes[:n], 1) if {other.wants, cause.wants} == {FEWER, MORE}
         ]
         assert bool(opposite) == bool(re.search(r"cause \d for", cause.remedy))
+
+
+def test_a_finding_is_worth_what_its_fix_gave_once_that_was_tried(one: Prediction, tmp_path: Path) -> None:
+    # GIVEN a finding that nobody tried a fix of: wherever it is told, that is said
+    if not one.findings:
+        return
+    first = one.findings[0]
+    assert not first.was_tried
+    told = as_text(check_report(one.request.file, "chip", [one.report(rules_of())]))
+    assert saving_text(first) in told
+    assert saving_text(first).endswith("; no fix was tried")
+    # WHEN its fix gave something else THEN findings, causes, judge and check say that
+    gave = Price("tried: a fix", one.simulated.wall_ns - 2_000, 2_000, TRIED)
+    trials = [TrialPrice(each.id, each.file, each.line, gave if each is first else None) for each in one.findings]
+    known = Prediction(replace(one.request, tried=tuple(trials)))
+    (left,) = known.findings  # the others would cost time: they are none
+    assert (left.id, left.saves_ns, left.was_tried) == (first.id, 2_000, True)
+    assert "its fix was tried: the simulated time is 2 µs shorter" in as_text(
+        check_report(one.request.file, "chip", [known.report(rules_of())])
+    )
+    assert ": 2 µs, tried" in as_text(judged([known.answer()]))
+    remedies = " ".join(cause.remedy for cause in known.diagnosis.causes)
+    assert "not tried" not in remedies
+    assert known.diagnosis.verdict.sentence == one.diagnosis.verdict.sentence
 
 
 @pytest.fixture(scope="module")

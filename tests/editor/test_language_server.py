@@ -229,7 +229,7 @@ def test_a_fix_is_offered_after_it_was_tried_and_applies(mending_editor: Editor,
     editor.open(gemm)
 
     def offered() -> list[lsp.CodeAction]:
-        return [one for one in editor.actions(gemm) if one.edit and "sure to be faster" in one.title]
+        return [one for one in editor.actions(gemm) if one.edit and "likely faster" in one.title]
 
     # WHEN its fixes were tried and one is applied
     editor.wait(lambda: "add-matmul" in editor.codes(gemm))

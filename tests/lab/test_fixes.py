@@ -39,6 +39,15 @@ def test_a_fix_is_tried_drawn_and_applied(tmp_path: Path) -> None:
         assert "golden holds" in fix.inner_text()
         assert "acc = pl.matmul_acc(acc, left, right)  # the sum" in fix.locator("tr.added").all_inner_texts()[-1]
         assert file.read_text() == SLOW
+        # AND the findings and causes of the run are worth what their fixes gave
+        until(page, "npuscope.store.run().panels.source.findings.some(one => one.tried === 'tried')")
+        saved = page.evaluate(
+            "npuscope.store.run().panels.source.findings.filter(one => one.tried === 'tried').map(one => one.worth_ns)"
+        )
+        assert max(saved) > 0
+        page.evaluate("npuscope.store.set({panel: 'source'})")
+        assert "tried" in page.locator(".finding-list").text_content()
+        page.evaluate("npuscope.store.set({panel: 'fixes'})")
         # WHEN it is drawn, it is a run of its own, faster, beside the one that it mends
         fix.get_by_role("button", name="draw it beside this run").click()
         until(page, "npuscope.store.state.run !== '1' && npuscope.store.state.beside === '1'")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from npuscope.check.columns import amount, saving_text
-from npuscope.check.rule import Example, Finding, Rule, Waste
+from npuscope.check.rule import Example, Finding, Price, Rule, Waste
 from npuscope.check.rules import all_rules
 from npuscope.check.run import Checked, ranked
 from npuscope.chip.devices import load
@@ -115,7 +115,10 @@ def test_numbers_have_three_figures(number: int, told: str) -> None:
 
 
 def test_microseconds_are_simulated_or_not_named() -> None:
-    assert saving_text(None) == ""
-    assert saving_text(51_100) == "without it the simulated time is 51.1 µs shorter"
-    assert saving_text(-16_540) == "without it the simulated time is 16.5 µs longer"
-    assert saving_text(3) == "without it the simulated time stays the same"
+    def said(saves_ns: int | None, tried: str = "") -> str:
+        return saving_text(finding("layer.py", 3, price=Price("", 100_000, saves_ns, tried)))
+
+    assert said(None) == ""
+    assert said(51_100) == "without it the simulated time is 51.1 µs shorter; no fix was tried"
+    assert said(51_100, "tried") == "its fix was tried: the simulated time is 51.1 µs shorter"
+    assert said(3, "not tried: no line") == "without it the simulated time is the same; not tried: no line"

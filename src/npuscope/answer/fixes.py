@@ -29,7 +29,7 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import Failed
 from npuscope.base.pool import Caller, Named, Workers, each, shared_pool
 from npuscope.check.fixes.patch import Patch
-from npuscope.check.rule import Finding, Price
+from npuscope.check.rule import TRIED, Finding, Price, TrialPrice, with_trials
 from npuscope.table.formats import duration
 
 if TYPE_CHECKING:
@@ -235,11 +235,8 @@ def _no_gain(trial: Trial, after: Answer) -> str:
     return ""
 
 
-def price(findings: Sequence[Finding], mending: Mending) -> tuple[Finding, ...]:
-    """Findings worth what their fix gave, the most first; those whose fix costs time are none.
-
-    What was not tried says so, and is ranked by what it would save without its waste.
-    """
+def trial_prices(mending: Mending) -> tuple[TrialPrice, ...]:
+    """What was learned of each finding, for `Request.tried`: every later answer of the same program shows it."""
     best: dict[tuple[str, str, int], Tried] = {}
     refused: dict[tuple[str, str, int], Tried] = {}
     for one in sorted(mending.tried, key=lambda one: -(one.wall_ns or 0)):
@@ -247,26 +244,28 @@ def price(findings: Sequence[Finding], mending: Mending) -> tuple[Finding, ...]:
             (best if one.offered else refused)[mended.id, mended.file, mended.line] = one
     why = {(one.finding.id, one.finding.file, one.finding.line): one.why for one in mending.survey.unmended}
     before = mending.survey.answer
-    found: list[Finding] = []
-    for finding in findings:
+    found: dict[tuple[str, str, int], Price | None] = {}
+    for finding in mending.survey.findings:
         key = (finding.id, finding.file, finding.line)
         if key in best:
             one = best[key]
-            how = f"tried: {one.patch.title}"
-            found.append(replace(finding, price=Price(how, one.wall_ns, one.saves_ns(before), "tried")))
+            found[key] = Price(f"tried: {one.patch.title}", one.wall_ns, one.saves_ns(before), TRIED)
         elif key in refused:
             one, saved = refused[key], refused[key].saves_ns(before)
-            if saved is not None and saved < -LEAST * (before.wall_ns or 0) and finding.severity != "error":
-                continue
-            found.append(_bounded(finding, one.why))
+            least = LEAST * (before.wall_ns or 0)
+            if saved is None or finding.severity == "error" or saved > least:  # not its time speaks against it
+                found[key] = Price("", tried=f"not offered: {one.why}")
+            else:
+                found[key] = None if saved < -least else Price(f"tried: {one.patch.title}", one.wall_ns, saved, TRIED)
         else:
-            found.append(_bounded(finding, why.get(key, "no fix rewrites this yet")))
-    return tuple(sorted(found, key=lambda one: -max(one.saves_ns or 0, 0)))
+            found[key] = Price("", tried=f"not tried: {why.get(key, 'no fix rewrites this yet')}")
+    return tuple(TrialPrice(*key, price) for key, price in found.items())
 
 
-def _bounded(finding: Finding, why: str) -> Finding:
-    old = finding.price or Price("")
-    return replace(finding, price=replace(old, tried=f"not tried: {why}"))
+def price(mending: Mending) -> tuple[Finding, ...]:
+    """Its findings worth what their fixes gave; what was not tried says so, and is ranked by what it would save without
+    its waste."""
+    return with_trials(mending.survey.findings, trial_prices(mending))
 
 
 def relative_to(file: str, folder: Path) -> str:
@@ -277,4 +276,4 @@ def relative_to(file: str, folder: Path) -> str:
         return file
 
 
-__all__ = ["Mending", "Survey", "Tried", "mend", "price", "survey_of", "tried", "with_patch"]
+__all__ = ["Mending", "Survey", "Tried", "mend", "price", "survey_of", "trial_prices", "tried", "with_patch"]

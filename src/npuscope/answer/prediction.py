@@ -25,7 +25,7 @@ from npuscope.base.interval import Against, Interval
 from npuscope.base.unsaved import standing, unsaved
 from npuscope.check.memory_use import usages
 from npuscope.check.races.replay import replay_races
-from npuscope.check.rule import Finding, Rule
+from npuscope.check.rule import Finding, Rule, with_trials
 from npuscope.check.rules import all_rules
 from npuscope.check.rules.memory import BUFFER_OVERFLOW, OVERLAPPING_TILES
 from npuscope.check.rules.safety import RACE, race_finding
@@ -250,7 +250,10 @@ class Prediction:
     @cached_property
     def priced(self) -> Priced:
         """Its findings with what the run takes without each, the one that saves most first."""
-        return priced(self.simulated, self.checked.findings)
+        found = priced(self.simulated, self.checked.findings)
+        kept = with_trials(found.findings, self.request.tried)
+        together = found.together_ns if len(kept) == len(found.findings) else None
+        return replace(found, findings=kept, together_ns=together)
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -15,6 +15,7 @@ from npuscope.base.files import source_digest
 from npuscope.base.unsaved import Texts, source_bytes
 
 if TYPE_CHECKING:
+    from npuscope.check.rule import TrialPrice
     from npuscope.tile.record.model import Mode
     from npuscope.time.measured.base import Factors
     from npuscope.time.measured.observed import Observed
@@ -56,6 +57,7 @@ class Request:
     build: str = ""
     texts: Texts = ()
     runtime: str = ""
+    tried: tuple[TrialPrice, ...] = ()  # what fixes of this very program gave (answer/fixes.py)
     skew: float | None = None  # nanoseconds between the launches of two ranks; None: as the chip's file says
 
     @cached_property
@@ -76,6 +78,7 @@ class Request:
             base,
             self.texts,
             self.runtime,
+            self.tried,
         )
         own = Path(self.file)
         rings = sorted((name, text) for name, text in os.environ.items() if name.startswith("PTO2_"))

@@ -36,13 +36,22 @@ def cost_text(cost: Waste) -> str:
     return ", ".join(parts)
 
 
-def saving_text(saves_ns: int | None) -> str:
-    """What a simulation without the finding says; nothing where there was none."""
-    if saves_ns is None:
+def saving_text(finding: Finding) -> str:
+    """What a simulation with its fix says, or without the finding where none was tried; "" where there was none."""
+    price, saves_ns = finding.price, finding.saves_ns
+    if price is None or saves_ns is None:
         return ""
-    if abs(saves_ns) < NOTHING_NS:
-        return "without it the simulated time stays the same"
-    return f"without it the simulated time is {duration(abs(saves_ns))} {'shorter' if saves_ns > 0 else 'longer'}"
+    by = f"{duration(abs(saves_ns))} {'shorter' if saves_ns > 0 else 'longer'}"
+    by = "the same" if abs(saves_ns) < NOTHING_NS else by
+    if finding.was_tried:
+        return f"its fix was tried: the simulated time is {by}"
+    return f"without it the simulated time is {by}; {price.tried or 'no fix was tried'}"
+
+
+def worth_text(finding: Finding) -> str:
+    """The same in two words."""
+    worth = duration(finding.saves_ns or 0)
+    return f"{worth}, tried" if finding.was_tried else f"about {worth}, not tried"
 
 
 def amount(number: int) -> str:
@@ -81,8 +90,13 @@ FINDINGS = Columns(
     *ERRORS,
     Column("scope", TEXT, "the part of the source it belongs to", only="a heading tells it"),
     Column(
-        "saves_ns", TIME, "what the simulated time is shorter without it; null where that was not tried", title="saves"
+        "saves_ns",
+        TIME,
+        "what the simulated time is shorter with its fix, or without it where none was tried; null where "
+        "that cannot be simulated",
+        title="saves",
     ),
+    Column("tried", TEXT, '`tried`: `saves_ns` is what its fix gave; else "" or why none was tried', only=PARAGRAPH),
 )
 
 
@@ -93,7 +107,12 @@ def error_row(finding: Finding, program: int = 0) -> dict[str, object]:
 
 
 def found_row(one: Finding, program: int = 0) -> dict[str, object]:
-    return {**error_row(one, program), "scope": one.section.title, "saves_ns": one.saves_ns}
+    return {
+        **error_row(one, program),
+        "scope": one.section.title,
+        "saves_ns": one.saves_ns,
+        "tried": one.price.tried if one.price else "",
+    }
 
 
 def table_of(columns: Columns, rows: Iterable[dict[str, object]]) -> Table:

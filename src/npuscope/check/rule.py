@@ -7,7 +7,7 @@ thing to change: its place, what it wastes, the changed line, and what the run t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, cast
 
@@ -74,14 +74,27 @@ class Price:
     """The wall of the program simulated without a finding, and what that saves, below 0 where it takes longer.
 
     Both are None where it cannot be simulated. `how` says what was changed, or why nothing could be. `tried`: "tried"
-    where the program was rewritten by a fix and simulated, "not tried: …" where that could not be, "" where nobody
-    asked: then what is wasted was taken out of the simulation.
+    where the program was rewritten by a fix and simulated, "not tried: …" where no fix could rewrite it, "not offered:
+    …" where it would not work with the fix, "" where nobody asked: then what is wasted was taken out of the simulation.
     """
 
     how: str
     wall_ns: int | None = None
     saves_ns: int | None = None
     tried: str = ""
+
+
+TRIED = "tried"
+
+
+class TrialPrice(NamedTuple):
+    """What trying fixes said of the finding of a rule at a line: what it gave, or why it was not tried, which leaves
+    what it was estimated at. No price: mended it would cost time, so it is no finding."""
+
+    id: str
+    file: str
+    line: int
+    price: Price | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +128,29 @@ class Finding:
         return None if self.price is None else self.price.saves_ns
 
     @property
+    def was_tried(self) -> bool:
+        """Whether what it saves is what a fix gave, not an estimate."""
+        return self.price is not None and self.price.tried == TRIED
+
+    @property
     def crosses(self) -> bool:
         """Whether it lies in several sections."""
         return self.section.first > 0 and any(not self.section.has(*place) for place in self.also)
+
+
+def with_trials(findings: Iterable[Finding], trials: Iterable[TrialPrice]) -> tuple[Finding, ...]:
+    """Findings worth what their fixes gave, the most first; those that would cost time are left out."""
+    known = {(one.id, one.file, one.line): one.price for one in trials}
+    found: list[Finding] = []
+    for finding in findings:
+        key = (finding.id, finding.file, finding.line)
+        price = known.get(key, finding.price)
+        if price is None and key in known:
+            continue
+        if price is not None and price.tried != TRIED:  # what it was estimated at, and why it was not tried
+            price = replace(finding.price or price, tried=price.tried)
+        found.append(replace(finding, price=price))
+    return tuple(sorted(found, key=lambda one: -max(one.saves_ns or 0, 0)))
 
 
 class Example(NamedTuple):

@@ -76,7 +76,7 @@ def _trouble_marks(trouble: Trouble, main: str) -> Iterator[Mark]:
 
 def _mark(one: Finding) -> Mark:
     place = str(Path(one.file).resolve()), one.line
-    return Mark(place, one.severity, one.id, one.message, one.remedy, one.saves_ns, one.also)
+    return Mark(place, one.severity, one.id, one.message, one.remedy, one.saves_ns, one.also, one.was_tried)
 
 
 def _lines(one: Prediction) -> dict[Place, LineCost]:

@@ -28,7 +28,8 @@ class LookJob:
 
 @dataclass(frozen=True)
 class Mark:
-    """Something to say at a line; `also` are other places that belong to it, `saves_ns` what mending it saves."""
+    """Something to say at a line; `also` are other places that belong to it, `saves_ns` what mending it saves,
+    an estimate unless its fix was `tried`."""
 
     place: Place
     severity: Literal["error", "warning", "hint"]
@@ -37,6 +38,7 @@ class Mark:
     remedy: str = ""
     saves_ns: int | None = None
     also: tuple[Place, ...] = ()
+    tried: bool = False
 
 
 @dataclass(frozen=True)

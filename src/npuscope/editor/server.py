@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -22,7 +22,7 @@ from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
 
 from npuscope import __version__
-from npuscope.answer.fixes import Tried, survey_of, tried
+from npuscope.answer.fixes import Mending, Tried, survey_of, trial_prices, tried
 from npuscope.answer.judge import How
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
@@ -30,6 +30,7 @@ from npuscope.base.futures import early_answers, then
 from npuscope.base.jobs import GIB, Failed, Limits
 from npuscope.base.pool import Handle, Pool
 from npuscope.base.unsaved import lines_of
+from npuscope.check.rule import TRIED, TrialPrice
 from npuscope.editor import shown, text
 from npuscope.editor.messages import LOOK, NO_RUN, Look, LookJob, Mark
 
@@ -154,18 +155,37 @@ class Programs:
             if not ended.is_set():
                 self.fixes.setdefault(file, []).append(one)
 
+        def all_tried(mending: Mending) -> None:
+            if not ended.is_set():
+                self._price(file, trial_prices(mending))
+
         def work() -> None:
             try:
-                survey = survey_of(request, how)
+                survey, found = survey_of(request, how), []
                 for one in tried(request, survey.patches, survey, how):
                     if ended.is_set():
                         return
+                    found.append(one)
                     loop.call_soon_threadsafe(tried_one, one)
+                loop.call_soon_threadsafe(all_tried, Mending(survey, tuple(found)))
             except (NpuscopeError, RuntimeError) as error:  # no LibCST, or the loop has ended
                 self.server.window_log_message(lsp.LogMessageParams(lsp.MessageType.Info, f"no fixes: {error}"))
 
         self._mending[file] = ended
         Thread(target=work, daemon=True).start()
+
+    def _price(self, file: str, prices: Iterable[TrialPrice]) -> None:
+        """Says what fixes gave in place of what they were estimated at; what would cost time is said no more."""
+        known, look = {(one.id, one.file, one.line): one.price for one in prices}, self.looks[file]
+        marks = []
+        for mark in look.marks:
+            key = (mark.id, *mark.place)
+            price = known.get(key)
+            if price is not None and price.tried == TRIED:
+                marks.append(replace(mark, saves_ns=price.saves_ns, tried=True))
+            elif price is not None or key not in known or mark.severity == "error":
+                marks.append(mark)
+        self._take(replace(look, marks=tuple(marks)))
 
     def _take(self, look: Look) -> None:
         known = self.looks.get(look.file)

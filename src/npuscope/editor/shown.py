@@ -13,7 +13,7 @@ from lsprotocol import types as lsp
 
 from npuscope.answer.fixes import Tried
 from npuscope.base.errors import NpuscopeError
-from npuscope.base.interval import Against
+from npuscope.base.interval import Against, chance_text
 from npuscope.base.unsaved import ODD, lines_of
 from npuscope.chip.devices import Device
 from npuscope.editor import text as texts
@@ -83,7 +83,10 @@ def diagnostics(marks: Iterable[Mark], text: str, at: Lines) -> list[lsp.Diagnos
 
 
 def _message(mark: Mark) -> str:
-    saves = f" Mending it saves {duration(mark.saves_ns)}, simulated." if (mark.saves_ns or 0) > 0 else ""
+    worth = (
+        f"{duration(mark.saves_ns or 0)}, tried" if mark.tried else f"about {duration(mark.saves_ns or 0)}, not tried"
+    )
+    saves = f" Mending it saves {worth}." if (mark.saves_ns or 0) > 0 else ""
     message = mark.message if mark.message.endswith((".", "!", "?")) else f"{mark.message}."
     return f"{message}{saves} {mark.remedy}".strip()
 
@@ -192,8 +195,8 @@ def fix_action(fix: Tried, uri: str, finding: lsp.Diagnostic) -> lsp.CodeAction:
         action.disabled = lsp.CodeActionDisabled(printable(fix.why))
         return action
     if fix.versus is not None:
-        by, chance = fix.versus.ratio - 1, fix.versus.probability_faster
-        action.title += f" ({change(by)}, {rough_percent(chance)} sure to be faster)"
+        chance = chance_text(fix.versus.probability_faster, fix.versus.verdict)
+        action.title += f" ({change(fix.versus.ratio - 1)}, {chance})"
     edits = [
         lsp.TextEdit(lsp.Range(lsp.Position(one.first, 0), lsp.Position(one.last, 0)), one.text)
         for one in fix.patch.edits

@@ -150,6 +150,15 @@ def _explained(made: VersionResult) -> Explanation:
     return explain(pickle.loads(made.trace), diagnosis=diagnosis)
 
 
+def reprice(question: Question) -> VersionResult:
+    """Source and causes of a version once fixes were tried: worth what each gave."""
+    with standing_in(question.request.texts):
+        one = _once_more(question)
+        source = dict(panels_of(one, question.sources))["source"]
+        later = as_json({"panels": {"source": source}, "diagnosis": one.diagnosis.as_dict()})
+        return VersionResult("", panels=later, diagnosis=pickle.dumps(one.diagnosis))
+
+
 def written(order: PerfettoFile) -> str:
     """Writes it; its path."""
     pickle.loads(order.trace).write(order.file)
@@ -169,12 +178,13 @@ def looked_into(question: Question) -> bytes:
 
 def reasoned(question: Question) -> bytes:
     """How the time of a kind of block came about, as `npuscope simulate --explain` has it of its kernel."""
-    simulated = _once_more(question).simulated
-    kind = next((kind for kind in kinds_of(simulated) if kind.body == question.body), None)
-    if kind is None:
-        raise NpuscopeError("the run has no such kind of block")
-    kernel = planned_body(simulated, kind).kernel
-    return as_json(parts(reasons_report(Path(question.request.file).name, reasons(simulated, kernel))))
+    with standing_in(question.request.texts):
+        simulated = _once_more(question).simulated
+        kind = next((kind for kind in kinds_of(simulated) if kind.body == question.body), None)
+        if kind is None:
+            raise NpuscopeError("the run has no such kind of block")
+        kernel = planned_body(simulated, kind).kernel
+        return as_json(parts(reasons_report(Path(question.request.file).name, reasons(simulated, kernel))))
 
 
 def every_change(question: Question) -> bytes:

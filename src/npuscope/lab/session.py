@@ -16,8 +16,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
+import orjson
+
 from npuscope.answer.answer import Trouble
-from npuscope.answer.fixes import Tried, mend
+from npuscope.answer.fixes import Tried, mend, trial_prices
 from npuscope.answer.judge import How
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
@@ -25,6 +27,7 @@ from npuscope.base.futures import awaited, early_answers, then
 from npuscope.base.jobs import GIB, Failed, Limits
 from npuscope.base.pool import Handle, Named, Pool
 from npuscope.base.unsaved import Texts
+from npuscope.check.rule import TrialPrice
 from npuscope.lab.document import Payload, as_json
 from npuscope.lab.messages import (
     CaptureFile,
@@ -44,6 +47,7 @@ from npuscope.lab.messages import (
     perform,
     reasoned,
     replayed,
+    reprice,
     written,
     written_in,
 )
@@ -92,6 +96,7 @@ class Session:
         self.gone: Mapping[str, str] = {}  # files that cannot be read, and why
         self._folder = ""
         self._fixes: dict[str, dict[str, Tried]] = {}  # by version and key
+        self._prices: dict[str, tuple[TrialPrice, ...]] = {}  # by version
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Session]:
@@ -149,7 +154,8 @@ class Session:
 
     def _request(self, version: Version) -> Request:
         assert self.subject is not None
-        return replace(self.subject, settings=tuple(version.settings.items()), texts=version.texts)
+        tried = self._prices.get(version.id, ())
+        return replace(self.subject, settings=tuple(version.settings.items()), texts=version.texts, tried=tried)
 
     def _end(self, id: str) -> bool:
         """Ends the work on a version that nobody waits for any more; whether it is forgotten: it had not run yet."""
@@ -280,7 +286,21 @@ class Session:
         except NpuscopeError as error:
             return Failed("refused", str(error))
         self._fixes[id] = {one.patch.key: one for one in found.tried}
+        self._prices[id] = trial_prices(found)
+        await self._reprice(version)
         return as_json(fixes_payload(found))
+
+    async def _reprice(self, version: Version) -> None:
+        """Findings and causes are worth what fixes gave, from now on."""
+        assert version.made is not None
+        found = await self._answer(reprice, Question(self._request(version), version.made.sources))
+        now = self.versions.get(version.id)
+        if isinstance(found, Failed) or now is None or now.made is None or not now.made.panels:
+            return
+        whole, later = orjson.loads(now.made.panels), orjson.loads(found.panels)
+        panels = orjson.dumps({"panels": whole["panels"] | later["panels"], "diagnosis": later["diagnosis"]})
+        self.versions.put(replace(now, made=replace(now.made, panels=panels, diagnosis=found.diagnosis)))
+        self.publish({"type": "panels", "id": version.id, "again": True})
 
     def _fix(self, id: str, key: str) -> Tried:
         found = self._fixes.get(id, {}).get(key)

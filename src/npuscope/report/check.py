@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 TOP = 5  # findings shown of a scope
 ROWS = 20  # of the review's closing table
 PLACES = 12  # of one finding in a review
-EACH_ONE = "What a finding saves is simulated without it, each alone: savings do not add up."
+EACH_ONE = "What a finding saves is simulated without it, each alone: savings do not add up. `check --fix` tries fixes."
 QUALITY = frozenset(rule.id for rule in all_rules() if rule.about == "quality")
 ACCESSES = {"raw": ("written", "read"), "waw": ("written", "written"), "war": ("read", "written")}
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -182,7 +182,7 @@ def finding_lines(finding: Finding) -> list[str]:
     lines = [f"{shown_path(finding.file)}:{finding.line}: {finding.severity}: {finding.message} [{finding.id}]"]
     if cost := cost_text(finding.waste):
         lines.append(f"    costs {cost}" + (f"; met {finding.count:,} times" if finding.count > 1 else ""))
-    if saving := saving_text(finding.saves_ns):
+    if saving := saving_text(finding):
         lines.append(f"    {saving}")
     return [*lines, f"    remedy: {finding.remedy}", *([f"    + {finding.change}"] if finding.change else [])]
 
@@ -257,7 +257,7 @@ def _bullets(found: Iterable[Finding]) -> str:
 
 
 def _bullet(finding: Finding) -> str:
-    cost, saving = cost_text(finding.waste), saving_text(finding.saves_ns)
+    cost, saving = cost_text(finding.waste), saving_text(finding)
     place = f"{finding.severity}, {marked_down(Path(finding.file).name)} line {finding.line}"
     text = f"**{finding.id}** ({place}): {marked_down(finding.message)}."
     text += f" Costs {cost}." if cost else ""
@@ -334,7 +334,7 @@ def sarif_rule(rule: Rule) -> dict[str, object]:
 
 
 def _result(finding: Finding, index: int, fingerprint: str, fixes: Sequence[tuple[Patch, str]]) -> dict[str, object]:
-    cost, saving = cost_text(finding.waste), saving_text(finding.saves_ns)
+    cost, saving = cost_text(finding.waste), saving_text(finding)
     parts = [_sentence(finding.message), f"Costs {cost}." if cost else "", _sentence(saving) if saving else ""]
     parts += [finding.remedy, f"Changed: {finding.change}" if finding.change else ""]
     result: dict[str, object] = {

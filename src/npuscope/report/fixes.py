@@ -11,10 +11,11 @@ import polars as pl
 from npuscope.answer.answer import Answer
 from npuscope.answer.fixes import Mending, Tried, price, relative_to
 from npuscope.answer.improve import Improved
+from npuscope.base.interval import chance_text, never_certain
 from npuscope.check.rule import Rule
 from npuscope.report.check import sarif, sarif_rule
 from npuscope.table.columns import Column, Columns, Table
-from npuscope.table.formats import COUNT, TEXT, TIME, duration, figures, many, percent, sentence_start
+from npuscope.table.formats import COUNT, TEXT, TIME, duration, figures, many, sentence_start
 from npuscope.table.parts import CodeLines, Heading, In, Notes, Part, Rows, Say
 
 PROOFS = {
@@ -70,15 +71,15 @@ def fixes(file: str, device: str, mending: Mending, folder: Path, written: Seque
 
 
 def gain_text(before: Answer, one: Tried) -> str:
-    """1.74 ms → 1.37 ms: 0.79 times (80%: 0.6 to 1.05), faster with a probability of 87%; the golden holds."""
+    """1.74 ms → 1.37 ms: 0.79 times (80%: 0.6 to 1.05), undecided, 87% likely faster; the golden holds."""
     proof = PROOFS[one.numbers]
     versus = one.versus
     if versus is None or before.wall_ns is None:
         return f"It runs then: {duration(one.wall_ns or 0)}, simulated; {proof}."
     return (
         f"{duration(before.wall_ns)} → {duration(one.wall_ns or 0)}, simulated: {figures(versus.ratio)} times "
-        f"(80%: {figures(versus.low)} to {figures(versus.high)}), faster with a probability of "
-        f"{percent(versus.probability_faster)}; {proof}."
+        f"(80%: {figures(versus.low)} to {figures(versus.high)}), "
+        f"{chance_text(versus.probability_faster, versus.verdict)}; {proof}."
     )
 
 
@@ -105,7 +106,7 @@ def fixes_data(file: str, device: str, mending: Mending) -> dict[str, object]:
         "wall_ns": before.wall_ns,
         "findings": [
             {"id": one.id, "file": one.file, "line": one.line, "saves_ns": one.saves_ns, "tried": one.price.tried}
-            for one in price(mending.survey.findings, mending)
+            for one in price(mending)
             if one.price is not None
         ],
         "fixes": [tried_data(one, before) for one in mending.offered],
@@ -120,7 +121,7 @@ def fixes_data(file: str, device: str, mending: Mending) -> dict[str, object]:
 def fixes_sarif(mending: Mending, rules: Sequence[Rule]) -> str:
     """Findings with the patches that are offered for them, for code review."""
     offered = [(one.patch, gain_text(mending.survey.answer, one)) for one in mending.offered]
-    return sarif(price(mending.survey.findings, mending), [sarif_rule(rule) for rule in rules], offered)
+    return sarif(price(mending), [sarif_rule(rule) for rule in rules], offered)
 
 
 def tried_data(one: Tried, before: Answer) -> dict[str, object]:
@@ -173,7 +174,7 @@ def improvement(file: str, device: str, found: Improved, folder: Path, written: 
         )
         yield Say(
             f"How sure: measured, the ratio of {figures(sure.ratio)} lies from {figures(sure.low)} to "
-            f"{figures(sure.high)} 80% of the time; faster with a probability of {percent(sure.probability_faster)}. "
+            f"{figures(sure.high)} 80% of the time; {never_certain(sure.probability_faster)} likely faster. "
             f"That takes into account that the best of {many(found.compared, 'fix', 'fixes')} looks better than it is."
         )
         yield Say(f"{sentence_start(tried)}.")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from npuscope.answer.answer import MEANING, MOST_FINDINGS, Answer
 from npuscope.base.interval import chance_text
+from npuscope.check.columns import worth_text
 from npuscope.check.rule import Finding
 from npuscope.report.check import sarif, sarif_rule
 from npuscope.table.formats import TIMES, duration, fitting, many, printable, significant
@@ -83,7 +84,7 @@ def _best(answer: Answer) -> str:
         return ""
     best = answer.findings[0]
     all_of_them = "" if answer.together_ns is None else f", {duration(answer.together_ns)} by all findings together"
-    return f"most to gain: {duration(best.saves_ns or 0)} by {best.id} at {best.file}:{best.line}{all_of_them}"
+    return f"most to gain: {best.id} at {best.file}:{best.line}: {worth_text(best)}{all_of_them}"
 
 
 def _versus(answer: Answer) -> str:
@@ -126,7 +127,7 @@ def _details(answer: Answer) -> Iterator[str]:
     if answer.wrong is not None:
         yield marked_down(answer.wrong.message)
     for worth in _worth(answer)[:1] if answer.is_good else ():
-        yield f"`{_code(worth.file)}:{worth.line}` costs {duration(worth.saves_ns or 0)}: {marked_down(worth.remedy)}"
+        yield f"`{_code(worth.file)}:{worth.line}`, {worth_text(worth)}: {marked_down(worth.remedy)}"
 
 
 def _code(text: str) -> str:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from npuscope.check.columns import worth_text
 from npuscope.check.rule import Finding, Waste
 from npuscope.explain import explain
 from npuscope.explain.diagnosis import Cause, Diagnosis, Gain, Together
@@ -68,8 +69,7 @@ def with_findings(simulated: Simulated, found: Diagnosis, priced: Priced) -> Dia
         finding = _finding(cause, priced)
         if finding is not None and finding not in used:
             used.add(finding)
-            saves = duration(finding.saves_ns or 0)
-            cause = replace(cause, remedy=f"{finding.remedy} ({named(finding)}: {saves}, simulated.)")
+            cause = replace(cause, remedy=f"{finding.remedy} ({named(finding)}: {worth_text(finding)}.)")
         causes.append(cause)
     return replace(found, causes=tuple(causes), together=together)
 

@@ -49,7 +49,7 @@ export function standing(versions, run) {
 export function ratioText({ ratio, low, high, probability_faster: faster, verdict, name }) {
   if (ratio === undefined) return "";
   const interval = low === undefined || high === undefined ? "" : ` (${significant(low)} to ${significant(high)})`;
-  // as chance_told of base/interval.py says it
+  // as chance_text of base/interval.py says it
   const [chance, word] = verdict === "slower" ? [1 - (faster ?? 0), "slower"] : [faster ?? 0, "faster"];
   const likely = `${verdict === "undecided" ? ", undecided" : ""}, ${percentOf(chance)} likely ${word}`;
   return `${times(ratio)} ${name}${interval}${faster === undefined ? "" : likely}`;

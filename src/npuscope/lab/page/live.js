@@ -143,7 +143,7 @@ export class Live {
       this.now({ working: this.without(event.version.id), failed });
     } else if (event.type === "panels") {
       store.set({ versions: versions.map((one) => (one.id === event.id ? { ...one, has_panels: true } : one)) });
-      if (this.held(event.id)) await this.panels(event.id);
+      if (this.held(event.id)) await this.panels(event.id, event.again);
     } else if (event.type === "renamed") {
       store.set({ versions: withVersion(versions, event.version) });
       const run = this.held(event.version.id);
@@ -224,10 +224,10 @@ export class Live {
     } else if (show) store.set({ run: id });
   }
 
-  /** What a run's panels show, which is made after its timeline. @param {string} id */
-  async panels(id) {
+  /** What a run's panels show, which is made after its timeline, and `again` once fixes were tried. @param {string} id @param {boolean} again */
+  async panels(id, again = false) {
     const run = this.held(id);
-    if (!run || run.panels.knobs !== undefined) return;
+    if (!run || (run.panels.knobs !== undefined && !again)) return;
     const later = await unpackAll(await asked(`panels/${id}.json`));
     Object.assign(run.panels, later.panels);
     run.diagnosis = later.diagnosis;

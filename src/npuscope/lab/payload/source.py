@@ -134,6 +134,7 @@ def _finding(one: Finding, names: Mapping[str, str]) -> dict[str, object]:
         "kernel": one.kernel,
         "count": one.count,
         "worth_ns": one.saves_ns,
+        "tried": one.price.tried if one.price else "",
         "also": _places(one.also, names),
     }
 

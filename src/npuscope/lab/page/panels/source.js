@@ -25,10 +25,11 @@ const SIGNS = /** @type {Record<string, string>} */ ({ error: "âœ–", warning: "â
 const shown = (key, value) =>
   value ? (key.endsWith("_ns") ? duration(value) : key === "bytes" ? `${si(value)}B` : si(value)) : "";
 
-/** @param {any} finding */
+/** What it saves: what its fix gave, or an estimate. @param {any} finding */
 function worth(finding) {
-  if (finding.worth_ns === null || finding.worth_ns === undefined) return "";
-  return finding.worth_ns > 0 ? `saves ${duration(finding.worth_ns)}` : `would cost ${duration(-finding.worth_ns)}`;
+  if (!(finding.worth_ns > 0)) return "";
+  const saves = duration(finding.worth_ns);
+  return finding.tried === "tried" ? `saves ${saves}, tried` : `saves about ${saves}, ${finding.tried || "not tried"}`;
 }
 
 class Source {
