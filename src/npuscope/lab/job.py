@@ -152,7 +152,7 @@ def _explained(made: VersionResult) -> Explanation:
 
 def reprice(question: Question) -> VersionResult:
     """Source and causes of a version once fixes were tried: worth what each gave."""
-    with standing_in(question.request.texts):
+    with unsaved(question.request.texts):
         one = _once_more(question)
         source = dict(panels_of(one, question.sources))["source"]
         later = as_json({"panels": {"source": source}, "diagnosis": one.diagnosis.as_dict()})
@@ -178,7 +178,7 @@ def looked_into(question: Question) -> bytes:
 
 def reasoned(question: Question) -> bytes:
     """How the time of a kind of block came about, as `npuscope simulate --explain` has it of its kernel."""
-    with standing_in(question.request.texts):
+    with unsaved(question.request.texts):
         simulated = _once_more(question).simulated
         kind = next((kind for kind in kinds_of(simulated) if kind.body == question.body), None)
         if kind is None:
