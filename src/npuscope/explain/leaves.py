@@ -14,7 +14,7 @@ from npuscope.explain.waits import dependencies
 from npuscope.explain.work import CORES, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import BYTES, COUNT, FLOPS, MEAN_TIME, SHARE, TEXT, TIME, duration, many, percent
-from npuscope.trace.readers.cann_pypto import FORMAT
+from npuscope.trace.readers.cann_run import FORMAT
 
 UNEVEN = 0.2  # above the mean of its kind: the busiest core is worth a sentence
 SMALL_NS = 5_000  # a vector leaf whose task is shorter hands on more than it computes; a rule of thumb
