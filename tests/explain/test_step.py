@@ -14,7 +14,8 @@ from planted_ranks import US, log_of, span
 from real_data import DATA
 from tiers import examples
 
-from npuscope.explain.step import CAPTURING, StepPart, StepWaterfall, explain_steps, steps_at
+from npuscope.explain.step import StepWaterfall, explain_steps, steps_at
+from npuscope.explain.step_parts import CAPTURING, StepPart
 from npuscope.trace.readers.host_log import HostLog
 from npuscope.trace.readers.serving import ServingProfile
 

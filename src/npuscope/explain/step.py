@@ -10,10 +10,9 @@ their ends, and how much of a step's own time passed while others were under way
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 
@@ -23,27 +22,17 @@ import polars as pl
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.explain.diagnosis.cause import Cause
 from npuscope.explain.diagnosis.on_host import host_causes
+from npuscope.explain.step_parts import CAPTURING, IDLE, REST, WORKING, Piece, StepPart, cut, parts_of, relative
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, RATIO, SHARE, TEXT, TIME, duration, many, percent
 from npuscope.trace.intervals import one_group, union
 from npuscope.trace.readers.dispatches import OUTPUTS, DeviceTime, DispatchKey, is_run_over_ranks, steps_of_root
-from npuscope.trace.readers.host_log import CHIP, DEVICE_WALL, LAUNCH, MARK, HostCall, HostLog, HostSpan, read_logs
+from npuscope.trace.readers.host_log import CHIP, DEVICE_WALL, MARK, HostCall, HostLog, read_logs
 from npuscope.trace.readers.run_files import phase_files, read_phases
 from npuscope.trace.readers.serving import ServingProfile, profile_files, read_profile
 from npuscope.trace.source import head, read_all
 
-WORDS = {
-    "bind": "bind arguments and runtime image",
-    "stage_inputs": "copy inputs",
-    "prepare_execution": "prepare the launch",
-    "runner_run": "launch until drained",
-    "validate": "copy back and check",
-    "claim_release": "release the slot",
-}
-REST = "between these"
-WORKING, IDLE = "orchestration and scheduling", "nothing runs: handing out, idle"
 GRAIN_NS = 1000
-CAPTURING = "capturing: from the collector's first line until drained"
 TAIL = 0.9  # of the steps take at most the tail
 PARTS = Columns(
     "step.parts",
@@ -83,163 +72,7 @@ STEPS = Columns(
 )
 
 
-@dataclass(frozen=True)
-class StepPart:
-    """A part of a step."""
-
-    name: str
-    level: int
-    dur_ns: int
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """A stretch with a name, and the parts inside it; `dur_ns` may be less where it is a sum."""
-
-    name: str
-    begin_ns: int
-    end_ns: int
-    inside: tuple[StepPart, ...] = ()  # levels from 0
-
-
-def _cut(pieces: Iterable[_Piece], begin: int, end: int, level: int, rest: str = REST) -> list[StepPart]:
-    """Pieces laid into a stretch one after the other, then what is left of it. What sticks out is cut, and the parts
-    inside a piece that was cut are cut with it, the last ones first."""
-    found, at, spent = [], begin, 0
-    for piece in sorted(pieces, key=lambda one: (one.begin_ns, one.end_ns)):
-        start, stop = max(piece.begin_ns, at), min(piece.end_ns, end)
-        length = max(stop - start, 0)
-        found.append(StepPart(piece.name, level, length))
-        found += _shortened(piece.inside, length, level + 1)
-        at, spent = max(at, stop), spent + length
-    return [*found, StepPart(rest, level, end - begin - spent)] if found else []
-
-
-def _shortened(parts: Sequence[StepPart], length: int, level: int) -> list[StepPart]:
-    """Parts of one length under another: the difference comes off the last of each level, or is added as a rest."""
-    outer = [n for n, part in enumerate(parts) if part.level == 0]
-    if not outer:
-        return []
-    bounds = [*outer, len(parts)]
-    blocks = [list(parts[a:b]) for a, b in pairwise(bounds)]
-    over = sum(block[0].dur_ns for block in blocks) - length
-    for block in reversed(blocks):
-        off = min(max(over, 0), block[0].dur_ns)
-        over -= off
-        kept = block[0].dur_ns - off
-        block[1:] = _shortened([StepPart(p.name, p.level - 1, p.dur_ns) for p in block[1:]], kept, 1)
-        block[0] = StepPart(block[0].name, 0, kept)
-    if over < 0:
-        last = blocks[-1]
-        if last[0].name == REST:
-            last[0] = StepPart(REST, 0, last[0].dur_ns - over)
-        else:
-            blocks.append([StepPart(REST, 0, -over)])
-    return [StepPart(part.name, part.level + level, part.dur_ns) for block in blocks for part in block]
-
-
-def _relative(parts: Sequence[StepPart], level: int) -> tuple[StepPart, ...]:
-    return tuple(StepPart(part.name, part.level - level, part.dur_ns) for part in parts)
-
-
 # --- a call of one chip
-
-
-def parts_of(call: HostCall, device: DeviceTime | None = None, collected: Sequence[int] = ()) -> list[StepPart]:
-    """The waterfall of a call, each level summing to the one above; a call that the log cuts off has none.
-
-    `device`: what of its dispatch's time ran what; `collected`: when the collector took records over.
-    """
-    whole = call.whole
-    if whole is None:
-        return []
-    pieces = []
-    for span in call.children(CHIP):
-        name = span.name.rpartition(".")[2]
-        runs = name == "runner_run"
-        inside = _runner_parts(call, span, device, collected) if runs else _segments(call, span)
-        pieces.append(_Piece(WORDS.get(name, name), span.start_ns, span.end_ns, tuple(inside)))
-    rest = REST if call.is_complete else "bind, which the log lacks, and between these"
-    return [StepPart("call", 0, whole.dur_ns), *_cut(pieces, whole.start_ns, whole.end_ns, 1, rest)]
-
-
-def _segments(call: HostCall, around: HostSpan) -> list[StepPart]:
-    """What is right below a span on its own thread, equal names together: levels from 0, the rest last."""
-    below = [one for one in call.below(around.name) if one.tid == around.tid]
-    named: dict[str, list[HostSpan]] = {}
-    for one in below:
-        named.setdefault(one.name, []).append(one)
-    found: list[StepPart] = []
-    at, spent = around.start_ns, 0
-    for spans in sorted(named.values(), key=lambda those: those[0].start_ns):
-        length = 0
-        for one in sorted(spans, key=lambda one: one.start_ns):
-            start, stop = max(one.start_ns, at), min(one.end_ns, around.end_ns)
-            length += max(stop - start, 0)
-            at = max(at, stop)
-        spent += length
-        found.append(StepPart(spans[0].name.rpartition(".")[2], 0, length))
-    return [*found, StepPart(REST, 0, around.dur_ns - spent)] if found else []
-
-
-def _runner_parts(
-    call: HostCall, around: HostSpan, device: DeviceTime | None, collected: Sequence[int]
-) -> list[StepPart]:
-    """From the launch until all is drained: the device's wall, what capturing takes, launch and drain around them."""
-    wall = call.by_name.get(DEVICE_WALL)
-    if wall is None or wall.dur_ns > around.dur_ns:
-        return []
-    found = [StepPart("device", 0, wall.dur_ns), *_device_parts(call, wall, device)]
-    rest = around.dur_ns - wall.dur_ns
-    point = call.by_name.get(LAUNCH)
-    enqueue = 0 if point is None else min(max(point.start_ns - around.start_ns, 0), rest)
-    # the device cannot have ended earlier than its wall after the launch; what the collector does comes after
-    ended = around.start_ns + enqueue + wall.dur_ns
-    lines = [ns for ns in collected if ended <= ns <= around.end_ns]
-    capturing = min(around.end_ns - min(lines), rest - enqueue) if lines else 0
-    if enqueue:
-        found.insert(0, StepPart("until the launch", 0, enqueue))
-    if capturing:
-        found.append(StepPart(CAPTURING, 0, capturing))
-    around_it = "launch and drain" if lines else "around the device: launch, drain, capturing"
-    return [*found, StepPart(around_it, 0, rest - enqueue - capturing)]
-
-
-def _device_parts(call: HostCall, wall: HostSpan, device: DeviceTime | None) -> list[StepPart]:
-    """The phases of the device, levels from 1."""
-    phases = {span.name.rpartition(".")[2]: span for span in call.children(DEVICE_WALL)}
-    build = phases.get("graph_build")
-    work = [phases[name] for name in ("orch", "sched") if name in phases]
-    if build is None or not work:
-        met = _ran(device, wall.dur_ns)
-        return [StepPart(part.name, 1, part.dur_ns) for part in met]
-    began, ended = min(one.start_ns for one in work), max(one.end_ns for one in work)
-    after = phases.get("post_orch")
-    last = build.end_ns if after is None else after.start_ns
-    ran = _ran(device, max(min(ended, wall.dur_ns) - max(began, build.start_ns), 0))
-    pieces = [
-        _Piece("threads start", 0, build.start_ns),
-        _Piece("runtime set up", build.start_ns, began),
-        _Piece(WORKING, began, ended, tuple(ran)),
-        _Piece("runtime torn down", ended, max(last, ended)),
-        _Piece("after orchestration", last, last if after is None else after.end_ns),
-    ]
-    return _cut(pieces, 0, wall.dur_ns, 1)
-
-
-def _ran(device: DeviceTime | None, length: int) -> list[StepPart]:
-    """What of the device's time runs what, levels from 0; what its records span must fit."""
-    if device is None:
-        return []
-    rows = [
-        ("waiting for later ranks", device.wait_ns),
-        ("collective itself", device.cost_ns),
-        ("computing", device.compute_ns),
-    ]
-    rest = length - sum(ns for _, ns in rows)
-    if rest < 0:  # the records are of more than the phases: nothing can be said of their parts
-        return []
-    return [*(StepPart(name, 0, ns) for name, ns in rows), StepPart(IDLE, 0, rest)]
 
 
 @dataclass(frozen=True)
@@ -331,19 +164,19 @@ def served_steps(profile: ServingProfile, calls: Sequence[RankStep] = ()) -> tup
             continue
         schedule = next((one for one in reversed(schedules) if one.start_ns <= queue.start_ns), queue)
         begin, end = min(schedule.start_ns, queue.start_ns), output.end_ns
-        pieces = [_Piece("queue: command to the worker", queue.start_ns, queue.end_ns)]
+        pieces = [Piece("queue: command to the worker", queue.start_ns, queue.end_ns)]
         if schedule is not queue:
-            pieces.insert(0, _Piece("schedule", schedule.start_ns, schedule.end_ns))
+            pieces.insert(0, Piece("schedule", schedule.start_ns, schedule.end_ns))
         worked = next((one for one in works if one[0] >= queue.start_ns and one[1] <= end), None)
         if worked is not None:
             works.remove(worked)
-            pieces.append(_Piece("until the worker takes it", queue.end_ns, worked[0]))
+            pieces.append(Piece("until the worker takes it", queue.end_ns, worked[0]))
             inside = _worker_parts(profile, worked, calls)
-            pieces.append(_Piece("worker", worked[0], worked[1], tuple(inside)))
-            pieces.append(_Piece("until the engine has it", worked[1], output.start_ns))
-        pieces.append(_Piece("output", output.start_ns, output.end_ns))
+            pieces.append(Piece("worker", worked[0], worked[1], tuple(inside)))
+            pieces.append(Piece("until the engine has it", worked[1], output.start_ns))
+        pieces.append(Piece("output", output.start_ns, output.end_ns))
         rest = REST if worked is not None else "worker, which the profile lacks, and between these"
-        parts = [StepPart("step", 0, end - begin), *_cut(pieces, begin, end, 1, rest)]
+        parts = [StepPart("step", 0, end - begin), *cut(pieces, begin, end, 1, rest)]
         overlap = max(0, (before.end_ns if before is not None else begin) - begin)
         tokens = next((number for name in ACCEPTED if (number := output.number(name)) is not None), None)
         before = ServedStep(
@@ -376,15 +209,15 @@ def _worker_parts(profile: ServingProfile, worked: tuple[int, int], calls: Seque
     around = [one for one in profile.spans if one.name in names and begin <= one.start_ns and one.end_ns <= end]
     called = min((one.start_ns for one in around), default=first), max((one.end_ns for one in around), default=last)
     inside = tuple(_chip_parts(calls, first, last, 0))
-    run = _Piece("the program's run", first, last, inside)
-    resolved = [_Piece("arguments", called[0], first)] if called[0] < first else []
-    outer = _cut([*resolved, run], called[0], max(called[1], last), 0)
+    run = Piece("the program's run", first, last, inside)
+    resolved = [Piece("arguments", called[0], first)] if called[0] < first else []
+    outer = cut([*resolved, run], called[0], max(called[1], last), 0)
     pieces = [
-        _Piece("prepare the batch", begin, called[0]),
-        _Piece("call of the program", called[0], called[1], tuple(outer)),
-        _Piece("take the tokens back", called[1], end),
+        Piece("prepare the batch", begin, called[0]),
+        Piece("call of the program", called[0], called[1], tuple(outer)),
+        Piece("take the tokens back", called[1], end),
     ]
-    return _cut(pieces, begin, end, 0)
+    return cut(pieces, begin, end, 0)
 
 
 def _chip_parts(calls: Sequence[RankStep], begin: int, end: int, level: int) -> list[StepPart]:
@@ -394,12 +227,12 @@ def _chip_parts(calls: Sequence[RankStep], begin: int, end: int, level: int) -> 
         return []
     slowest = max(here, key=lambda one: (one.end_ns, one.wall_ns))
     pieces = [
-        _Piece("host: graph, submit, dispatch", begin, slowest.begin_ns),
-        _Piece(f"call on {slowest.name}, the last to end", slowest.begin_ns, slowest.end_ns,
-               _relative(slowest.parts[1:], 1)),
-        _Piece("host: complete", slowest.end_ns, end),
+        Piece("host: graph, submit, dispatch", begin, slowest.begin_ns),
+        Piece(f"call on {slowest.name}, the last to end", slowest.begin_ns, slowest.end_ns,
+               relative(slowest.parts[1:], 1)),
+        Piece("host: complete", slowest.end_ns, end),
     ]  # fmt: skip
-    return _cut(pieces, begin, end, level)
+    return cut(pieces, begin, end, level)
 
 
 # --- all of it
@@ -649,8 +482,8 @@ def _one_call(calls: list[RankStep]) -> RankStep:
         return calls[0]
     first = min(calls, key=lambda one: one.begin_ns)
     begin, end = first.begin_ns, max(one.end_ns for one in calls)
-    pieces = [_Piece("dispatch", one.begin_ns, one.end_ns, _relative(one.parts[1:], 1)) for one in calls]
-    parts = (StepPart("call", 0, end - begin), *_cut(pieces, begin, end, 1, "between dispatches"))
+    pieces = [Piece("dispatch", one.begin_ns, one.end_ns, relative(one.parts[1:], 1)) for one in calls]
+    parts = (StepPart("call", 0, end - begin), *cut(pieces, begin, end, 1, "between dispatches"))
     return RankStep(first.name, first.run, first.launched_ns, parts, begin, end, sum(one.hidden_ns for one in calls))
 
 

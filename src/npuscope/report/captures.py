@@ -13,7 +13,8 @@ from npuscope.explain.explanation import Explanation
 from npuscope.explain.hidden_exposed import Overlap
 from npuscope.explain.ranks import Ranks
 from npuscope.explain.rings import rings_of
-from npuscope.explain.step import CAPTURING, StepWaterfall, steps_at
+from npuscope.explain.step import StepWaterfall, steps_at
+from npuscope.explain.step_parts import CAPTURING
 from npuscope.explain.summary import Summary
 from npuscope.table.formats import TIMES, duration, estimate_text, fitting, many, percent, sentence_start, significant
 from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say

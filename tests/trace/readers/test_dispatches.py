@@ -16,7 +16,7 @@ from real_data import DATA
 from tiers import examples
 
 from npuscope.explain.ranks import explain_ranks
-from npuscope.explain.step import parts_of
+from npuscope.explain.step_parts import parts_of
 from npuscope.trace.clocks import clock_notes
 from npuscope.trace.formats import read
 from npuscope.trace.readers.host_log import HostLog

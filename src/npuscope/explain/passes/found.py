@@ -161,7 +161,7 @@ class Passes(Tabular):
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """Of each slice `in_pass`, `layer` and `part`, null outside; `first_listing`, the row that a second one repeats;
+        """Of each slice `in_pass`, `layer` and `part`, null outside; `first_listing`, the row that another repeats;
         `on_device`, true for what counts as device time."""
         return _of_slices(self.trace, self.counted)
 
