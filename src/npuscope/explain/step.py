@@ -22,7 +22,7 @@ import polars as pl
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.explain.diagnosis.cause import Cause
 from npuscope.explain.diagnosis.on_host import host_causes
-from npuscope.explain.step_parts import CAPTURING, IDLE, REST, WORKING, Piece, StepPart, cut, parts_of, relative
+from npuscope.explain.step_parts import CAPTURING, IDLE, REST, WORKING, StepPart, StepPiece, cut, parts_of, relative
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, RATIO, SHARE, TEXT, TIME, duration, many, percent
 from npuscope.trace.intervals import one_group, union
@@ -164,17 +164,17 @@ def served_steps(profile: ServingProfile, calls: Sequence[RankStep] = ()) -> tup
             continue
         schedule = next((one for one in reversed(schedules) if one.start_ns <= queue.start_ns), queue)
         begin, end = min(schedule.start_ns, queue.start_ns), output.end_ns
-        pieces = [Piece("queue: command to the worker", queue.start_ns, queue.end_ns)]
+        pieces = [StepPiece("queue: command to the worker", queue.start_ns, queue.end_ns)]
         if schedule is not queue:
-            pieces.insert(0, Piece("schedule", schedule.start_ns, schedule.end_ns))
+            pieces.insert(0, StepPiece("schedule", schedule.start_ns, schedule.end_ns))
         worked = next((one for one in works if one[0] >= queue.start_ns and one[1] <= end), None)
         if worked is not None:
             works.remove(worked)
-            pieces.append(Piece("until the worker takes it", queue.end_ns, worked[0]))
+            pieces.append(StepPiece("until the worker takes it", queue.end_ns, worked[0]))
             inside = _worker_parts(profile, worked, calls)
-            pieces.append(Piece("worker", worked[0], worked[1], tuple(inside)))
-            pieces.append(Piece("until the engine has it", worked[1], output.start_ns))
-        pieces.append(Piece("output", output.start_ns, output.end_ns))
+            pieces.append(StepPiece("worker", worked[0], worked[1], tuple(inside)))
+            pieces.append(StepPiece("until the engine has it", worked[1], output.start_ns))
+        pieces.append(StepPiece("output", output.start_ns, output.end_ns))
         rest = REST if worked is not None else "worker, which the profile lacks, and between these"
         parts = [StepPart("step", 0, end - begin), *cut(pieces, begin, end, 1, rest)]
         overlap = max(0, (before.end_ns if before is not None else begin) - begin)
@@ -209,13 +209,13 @@ def _worker_parts(profile: ServingProfile, worked: tuple[int, int], calls: Seque
     around = [one for one in profile.spans if one.name in names and begin <= one.start_ns and one.end_ns <= end]
     called = min((one.start_ns for one in around), default=first), max((one.end_ns for one in around), default=last)
     inside = tuple(_chip_parts(calls, first, last, 0))
-    run = Piece("the program's run", first, last, inside)
-    resolved = [Piece("arguments", called[0], first)] if called[0] < first else []
+    run = StepPiece("the program's run", first, last, inside)
+    resolved = [StepPiece("arguments", called[0], first)] if called[0] < first else []
     outer = cut([*resolved, run], called[0], max(called[1], last), 0)
     pieces = [
-        Piece("prepare the batch", begin, called[0]),
-        Piece("call of the program", called[0], called[1], tuple(outer)),
-        Piece("take the tokens back", called[1], end),
+        StepPiece("prepare the batch", begin, called[0]),
+        StepPiece("call of the program", called[0], called[1], tuple(outer)),
+        StepPiece("take the tokens back", called[1], end),
     ]
     return cut(pieces, begin, end, 0)
 
@@ -227,10 +227,10 @@ def _chip_parts(calls: Sequence[RankStep], begin: int, end: int, level: int) -> 
         return []
     slowest = max(here, key=lambda one: (one.end_ns, one.wall_ns))
     pieces = [
-        Piece("host: graph, submit, dispatch", begin, slowest.begin_ns),
-        Piece(f"call on {slowest.name}, the last to end", slowest.begin_ns, slowest.end_ns,
+        StepPiece("host: graph, submit, dispatch", begin, slowest.begin_ns),
+        StepPiece(f"call on {slowest.name}, the last to end", slowest.begin_ns, slowest.end_ns,
                relative(slowest.parts[1:], 1)),
-        Piece("host: complete", slowest.end_ns, end),
+        StepPiece("host: complete", slowest.end_ns, end),
     ]  # fmt: skip
     return cut(pieces, begin, end, level)
 
@@ -482,7 +482,7 @@ def _one_call(calls: list[RankStep]) -> RankStep:
         return calls[0]
     first = min(calls, key=lambda one: one.begin_ns)
     begin, end = first.begin_ns, max(one.end_ns for one in calls)
-    pieces = [Piece("dispatch", one.begin_ns, one.end_ns, relative(one.parts[1:], 1)) for one in calls]
+    pieces = [StepPiece("dispatch", one.begin_ns, one.end_ns, relative(one.parts[1:], 1)) for one in calls]
     parts = (StepPart("call", 0, end - begin), *cut(pieces, begin, end, 1, "between dispatches"))
     return RankStep(first.name, first.run, first.launched_ns, parts, begin, end, sum(one.hidden_ns for one in calls))
 

@@ -32,7 +32,7 @@ class StepPart:
 
 
 @dataclass(frozen=True)
-class Piece:
+class StepPiece:
     """A stretch with a name, and the parts inside it; `dur_ns` may be less where it is a sum."""
 
     name: str
@@ -41,7 +41,7 @@ class Piece:
     inside: tuple[StepPart, ...] = ()  # levels from 0
 
 
-def cut(pieces: Iterable[Piece], begin: int, end: int, level: int, rest: str = REST) -> list[StepPart]:
+def cut(pieces: Iterable[StepPiece], begin: int, end: int, level: int, rest: str = REST) -> list[StepPart]:
     """Pieces laid into a stretch one after the other, then what is left of it. What sticks out is cut, and the parts
     inside a piece that was cut are cut with it, the last ones first."""
     found, at, spent = [], begin, 0
@@ -94,7 +94,7 @@ def parts_of(call: HostCall, device: DeviceTime | None = None, collected: Sequen
         name = span.name.rpartition(".")[2]
         runs = name == "runner_run"
         inside = _runner_parts(call, span, device, collected) if runs else _segments(call, span)
-        pieces.append(Piece(WORDS.get(name, name), span.start_ns, span.end_ns, tuple(inside)))
+        pieces.append(StepPiece(WORDS.get(name, name), span.start_ns, span.end_ns, tuple(inside)))
     rest = REST if call.is_complete else "bind, which the log lacks, and between these"
     return [StepPart("call", 0, whole.dur_ns), *cut(pieces, whole.start_ns, whole.end_ns, 1, rest)]
 
@@ -154,11 +154,11 @@ def _device_parts(call: HostCall, wall: HostSpan, device: DeviceTime | None) -> 
     last = build.end_ns if after is None else after.start_ns
     ran = _ran(device, max(min(ended, wall.dur_ns) - max(began, build.start_ns), 0))
     pieces = [
-        Piece("threads start", 0, build.start_ns),
-        Piece("runtime set up", build.start_ns, began),
-        Piece(WORKING, began, ended, tuple(ran)),
-        Piece("runtime torn down", ended, max(last, ended)),
-        Piece("after orchestration", last, last if after is None else after.end_ns),
+        StepPiece("threads start", 0, build.start_ns),
+        StepPiece("runtime set up", build.start_ns, began),
+        StepPiece(WORKING, began, ended, tuple(ran)),
+        StepPiece("runtime torn down", ended, max(last, ended)),
+        StepPiece("after orchestration", last, last if after is None else after.end_ns),
     ]
     return cut(pieces, 0, wall.dur_ns, 1)
 
