@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from npuscope.base.interval import ROUGH
@@ -9,6 +11,7 @@ from npuscope.explain.diagnosis import CAUSES, Diagnosis
 from npuscope.explain.diagnosis.cause import MOST_SPANS
 from npuscope.explain.explanation import Explanation, explain
 from npuscope.explain.path import cover_of
+from npuscope.explain.step_parts import StepPart
 from npuscope.trace import Trace
 
 
@@ -67,3 +70,16 @@ def adds_up(found: Diagnosis, simulated: bool = False) -> None:
             # waits that go let what follows start in another order, which may save more than they take
             most = found.wall_ns if simulated or cause.kind == "dispatch" else cause.share * found.wall_ns
             assert cause.gain.high_ns <= most * (1 + ROUGH) + 1
+
+
+def check_adds_up(parts: Sequence[StepPart]) -> None:
+    """Every part equals the sum of those one level below it, and none is negative."""
+    for number, part in enumerate(parts):
+        assert part.dur_ns >= 0, part
+        below = []
+        for other in parts[number + 1 :]:
+            if other.level <= part.level:
+                break
+            if other.level == part.level + 1:
+                below.append(other.dur_ns)
+        assert not below or sum(below) == part.dur_ns, (part, below)

@@ -118,6 +118,80 @@ def log_of(
     return "".join(span(name, depth, ts, dur, pid, more, call) + "\n" for name, depth, ts, dur, more in rows)
 
 
+@dataclass(frozen=True)
+class Programs:
+    """Runs of three dispatches a rank: `stage` computes, a builtin of the host reduces over all, `consume` computes.
+
+    All times are of one true clock, in us; `launched`, `stage` and `arrival` by run and rank. A rank's next dispatch is
+    launched 80 us after the one before, and begins 25 us after that.
+    """
+
+    launched: list[list[int]]
+    staged: list[list[int]]  # how long a rank computes before the collective
+    offsets_us: list[int]
+    cost_us: int = 9
+    names: str = "rank{}"
+    pids: bool = True  # whether identities name the host's process
+
+    def arrival(self, run: int, rank: int) -> int:
+        return self.launched[run][rank] + 30 + self.staged[run][rank] + 80 + 25
+
+    def wait_ns(self, run: int, rank: int) -> int:
+        return (max(self.arrival(run, one) for one in range(len(self.offsets_us))) - self.arrival(run, rank)) * US
+
+    def dispatches(self, run: int, rank: int) -> list[tuple[str, str, int, int, int]]:
+        """Program, kernel, and when it was launched, began and ended."""
+        begin, end = self.launched[run][rank] + 30, self.launched[run][rank] + 30 + self.staged[run][rank]
+        left = max(self.arrival(run, one) for one in range(len(self.offsets_us))) + self.cost_us
+        return [
+            ("stage_step", "qkv_proj", self.launched[run][rank], begin, end),
+            ("__builtin_allreduce__fp32", "__builtin_allreduce__fp32", end + 80, self.arrival(run, rank), left),
+            ("consume_step", "out_proj", left + 80, left + 105, left + 140),
+        ]
+
+    def write(self, root: Path, older_us: int = 0, logs: bool = True) -> Path:
+        """With `older_us` every second rank's buffers still hold the dispatch of so long before."""
+        for rank, offset in enumerate(self.offsets_us):
+            lines: list[str] = []
+            for run in range(len(self.launched)):
+                for part, (program, kernel, launched, begin, end) in enumerate(self.dispatches(run, rank)):
+                    number = 3 * run + part
+                    folder = root / self.names.format(rank, rank // 2, rank % 2) / f"d{number}"
+                    at = [[(10**8 + offset + us - ago) * US // TICK_NS for us in (begin, end)]
+                          for ago in ([older_us] if older_us and rank % 2 == 0 else []) + [0]]  # fmt: skip
+                    write_records(folder, [[24, RING, 1, *times, 5] for times in at])
+                    write_json(folder / "deps.json", {"tasks": [{"task_id": str(RING), "kernel_ids": [-1, 0, -1]}],
+                                                      "edges": [], "tensors": []})  # fmt: skip
+                    write_json(folder / "name_map.json", {"callable_id_to_name": {"0": kernel}})
+                    write_json(folder / "dispatch_program.json", {"program": program})
+                    identity = {"run_id": run + 1, "endpoint_dispatch_id": number, "pipeline_slot": part % 2,
+                                "pipeline_generation": number, "chip_rank": rank}  # fmt: skip
+                    pid = {"host_pid": 100 + rank} if self.pids else {}
+                    write_json(folder / "dispatch_identity.json", identity | pid)
+                    numbers = f"run_id={run + 1} dispatch_id={number} slot_id={part % 2} generation={number}"
+                    lines.append(log_of_dispatch(100 + rank, 10**13, launched, begin, end, number, numbers))
+            if logs:
+                (root / f"host.{100 + rank}.log").write_text("".join(lines))
+        return root
+
+
+def log_of_dispatch(pid: int, zero_ns: int, launched: int, begin: int, end: int, call: int, numbers: str) -> str:
+    """A call with a bind of 35 us before its launch; its device's scheduler runs 3 us longer at both ends of the task,
+    and the host knows 40 us after its end."""
+    device, sched = "chip.run.runner_run.device_wall", end - begin + 6
+    at, drained = zero_ns + launched * US, end + 40 - launched
+    rows = [
+        ("chip.run.bind", 1, at - 60 * US, 35 * US, ""),
+        ("chip.run.runner_run", 1, at, drained * US, ""),
+        ("chip.run.validate", 1, at + drained * US, 15 * US, ""),
+        (device, 2, 0, (sched + 25) * US, "clk=dev"),
+        (f"{device}.graph_build", 3, 5 * US, (sched + 10) * US, "clk=dev"),
+        (f"{device}.sched", 3, 8 * US, sched * US, "clk=dev"),
+        ("chip.run", 0, at - 62 * US, (62 + drained + 17) * US, numbers),
+    ]
+    return "".join(span(name, depth, ts, dur, pid, more, call) + "\n" for name, depth, ts, dur, more in rows)
+
+
 def write_large(root: Path, ranks: int, slices: int, per_round: int = 1000) -> Path:
     """Ranks with many slices on 72 cores, in rounds that end in a collective; another rank is late in each."""
     rounds = max(slices // per_round, 1)

@@ -9,16 +9,19 @@ from time import process_time
 
 import polars as pl
 import pytest
+from adds_up import check_adds_up
 from builders import kernel_row, write_events, write_kernel_table, x
 from command import npuscope
 from hypothesis import given
 from hypothesis import strategies as st
-from planted_ranks import RING, TICK_NS, US, Planted, write_json, write_large, write_records
+from planted_ranks import RING, TICK_NS, US, Planted, Programs, write_json, write_large, write_records
 from tiers import examples
 
 from npuscope.explain.collectives import REASONS
 from npuscope.explain.ranks import Ranks, explain_ranks
+from npuscope.explain.step import steps_at
 from npuscope.report.captures import ranks as report_ranks
+from npuscope.trace.clocks import clock_notes
 from npuscope.trace.formats import read
 
 NAMES = {0: "matmul", 1: "__builtin_all_reduce__fp32", 2: "post_norm", 3: "halo_wait"}
@@ -189,6 +192,50 @@ def test_waits_of_a_ring_are_no_meeting_of_all(tmp_path: Path, ring: bool) -> No
     waits = write_ranks(tmp_path, ranks).waits
     assert waits.matched == 5 * (1 if ring else 2)
     assert sum(waits.wait_ns.values()) == (0 if ring else sum(max(at) - one for at in arrivals for one in at) * US)
+
+
+@given(st.sampled_from([4, 8]), st.sampled_from(["host", "compute"]), st.booleans(), st.integers(0, 2**30))
+@examples(12)
+def test_runs_of_several_programs_are_followed_back_to_what_made_a_rank_late(
+    cards: int, reason: str, nodes: bool, seed: int
+) -> None:
+    """The host launches three programs a run: a late launch of the first, or a long one, delays the collective.
+    Pauses between runs belong to none of them, and what buffers hold of an older run does not count."""
+    rng = random.Random(seed)
+    late, runs = rng.randrange(cards), rng.randrange(1, 4)
+    begins = [run * rng.randrange(2_000, 200_000) for run in range(runs)]
+    launched = [[begin + rank for rank in range(cards)] for begin in begins]
+    staged = [[100 + rng.randrange(8) for _ in range(cards)] for _ in range(runs)]
+    for turn in range(runs):
+        (launched if reason == "host" else staged)[turn][late] += 600
+    names = "node{1}/rank{2}" if nodes else "rank{0}"
+    offsets = [0, *(rng.randrange(-(10**6), 10**6) for _ in range(cards - 1))]
+    run = Programs(launched, staged, offsets, names=names, pids=rng.random() < 0.7)
+    with TemporaryDirectory() as folder:
+        trace = read(run.write(Path(folder), older_us=3_000_000))
+        found, steps = explain_ranks(trace), steps_at(Path(folder))
+    # THEN clocks, waits and costs are the planted ones
+    assert {rank: note["offset_ns"] for rank, note in clock_notes(trace.meta).items()} == {
+        rank: -offset * US for rank, offset in enumerate(offsets) if rank
+    }
+    waits = [[run.wait_ns(turn, rank) for turn in range(runs)] for rank in range(cards)]
+    assert found.waits.wait_ns == {f"rank {rank}": sum(each) for rank, each in enumerate(waits)}
+    assert set(found.waits.cost_ns.values()) == {9 * US * runs}
+    # THEN the late rank is the first cause, with what made it late
+    verdict = found.diagnosis.verdict
+    assert verdict.kind == ("launch-order" if reason == "host" else "rank")
+    assert f"rank {late} " in verdict.sentence
+    assert reason == "host" or "`qkv_proj`" in verdict.sentence
+    wall = max(sum(run.dispatches(turn, rank)[-1][-1] - run.dispatches(turn, rank)[0][3] for turn in range(runs))
+               for rank in range(cards)) * US  # fmt: skip
+    assert found.diagnosis.wall_ns == wall
+    # THEN a step of the slowest rank has the same wait and cost, and its parts add up
+    check_adds_up(steps.ranks[0].parts)
+    rank = int(steps.ranks[0].name.removeprefix("rank "))
+    parts = {row["part"].strip(): row["slowest_ns"] for row in steps.parts.iter_rows(named=True)}
+    assert parts["collective itself"] == 9 * US
+    if run.pids:  # else ranks that do the same at once cannot be told apart
+        assert parts["waiting for later ranks"] == waits[rank][-1]
 
 
 def test_a_report_of_many_ranks_costs_no_more_than_reading_them_a_few_times(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from adds_up import check_adds_up
 from command import npuscope
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,22 +16,9 @@ from real_data import DATA
 from tiers import examples
 
 from npuscope.explain.step import StepWaterfall, explain_steps, steps_at
-from npuscope.explain.step_parts import CAPTURING, StepPart
+from npuscope.explain.step_parts import CAPTURING
 from npuscope.trace.readers.host_log import HostLog
 from npuscope.trace.readers.serving import ServingProfile
-
-
-def check_adds_up(parts: tuple[StepPart, ...] | list[StepPart]) -> None:
-    """Every part equals the sum of those one level below it, and none is negative."""
-    for number, part in enumerate(parts):
-        assert part.dur_ns >= 0, part
-        below = []
-        for other in parts[number + 1 :]:
-            if other.level <= part.level:
-                break
-            if other.level == part.level + 1:
-                below.append(other.dur_ns)
-        assert not below or sum(below) == part.dur_ns, (part, below)
 
 
 def event(name: str, begin_us: int, end_us: int, pid: int = 60, **args: int) -> dict[str, object]:

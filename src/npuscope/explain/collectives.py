@@ -102,7 +102,7 @@ def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:
     last = dict(met.filter(pl.col("rank") == pl.col("waits_for"))["rank"].value_counts().iter_rows())
     names = [name for name, _ in ranks]
     meeting = met.select(pl.struct(_MEETING).rank("dense").alias("meeting"), "rank", "name", "start", "dur",
-                         "wait_ns", "waits_for", "task", "lane")  # fmt: skip
+                         "wait_ns", "waits_for", "task", "lane", "in_step")  # fmt: skip
     return CollectiveWaits(
         table.sort("wait_ns", "rank", "waits_for", descending=[True, False, False]).select(WAITS.keys),
         {name: int(sums["wait"].get(name, 0)) for name in names},
@@ -136,7 +136,7 @@ def _collectives(rank: str, work: Work) -> pl.DataFrame:
     """The collectives of a rank: step, name, the group of ranks where it is recorded, which of its kind, when and how
     long; `counted` where the capture numbers them itself, `paired` for those of two ranks and one-sided ones, which let
     some go earlier, `sure` where the name says that all meet in it."""
-    columns = [name for name in ("args", "groupName", "meeting") if name in work.trace.slices.columns]
+    columns = [name for name in ("args", "groupName", "meeting", "run") if name in work.trace.slices.columns]
     slices = work.with_columns(*columns).with_columns(
         pl.Series("row", work.rows), raw=work.trace.slices["kernel"].gather(work.rows)
     )
@@ -166,7 +166,7 @@ def _collectives(rank: str, work: Work) -> pl.DataFrame:
         group.alias("group"),
         "start",
         "dur",
-        pl.col("step").alias("in_step"),
+        pl.col("run" if "run" in columns else "step").alias("in_step"),
         "row",
         "task",
         "lane",
@@ -218,7 +218,8 @@ class _Busy:
 def _followed_back(met: pl.DataFrame, works: dict[str, Work]) -> pl.DataFrame:
     """Each wait with its REASONS: by how much the late rank began later, computed longer, was idle longer.
 
-    A rank's stretch before a meeting begins where it left the one before, or with the first work of that step.
+    A rank's stretch before a meeting begins where it left the one before, or with the first work of that step, or of
+    the run where a run is several dispatches.
     """
     if met.is_empty():
         return met.with_columns(pl.lit(0, dtype=pl.Int64).alias(name) for name in REASONS)
@@ -227,7 +228,9 @@ def _followed_back(met: pl.DataFrame, works: dict[str, Work]) -> pl.DataFrame:
         work = works[str(key[0])]
         rows = rows.sort("start", maintain_order=True)
         left = (pl.col("start") + pl.col("dur")).shift(1).over(pl.col("in_step").fill_null(-1))
-        firsts = work.slices.group_by(pl.col("step").alias("in_step")).agg(pl.col("start").min().alias("first"))
+        within = "run" if "run" in work.trace.slices.columns else "step"
+        slices = work.with_columns("run") if within == "run" else work.slices
+        firsts = slices.group_by(pl.col(within).alias("in_step")).agg(pl.col("start").min().alias("first"))
         rows = rows.join(firsts, on="in_step", how="left", nulls_equal=True, maintain_order="left")
         rows = rows.with_columns(since=pl.min_horizontal(pl.coalesce(left, "first"), "start"))
         busy = _Busy.of(work, rows["row"].to_numpy())

@@ -27,6 +27,7 @@ from npuscope.explain.waits import (
     Pieces,
     Readiness,
     add_after_data,
+    add_launches,
     add_nothing_runs,
     add_without_edges,
     coarse_reasons,
@@ -128,11 +129,15 @@ class Bubbles(Tabular):
 def bubbles_of(work: Work, ready: Readiness) -> Bubbles:
     """Why cores were idle; needs edges and dispatch and finish times to tell all reasons apart."""
     idle = work.idle.where(np.isin(work.idle.group, work.core_lanes))
+    pieces = Pieces()
     row, first = _following(work, idle)
+    add_launches(pieces, ready, *idle, row)
+    for pauses in (ready.between, ready.apart):
+        rest = outside(one_group(idle.start, idle.end), pauses)
+        idle, row, first = Intervals(idle.group[rest.of], rest.start, rest.end), row[rest.of], first[rest.of]
     never_ran = np.isin(idle.group, np.setdiff1d(work.core_lanes, work.lane))
     at_edge = ~never_ran & (first | (row == NONE))
     inner = ~never_ran & ~at_edge
-    pieces = Pieces()
     pieces.add("edge", *idle.where(at_edge), row[at_edge])
     unused, gap, next_row = idle.where(never_ran), idle.where(inner), row[inner]
     nothing = np.full(len(unused.group), NONE)

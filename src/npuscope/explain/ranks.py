@@ -97,7 +97,7 @@ class Ranks(Tabular):
     def diagnosis(self) -> Diagnosis:
         """What all of them suffer from together."""
         names = [part.name for part in self.parts]
-        launched = {f"rank {rank}": ns for rank, ns in self.trace.meta.notes.get("launched_ns", {}).items()}
+        launched = {f"rank {rank}": runs for rank, runs in self.trace.meta.notes.get("launched_ns", {}).items()}
         each = [e.diagnosis for e in self.explained]
         works = dict(zip(names, (e.work for e in self.explained), strict=True))
         wall = max(one.wall_ns for one in each)
@@ -233,13 +233,13 @@ def diagnose_ranks(
     each: Sequence[Diagnosis],
     waits: CollectiveWaits,
     some_absent: bool = False,
-    launched: Mapping[str, int] | None = None,
+    launched: Mapping[str, Mapping[int, int]] | None = None,
     works: Mapping[str, Work] | None = None,
     beside: Sequence[Cause] = (),
 ) -> Diagnosis:
     """The causes of the rank with the longest window, and above them, where it is worth more, the rank that is late.
 
-    `launched`: when the host launched each rank, where its log says; `works`: what each rank did;
+    `launched`: when the host launched each rank in each run, where its log says; `works`: what each rank did;
     `beside`: what the host takes around the run.
     """
     slowest = max(range(len(each)), key=lambda number: each[number].wall_ns)
@@ -346,23 +346,30 @@ def _longer_kernel(late: Work | None, other: Work | None) -> str:
         rows = work.slices.filter(pl.col("kind") != "comm").group_by("kernel").agg(pl.col("dur").sum())
         spent.append(rows)
     both = spent[0].join(spent[1], on="kernel", how="left", suffix="_other")
-    more = both.with_columns(more=pl.col("dur") - pl.col("dur_other").fill_null(0)).sort("more", descending=True)
+    more = both.with_columns(more=pl.col("dur") - pl.col("dur_other").fill_null(0))
+    more = more.sort("more", "kernel", descending=[True, False])
     return quoted(more["kernel"][0]) if more.height and int(more["more"][0]) > 0 else ""
 
 
-def _launched_late(late: Cause, wait: int, waits: CollectiveWaits, launched: Mapping[str, int]) -> Cause | None:
-    """The host as the cause of a late rank: it launched that rank later, by at least half of the wait."""
+def _launched_late(
+    late: Cause, wait: int, waits: CollectiveWaits, launched: Mapping[str, Mapping[int, int]]
+) -> Cause | None:
+    """The host as the cause of a late rank: it launched that rank's runs later, by at least half of the wait."""
     rank, waits_for = waits.table.sort("wait_ns", descending=True).select("rank", "waits_for").row(0)
-    if rank not in launched or waits_for not in launched:
+    if rank not in launched or waits_for not in launched or waits.meetings is None:
         return None
-    lag = launched[waits_for] - launched[rank]
-    if 2 * lag < wait:
+    pair = waits.meetings.filter((pl.col("rank") == rank) & (pl.col("waits_for") == waits_for))
+    runs = set(pair["in_step"].drop_nulls().to_list()) & set(launched[rank]) & set(launched[waits_for])
+    lags = [launched[waits_for][run] - launched[rank][run] for run in runs]
+    if not lags or 2 * sum(lags) < wait:
         return None
+    lag = sum(lags) / len(lags)
+    mean = f" in the mean of {len(lags)} runs" if len(lags) > 1 else ""
     return replace(
         late,
         kind=LAUNCH_ORDER.kind,
-        sentence=f"The host launched {waits_for} {duration(lag)} after {rank}, which waits {duration(wait)} for it in "
-        f"collectives ({percent(late.share)} of the time).",
-        gain=gain_between(min(wait, lag) / 2, wait),
+        sentence=f"The host launched {waits_for} {duration(lag)} after {rank}{mean}, which waits {duration(wait)} for "
+        f"it in collectives ({percent(late.share)} of the time).",
+        gain=gain_between(min(wait, sum(lags)) / 2, wait),
         remedy="Launch the ranks at once: from a thread each, or with every command handed over before one starts.",
     )

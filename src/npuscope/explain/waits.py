@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.formats import short, worded
 from npuscope.trace.core import Trace
-from npuscope.trace.intervals import Intervals, Ints, counting, union_with_last
+from npuscope.trace.intervals import Intervals, Ints, counting, inside, one_group, outside, union_with_last
 from npuscope.trace.names import FURTHER_LAUNCHES, LAUNCHES
 
 REASONS = (
     "dependency",
     "FIN",
     "dispatch",
-    "launch",  # of a stream
+    "launch",  # of a stream, or of the next dispatch
     "pickup",
     "starved",
     "edge",
@@ -93,8 +93,22 @@ class Pieces:
         return PieceArrays(*(column[order] for column in columns))
 
 
+def add_launches(
+    pieces: Pieces, ready: Readiness, group: Ints, start: Ints, end: Ints, row: Ints
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """The parts of waits that lie between two dispatches, or two runs, and the waits without them."""
+    for part, pauses in (("launch", ready.between), ("edge", ready.apart)):
+        if len(pauses.start):
+            asked = one_group(start, end)
+            waits, rest = inside(asked, pauses), outside(asked, pauses)
+            pieces.add(part, group[waits.of], waits.start, waits.end, row[waits.of])
+            group, start, end, row = group[rest.of], rest.start, rest.end, row[rest.of]
+    return group, start, end, row
+
+
 def add_after_data(pieces: Pieces, ready: Readiness, group: Ints, start: Ints, end: Ints, row: Ints) -> None:
-    """The waits of slices whose producers have ended: FIN, then not submitted, then dispatch, then pickup."""
+    """The waits of slices whose producers have ended: for the launch, FIN, then not submitted, dispatch, pickup."""
+    group, start, end, row = add_launches(pieces, ready, group, start, end, row)
     stamped = ready.dispatch[row] != NEVER
     pieces.add("FIN+dispatch+pickup", *(column[~stamped] for column in (group, start, end, row)))
     group, start, end, row = (column[stamped] for column in (group, start, end, row))
@@ -111,6 +125,7 @@ def add_without_edges(
     pieces: Pieces, work: Work, ready: Readiness, group: Ints, start: Ints, end: Ints, row: Ints
 ) -> None:
     """Waits of which only the moment of handing out may be known."""
+    group, start, end, row = add_launches(pieces, ready, group, start, end, row)
     before, after, unknown = coarse_reasons(work)
     stamped = ready.dispatch[row] != NEVER
     pieces.add(unknown, *(column[~stamped] for column in (group, start, end, row)))
@@ -162,6 +177,8 @@ class Readiness:
     dst: Ints
     runs: Intervals  # when a producer of each task ran; group = task
     runs_row: Ints  # for each of those, the slice that ended with it
+    between: Intervals  # pauses of a whole card between two dispatches: nothing of the next one can run yet
+    apart: Intervals  # pauses between two runs, which belong to neither
     whole: bool = False  # the capture has every edge there is, be it none
 
     @property
@@ -203,11 +220,12 @@ def readiness(work: Work) -> Readiness:
     if not work.on_cores:
         dispatch = np.where(dispatch != NEVER, dispatch, launches_of(work.trace, tasks))
     runs, runs_row = _runs(work, task, src, dst, has_slice)
+    between, apart, last, last_row = _between_dispatches(work)
     return Readiness(
         start=work.start,
         task=task,
-        data=data[task],
-        data_row=data_row[task],
+        data=np.maximum(data[task], last),
+        data_row=np.where(last > data[task], last_row, data_row[task]),
         seen=seen[task],
         seen_row=seen_row[task],
         submitted=submitted[task],
@@ -216,8 +234,39 @@ def readiness(work: Work) -> Readiness:
         dst=dst,
         runs=runs,
         runs_row=runs_row,
+        between=between,
+        apart=apart,
         whole=bool(work.trace.meta.notes.get("whole_graph")),
     )
+
+
+def _between_dispatches(work: Work) -> tuple[Intervals, Intervals, Ints, Ints]:
+    """When nothing of a card runs because the host has not launched its next dispatch, in captures that tell dispatches
+    apart: those of one run, then those of different runs; and for each slice of a dispatch when the last work before it
+    had ended, and which slice that was."""
+    last, last_row = np.full(len(work.lane), NEVER), np.full(len(work.lane), NONE)
+    nothing = one_group(last[:0], last[:0])
+    if "run" not in work.trace.slices.columns or not len(last):
+        return nothing, nothing, last, last_row
+    order = np.argsort(work.start, kind="stable")
+    numbers = work.with_columns("run").select(pl.col("step", "run").fill_null(-1))
+    number, run = (numbers[name].to_numpy()[order] for name in ("step", "run"))
+    start, end = work.start[order], work.end[order]
+    reach = np.maximum.accumulate(end)
+    ends = np.maximum.accumulate(np.where(end == reach, np.arange(len(order)), 0))  # which had ended last by then
+    _, firsts, which = np.unique(number, return_index=True, return_inverse=True)
+    after = np.sort(firsts[firsts > 0])
+    after = after[start[after] > reach[after - 1]]
+    launched = np.full(len(firsts), np.iinfo(np.int64).max)
+    np.minimum.at(launched, which, np.where(work.dispatch[order] == NEVER, start, work.dispatch[order]))
+    begin = reach[after - 1]
+    stop = np.clip(launched[which[after]], begin, start[after])
+    for first, ended, row in zip(after.tolist(), begin.tolist(), ends[after - 1].tolist(), strict=True):
+        here = order[number == number[first]]
+        last[here], last_row[here] = ended, order[row]
+    same, pause = run[after] == run[ends[after - 1]], stop > begin
+    within, other = (one_group(begin[rows], stop[rows]) for rows in (same & pause, ~same & pause))
+    return within, other, last, last_row
 
 
 def dependencies(trace: Trace) -> pl.DataFrame:

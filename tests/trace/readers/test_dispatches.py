@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from adds_up import check_adds_up
 from command import npuscope
 from hypothesis import given
 from hypothesis import strategies as st
@@ -145,18 +146,6 @@ def test_a_rank_whose_records_cannot_be_read_is_named(tmp_path: Path) -> None:
     ranks = explain_ranks(read(tmp_path))
     assert len(ranks.parts) == 2
     assert any("rank2" in line for line in ranks.absent)
-
-
-def check_adds_up(parts: list) -> None:
-    """Every part equals the sum of those one level below it."""
-    for number, part in enumerate(parts):
-        below = []
-        for other in parts[number + 1 :]:
-            if other.level <= part.level:
-                break
-            if other.level == part.level + 1:
-                below.append(other.dur_ns)
-        assert not below or sum(below) == part.dur_ns, part
 
 
 def test_a_step_adds_up_to_the_nanosecond(tmp_path: Path) -> None:

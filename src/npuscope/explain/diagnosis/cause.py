@@ -23,7 +23,7 @@ from npuscope.explain.repetition import Steps
 from npuscope.explain.waits import Readiness
 from npuscope.explain.work import NONE, Work
 from npuscope.table.formats import duration, percent, short
-from npuscope.trace.intervals import Intervals, Ints, one_group, union
+from npuscope.trace.intervals import Intervals, Ints, inside, one_group, union
 
 MOST_SPANS = 200  # of a cause, the longest
 WORTH_A_WORD = 0.01  # of the wall: smaller causes are left out
@@ -166,11 +166,13 @@ class RunFacts:
 
     @property
     def wall(self) -> int:
-        return self.work.wall
+        """Nanoseconds of the window, without pauses between runs, which belong to none."""
+        return self.work.wall - self.ready.apart.length
 
     @property
     def scope_ns(self) -> int:
-        return self.scope[1] - self.scope[0]
+        apart = inside(one_group(*(np.array([moment]) for moment in self.scope)), self.ready.apart)
+        return self.scope[1] - self.scope[0] - int((apart.end - apart.start).sum())
 
     @cached_property
     def capture(self) -> str:

@@ -368,8 +368,8 @@ def busiest_unit(run: RunFacts) -> Iterator[Cause]:
     at_edge = (idle.start == work.window[0]) | (idle.end == work.window[1])
     if (work.units[work.lane] == unit)[_computes(work)].any():
         yield _unit_runs(run, unit, busy)
-    yield from _between_tasks(run, unit, lanes, _without_collectives(work, idle.where(~at_edge)))
-    yield from _without_work(run, unit, lanes, idle.where(at_edge))
+    yield from _between_tasks(run, unit, lanes, _of_its_own(run, idle.where(~at_edge)))
+    yield from _without_work(run, unit, lanes, _of_its_own(run, idle.where(at_edge)))
 
 
 def _unit_runs(run: RunFacts, unit: str, busy: float) -> Cause:
@@ -400,12 +400,16 @@ def _computes(work: Work) -> NDArray[np.bool_]:
     return (work.slices["kind"] != "comm").to_numpy()
 
 
-def _without_collectives(work: Work, idle: Intervals) -> Intervals:
-    """Idle time of cores without that in which the rank is in a collective: then it waits for others."""
+def _of_its_own(run: RunFacts, idle: Intervals) -> Intervals:
+    """Idle time of cores without that in which the rank is in a collective, where it waits for others, or between two
+    dispatches, where it waits for the host."""
+    work, pauses = run.work, (run.ready.between, run.ready.apart)
     rows = ~_computes(work)
-    if not rows.any():
+    if not rows.any() and not any(len(one.start) for one in pauses):
         return idle
-    left = outside(one_group(idle.start, idle.end), union(one_group(work.start[rows], work.end[rows])))
+    start = np.concatenate([work.start[rows], *(one.start for one in pauses)])
+    end = np.concatenate([work.end[rows], *(one.end for one in pauses)])
+    left = outside(one_group(idle.start, idle.end), union(one_group(start, end)))
     return Intervals(idle.group[left.of], left.start, left.end)
 
 

@@ -17,6 +17,8 @@ from npuscope.base.interval import Gain
 from npuscope.explain.diagnosis.cause import (
     ANY,
     CAUSES,
+    CHAIN,
+    CORES,
     FINDERS,
     Cause,
     CauseKind,
@@ -24,10 +26,22 @@ from npuscope.explain.diagnosis.cause import (
     Refine,
     RunFacts,
     Span,
+    found_in,
+    gain_of_gaps,
     quoted,
     ranked,
+    spans,
 )
-from npuscope.explain.diagnosis.on_streams import LATE_RANK, UNKNOWN, UNRECORDED
+from npuscope.explain.diagnosis.on_streams import (
+    HOST,
+    INSIDE,
+    LATE_RANK,
+    MOSTLY,
+    NOT_LAUNCHED,
+    UNKNOWN,
+    UNRECORDED,
+    host_was_in,
+)
 from npuscope.explain.extent import extent
 from npuscope.explain.hidden_exposed import Communication, Copies
 from npuscope.explain.ledger import Scheduling
@@ -37,13 +51,14 @@ from npuscope.explain.rings import rings_of
 from npuscope.explain.summary import graph_capture
 from npuscope.explain.waits import Readiness, no_dependencies
 from npuscope.explain.work import NEVER, Work
-from npuscope.table.formats import duration, percent, significant
+from npuscope.table.formats import duration, many, percent, significant
 
 STEP = CauseKind("step", "some steps take much longer than the others")
 OUTSIDE = CauseKind("outside", "idle time that belongs to no pass: a stray kernel stretches the window", beside=True)
 
 ALIKE = 0.2  # steps whose numbers of slices differ by more do other work
 FEWEST = 3  # steps, to say what is usual
+ONE_RUN = "`npuscope step` has what the host does there, and what capturing takes; `--step N` looks at one dispatch."
 CUT_THE_WINDOW = "Cut the window to the run, so that shares are of it."
 
 
@@ -69,14 +84,14 @@ def diagnose(
     ]
     if refine is not None:
         causes = [refine(cause) for cause in causes]
-    causes = ranked(_with_odd_steps(run, causes), work.wall)
-    if causes and cut:
+    causes = ranked(_with_odd_steps(run, causes), run.wall)
+    if causes and run.scope != work.window:
         causes[0] = _within(run, causes[0])
     if not causes and not cut:
         what = f"Work runs {percent(run.share(run.ran.length))} of the window"
         why = f"the capture has {no_dependencies(work.trace)} to say why not more"
         causes = [UNKNOWN(run, 0, f"{what}; {why}.")]
-    return Diagnosis((*causes, *cut), work.wall, work.window)
+    return Diagnosis((*causes, *cut), run.wall, work.window)
 
 
 def _nothing_to_judge(work: Work) -> Cause | None:
@@ -117,6 +132,32 @@ def outside(run: RunFacts) -> Iterator[Cause]:
         until = f"{what} after it" if stray else "the end of the window"
         sentence = f"The run is over after {duration(end - first)}; the window goes on for {duration(ns)} to {until}."
         yield OUTSIDE(run, ns, sentence, where=(Span(end, last),), remedy=CUT_THE_WINDOW)
+
+    if ns := run.ready.apart.length:
+        every = many(len(run.ready.apart.start) + 1, "run")
+        sentence = f"The capture has {every}; the {duration(ns)} between them count for none of them."
+        where = tuple(Span(*pause) for pause in zip(*(one.tolist() for one in run.ready.apart[1:]), strict=True))
+        yield OUTSIDE(run, ns, sentence, where=where, remedy=ONE_RUN)
+
+
+@found_in(CHAIN, CORES)
+def between_dispatches(run: RunFacts) -> Iterator[Cause]:
+    """A card that waits for the host's next dispatch of the run."""
+    pauses = run.segments.filter(pl.col("part") == NOT_LAUNCHED).sort("ns", descending=True, maintain_order=True)
+    if ns := int(pauses["ns"].sum()):
+        call, inside, named = host_was_in(run.work, run.ready, pauses)
+        what = f", {'' if inside >= MOSTLY else 'most of it '}while the host is in `{call}`" if inside >= INSIDE else ""
+        yield HOST(
+            run,
+            ns,
+            f"Nothing runs between one dispatch and the next for {run.in_words(ns)}, in "
+            f"{many(pauses.height, 'pause')}{what}.",
+            f"the longest takes {duration(pauses['ns'][0])}, before {quoted(pauses['kernel'][0])}",
+            *named,
+            remedy="Launch the next dispatch while this one runs (two slots), or make one program of several.",
+            gain=gain_of_gaps(pauses["ns"].to_numpy()),
+            where=spans(pauses.select("start", "end")),
+        )
 
 
 def _before(run: RunFacts, first: int, start: int) -> Cause:
@@ -162,6 +203,9 @@ def odd_steps(run: RunFacts) -> tuple[Cause, str] | None:
         return None
     usual_slices = float(np.median(table["slices"].to_numpy()))
     phase = pl.col("phase").fill_null("")
+    if "run" in run.work.trace.slices.columns:  # dispatches of other programs do other work
+        kernels = run.work.slices.group_by("step").agg(kernels=pl.col("kernel").unique().sort().str.join(","))
+        table, phase = table.join(kernels, on="step", how="left", maintain_order="left"), pl.col("kernels")
     table = table.filter((pl.col("slices") - usual_slices).abs() <= ALIKE * usual_slices)
     table = table.with_columns(usual=pl.col("span_ns").median().over(phase), of=pl.len().over(phase))
     odd = table.filter(pl.col("outlier") & (pl.col("span_ns") > OUTLIER * pl.col("usual")) & (pl.col("of") >= FEWEST))

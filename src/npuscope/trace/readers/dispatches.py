@@ -334,7 +334,7 @@ def _one_rank(dispatches: list[Dispatch]) -> Trace:
         shift = number * TASKS_PER_RANK
         slices.append(
             one.trace.slices.with_columns(
-                placed, pl.col("task") + shift, pl.lit(one.number, dtype=pl.Int64).alias("step")
+                placed, pl.col("task") + shift, step=pl.lit(one.number, dtype=pl.Int64), run=pl.lit(one.run)
             )
         )
         edges.append(one.trace.edges.with_columns(pl.col("src", "dst") + shift))
@@ -476,16 +476,19 @@ def _uneven(tables: Sequence[pl.DataFrame]) -> list[str]:
 
 def _with_host(trace: Trace, run: RunOverRanks, first: int, notes: dict[str, object]) -> Trace:
     """The host's lanes beside the cards, and when it launched each rank."""
-    launches: dict[int, int] = {}
+    launches: dict[int, dict[int, int]] = {}  # of each rank the first launch of each run
     for one in run.recorded:
         call = run.call_of(one)
         launch = None if call is None else call.by_name.get(RUNNER)
         if launch is not None:
-            launches[one.rank] = launch.start_ns  # of the newest dispatch: they come in order
+            launches.setdefault(one.rank, {}).setdefault(one.run, launch.start_ns)
     if len({log.parent for log in logs_of(run.root)} - {run.root, _top(run.root)}) > 1:
-        walls = {rank: run.log.wall_ns(run.pids[rank], ns) for rank, ns in launches.items()}
         # each node counts by itself: without anchors to the wall clock nobody knows who was launched first
-        launches = {rank: ns for rank, ns in walls.items() if ns is not None} if None not in walls.values() else {}
+        walls = {rank: {number: run.log.wall_ns(run.pids[rank], ns) for number, ns in each.items()}
+                 for rank, each in launches.items()}  # fmt: skip
+        known = None not in {ns for each in walls.values() for ns in each.values()}
+        launches = {rank: {n: ns for n, ns in each.items() if ns is not None} for rank, each in walls.items()
+                    if known}  # fmt: skip
     offset, slack = _host_offset(run, first)
     if launches:
         notes["launched_ns"] = launches
