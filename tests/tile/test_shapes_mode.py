@@ -46,7 +46,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     run = execute._run
 
     def watched(*args: Any, **kwargs: Any) -> Any:
-        seen.append(not kwargs["lanes"])
+        seen.append(not args[1].lanes)
         return run(*args, **kwargs)
 
     monkeypatch.setattr(execute, "_run", watched)

@@ -251,7 +251,6 @@ def rounded(array: Array, dtype: DataType) -> Array:
 def literal(value: Scalar, dtype: DataType, op: str) -> tuple[Number | Unknown, DataType]:
     """A scalar operand takes the tile's type; a fraction beside whole numbers makes FP32."""
     if isinstance(value, Unknown):
-        current().compute_with(value)
         return UNKNOWN, dtype
     number = same_in_lanes(value)
     if number is None:

@@ -125,8 +125,6 @@ def write(dst: object, offset: object, value: object) -> Tensor | Tile:
     buffer = x.buffer
     if last is not None:
         return x
-    if isinstance(value, Unknown):
-        run.compute_with(value)
     if isinstance(value, Unknown) or (x.dtype is not buffer.dtype and not run.computes_here):
         if buffer.known and not run.computes:
             run.shapes.will_write(x.buffer, run.block)
@@ -164,7 +162,6 @@ def _write_tile(run: TileRun, x: Tile, where: list[Whole], value: Scalar) -> Non
         return
     run.shapes.only_first()  # the next turn finds what this one wrote
     if isinstance(value, Unknown):
-        run.compute_with(value)
         x.array = None
         return
     x.writable()[tuple([int(i) for i in where])] = _element(settled(value), x.dtype)

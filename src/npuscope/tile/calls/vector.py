@@ -294,7 +294,6 @@ def full(shape: Sequence[Whole], dtype: DataType, value: object) -> Tile:
 def _one(run: TileRun, value: Scalar) -> Plain | None:
     """A number; None where shapes mode does not know it, or where it differs from lane to lane."""
     if isinstance(value, Unknown):
-        run.compute_with(value)
         return None
     number = same_in_lanes(value)
     if number is None:

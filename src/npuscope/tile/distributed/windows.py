@@ -158,6 +158,7 @@ def _window(run: TileRun, value: object, op: str) -> tuple[Tensor, Window]:
     run.region(op)
     held = held_window(run, value)
     if held is not None and isinstance(value, Tensor):
+        run.shapes.others_see()
         if run.computes:
             held[0].may_change()
         return value, held[1]

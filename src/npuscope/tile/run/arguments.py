@@ -220,15 +220,20 @@ def _of_placeholder(run: TileRun, parameter: Parameter, value: Placeholder, dyna
         dtype = wanted
     _check(parameter, value.shape, dtype, dynamic, where)
     keeps = dtype.steers or run.gm.slice.has("parameter", parameter.name, 0)
-    source = None if value.make is None else partial(_flat_copy, value.make, dtype)
+    source = None if value.make is None else partial(_flat, value.make, dtype, parameter.direction)
     tensor = _in_gm(run, parameter, value.shape, dtype, source if keeps else None, written=True)
     tensor.buffer.promise = source
     return tensor
 
 
-def _flat_copy(make: Callable[[], Array], dtype: DataType) -> Array:
+def _flat(make: Callable[[], Array], dtype: DataType, direction: Direction | None) -> Array:
+    """The elements, to be written by this run alone; of an input those of the caller, copied before a write."""
     array = make().reshape(-1)
-    return (array if dtype.storage is None else array.view(dtype.storage)).copy()
+    array = array.view(array.dtype if dtype.storage is None else dtype.storage)
+    if direction is not None:
+        return array.copy()
+    array.flags.writeable = False
+    return array
 
 
 def _in_gm(

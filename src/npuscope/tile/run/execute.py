@@ -6,7 +6,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import combinations
@@ -160,6 +160,8 @@ class EntryCall:
     kwargs: dict[str, object]
     rank: OneRank | None = None
     auto_scope: bool = True
+    # as they are when it is called: ranks take turns in threads of their own, so that they end in any order
+    settings: _Settings = field(default_factory=lambda: _Runs.settings)
 
 
 def run_entry(call: EntryCall) -> object:
@@ -173,40 +175,41 @@ def run_entry(call: EntryCall) -> object:
     seconds = time.perf_counter() - started
     seen = () if run.watch is None else tuple(run.watch.events)
     finished = Finished(recording, result, seconds, tuple(run.gm.buffers), _rerun(call, run), seen)
-    _tell(finished)
+    _tell(finished, call.settings)
     return result
 
 
 def _run_slice(call: EntryCall) -> tuple[TileRun, object]:
     """Runs a program; in `shapes` mode again where a value steers it, with what leads to that value computed."""
-    slice, line = _Runs.settings.slice, ""
+    if call.rank is not None:  # what it misses, and that lanes cannot say it, is its host's to know
+        return _run(call, call.settings)
+    settings, line = call.settings, ""
     while True:
         inner: list[Finished] = []  # runs of ranks, which count once all of them came to their end
         try:
-            # ranks take turns, so that one may leave before another that came later: the settings are their host's
-            with nullcontext() if call.rank is not None else _runs_with(slice=slice, listeners=(inner.append,)):
-                try:
-                    run, result = _run(call, lanes=call.rank is None and _Runs.settings.lanes)
-                except RestartWithoutLanes:
-                    inner.clear()
-                    run, result = _run(call, lanes=False)
+            with _runs_with(slice=settings.slice, lanes=settings.lanes, listeners=(inner.append,)):
+                run, result = _run(call, settings)
+        except RestartWithoutLanes:
+            settings = replace(settings, lanes=False)
+            continue
         except NeedsValues as needs:
             larger = needs.slice
-            if call.rank is not None or not isinstance(larger, Slice) or larger == slice:
+            if not isinstance(larger, Slice) or larger == settings.slice:
                 raise
-            slice, line = larger, f"{Path(needs.path or '').name}, line {needs.line}"
-            progress.report(f"{call.name}: the values behind {line}", len(slice.tasks), 0)
+            settings = replace(call.settings, slice=larger)
+            line = f"{Path(needs.path or '').name}, line {needs.line}"
+            progress.report(f"{call.name}: the values behind {line}", len(larger.tasks), 0)
             continue
-        if slice and line:
+        if settings.slice and line:
             about = f"values decide what runs (last at {line}): those were computed"
             run.recorder.notes.append(f"{about}, and the record is of these values")
         for one in inner:
-            _tell(one)
+            _tell(one, settings)
         return run, result
 
 
-def _tell(finished: Finished) -> None:
-    for listener in _Runs.settings.listeners:
+def _tell(finished: Finished, settings: _Settings) -> None:
+    for listener in settings.listeners:
         listener(finished)
 
 
@@ -216,19 +219,19 @@ def _rerun(call: EntryCall, run: TileRun) -> Rerun | None:
         return None
 
     def once_more(phase: OrderPhase) -> tuple[Contents, int]:
-        with state.turn(), mode_of_runs("values"):
-            run, _ = _run(call, lanes=False, phase=phase)
+        with state.turn():
+            run, _ = _run(call, replace(call.settings, mode="values", lanes=False), phase)
         return run.gm.order_contents(), len(run.recorder.tasks)
 
     return Rerun(initial, {id: np.array(run.gm.buffers[id].data) for id in initial}, once_more)
 
 
-def _run(call: EntryCall, lanes: bool, phase: OrderPhase | None = None) -> tuple[TileRun, object]:
-    settings, where = _Runs.settings, f"{call.name}()"
+def _run(call: EntryCall, settings: _Settings, phase: OrderPhase | None = None) -> tuple[TileRun, object]:
+    where = f"{call.name}()"
     run = TileRun(
         call.name,
         settings.mode,
-        lanes=lanes,
+        lanes=settings.lanes,
         reuses=settings.reuses,
         keeps=settings.repeatable,
         rank=call.rank,

@@ -22,7 +22,7 @@ from npuscope.tile.run.orchestration import Orchestration
 from npuscope.tile.run.value_watch import ValueWatch
 from npuscope.tile.shapes import Shapes
 from npuscope.tile.values.checks import check_offsets, describe
-from npuscope.tile.values.lanes import Lane, Number, Unknown, Whole, place
+from npuscope.tile.values.lanes import Lane, Number, Whole, place
 from npuscope.tile.values.tensors import Fractal, Shape, Tensor, Tile, strided, window
 
 _ADDS = (FP32, FP16, BF16, INT32, INT16, INT8)  # what the store unit can add to GM
@@ -48,11 +48,6 @@ class OpRecorder:
     def exchanges(self) -> bool:
         """Whether ranks wait for each other, for what one computes another may need."""
         return self.computes or bool(self.gm.slice)
-
-    def compute_with(self, value: Unknown) -> None:
-        """A number that nobody knows goes into what runs now: a task that computes must know it."""
-        if self.computes_here:
-            value.needed()
 
     @property
     def block(self) -> Block | None:

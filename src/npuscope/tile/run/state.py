@@ -68,9 +68,15 @@ class TileRun(OpRecorder):
         that the task leaves.
         """
         reuse = self.shapes.reuse
-        if reuse is None or task.computes or not self.orchestration.tasks_are_self_contained:
+        if reuse is None or task.computes or not self.orchestration.tasks_are_self_contained or self._shares(values):
             return False, execute(values)
         return reuse.perform(task, code, values, left, self._marks, bool(self.orchestration.carries), execute)
+
+    def _shares(self, values: list[object]) -> bool:
+        """Whether other ranks may see what a task does, or change what it finds."""
+        rank = self.orchestration.rank
+        shared = () if rank is None else rank.windows
+        return any(isinstance(value, Tensor) and value.buffer.id in shared for value in values)
 
     def _marks(self) -> tuple[int, ...]:
         return (len(self.gm.buffers), *self.orchestration.marks())

@@ -101,6 +101,11 @@ class Shapes:
         """Goes on with the first lane only, where the next would find something else."""
         self.axes.only_first()
 
+    def others_see(self) -> None:
+        """Before what other ranks see, or change: every turn and every block does it by itself."""
+        self.only_first()
+        self._flush_if_single()
+
     def one_place(self, start: Number) -> int:
         """Where the lanes that go on find something: the first lane only, where they differ."""
         start = lanes.plain(start)
