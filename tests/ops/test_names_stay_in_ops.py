@@ -27,7 +27,7 @@ ALLOWED = {
     "tile/language/rewrite.py": {"_HOST_SIDE =": "what a compiler of spring 2026 left in orchestration, by its text"},
     "tile/language/grammar.py": {"_PYTHON =": "functions of Python itself"},
     "tile/calls/spellings.py": {'{"add":': "Python's operator methods, each with its op"},
-    "lower/assembly_body.py": {
+    "lower/assembly_run.py": {
         "FREE =": "names of the assembly",
         "PUSHES": "the same",
         "POPS": "the same",

@@ -1,7 +1,7 @@
 """The text that the compiler writes of a kernel (`.pto`, one file each) as ops with their operands, loops and branches.
 
 One op per statement; one may go on over several lines. What an op means is said in
-`assembly_body`; here nothing is known of ops but those that have blocks.
+`assembly_run`; here nothing is known of ops but those that have blocks.
 """
 
 from __future__ import annotations
