@@ -45,7 +45,7 @@ def test_values_cross_the_barrier(rounds: int) -> None:
 def late(y: pl.Out[pl.Tensor], missing: pl.Scalar[pl.INT32]):
     for b in pl.spmd(BLOCKS):
         if b != missing:
-            pl.system.syncall(core_type="aiv_only", mode="soft")
+            pl.system.syncall(core_type="aiv_only")
         pl.write(y, [b], 1)
     return y
 

@@ -40,7 +40,7 @@ def phases(x: pl.Tensor, out: pl.Out[pl.Tensor]):
         tile = x[0:16, :]
         for _ in pl.range(21 if block == 0 else 1):
             tile = pl.sqrt(tile)
-        pl.system.syncall(core_type="aiv_only", mode="soft")
+        pl.system.syncall(core_type="aiv_only")
         for _ in pl.range(1 if block == 0 else 31):
             tile = pl.sqrt(tile)
         out = pl.assemble(out, tile, [block * 16, 0])

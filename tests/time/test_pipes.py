@@ -36,7 +36,7 @@ def phased(x: pl.Tensor, out: pl.Out[pl.Tensor]):
     """Blocks that meet between a load and another."""
     for block in pl.spmd(2, name_hint="phased"):
         tile = pl.sqrt(x[0:16, :])
-        pl.system.syncall(core_type="aiv_only", mode="soft")
+        pl.system.syncall(core_type="aiv_only")
         out = pl.assemble(out, pl.add(tile, x[0:16, :]), [block * 16, 0])
     return out
 
@@ -136,7 +136,7 @@ def meeting(first: int, second: int, barriers: bool = True):
             for _ in pl.range(first if block == 0 else 1):
                 tile = pl.sqrt(tile)
             if barriers:
-                pl.system.syncall(core_type="aiv_only", mode="soft")
+                pl.system.syncall(core_type="aiv_only")
             for _ in pl.range(1 if block == 0 else second):
                 tile = pl.sqrt(tile)
             out = pl.assemble(out, tile, [block * 16, 0])

@@ -13,7 +13,6 @@ from npuscope.check.run import Fit
 from npuscope.chip.devices import Device
 from npuscope.explain import explain, explain_ranks
 from npuscope.explain.ranks import Ranks
-from npuscope.forward.program_roofline import program_roofline
 from npuscope.lab.document import Payload, Run, as_json, document, page
 from npuscope.lab.messages import VersionResult
 from npuscope.lab.payload.all_ranks import all_ranks
@@ -64,6 +63,8 @@ def wall_of(one: Prediction) -> dict[str, object]:
 
 def panels_of(one: Prediction, files: Iterable[str] = ()) -> Iterator[tuple[str, Payload]]:
     """The panels of a simulated program beside its timeline: each one's name and payload; `files` took part in it."""
+    from npuscope.forward.program_roofline import program_roofline  # a page of memory alone does not load it
+
     findings = [*one.checked.errors, *one.findings]
     own = [str(file.path) for file in own_files(Path(one.request.file))]
     yield "source", source(one.simulated, one.explanation, findings, one.races.races, [*own, *files])
