@@ -40,15 +40,16 @@ def patches(file: str, *fixes: str, text: str | None = None) -> list[Patch]:
     return [one for one in looked_at(file, text)[0] if not fixes or one.fix in fixes]
 
 
-def looked_at(file: str, text: str | None = None) -> tuple[list[Patch], int]:
-    """Patches of a program, and how many errors and races it has."""
+def looked_at(file: str, text: str | None = None, only: str = "") -> tuple[list[Patch], int]:
+    """Patches of a program, all or of one fix, and how many errors and races it has."""
     request = Request(file, texts=() if text is None else ((file, text),))
     with unsaved(request.texts):
         prediction = Prediction(request)
         wrong = (*prediction.checked.errors, *map(race_finding, prediction.races.races))
         found = (*wrong, *prediction.checked.findings)
-        made, _ = patches_of(found, [file])
-        return [*made, *resizings(request, found, prediction.recording.sites)], len(wrong)
+        made, _ = patches_of(found, [file], only)
+        resized = resizings(request, found, prediction.recording.sites) if only in ("tile-size", "") else ()
+        return [*made, *resized], len(wrong)
 
 
 def outputs(file: str, text: str) -> dict[str, np.ndarray]:
@@ -65,16 +66,17 @@ def comments(text: str) -> Counter[str]:
 DECIDED_BY_TRIAL = ("no-dep", "tile-size")  # a wait that others need, a size that does not fit: a trial refuses it
 
 
-def keeps_everything(patch: Patch, wrong: int | None = None) -> bool:
-    """It parses, keeps comments and numbers, still fits, races no more than before (`wrong` errors and races) and finds
-    nothing more of its own to do. Whether it may be offered: of few fixes only a trial knows.
+def keeps_everything(patch: Patch, wrong: int | None = None, alike: int = 1) -> bool:
+    """It parses, keeps comments and numbers, still fits, races no more than before (`wrong` errors and races), and in
+    its place nothing more is to be done: `alike` patches had its title. Whether it may be offered: of few fixes only a
+    trial knows.
     """
     ast.parse(patch.after)
     if patch.fix not in ("stale-value", "ignore-name"):  # which mend comments
         assert comments(patch.before) - comments(patch.after) == Counter()
     wrong = looked_at(patch.file, patch.before)[1] if wrong is None else wrong
     try:
-        again, still = looked_at(patch.file, patch.after)
+        again, still = looked_at(patch.file, patch.after, patch.fix)
         before, after = (outputs(patch.file, text) for text in (patch.before, patch.after))
     except NpuscopeError:
         assert patch.fix in DECIDED_BY_TRIAL, patch.diff()
@@ -82,7 +84,7 @@ def keeps_everything(patch: Patch, wrong: int | None = None) -> bool:
     if still > wrong:
         assert patch.fix in DECIDED_BY_TRIAL, patch.diff()
         return False
-    assert patch.title not in {one.title for one in again if one.fix == patch.fix}, patch.diff()
+    assert [one.title for one in again].count(patch.title) < alike, patch.diff()
     assert before.keys() == after.keys()
     for name, values in before.items() if patch.fix != "rsqrt" else ():  # which mends numbers
         largest = np.max(np.abs(values), initial=1e-30)

@@ -117,7 +117,7 @@ def test_edits_move_with_the_text_and_never_touch_what_changed(
 ) -> None:
     at, other = at % len(before), other % len(before)
     lines = [f"{name}{n}\n" for n, name in enumerate(before)]
-    mine = [*lines[:at], *(f"new {one}\n" for one in new), *lines[at + 1 :]]
+    mine = [*lines[:at], *(f"new_{one}\n" for one in new), *lines[at + 1 :]]
     theirs = [*lines[:other], "theirs\n", "more\n", *lines[other + 1 :]]
     patch = Patch("test", "", "f", "".join(lines), "".join(mine))
     found = moved(patch, "".join(theirs))
@@ -127,7 +127,7 @@ def test_edits_move_with_the_text_and_never_touch_what_changed(
         assert found is not None
         both = [*theirs]
         place = both.index(lines[at])
-        both[place : place + 1] = [f"new {one}\n" for one in new]
+        both[place : place + 1] = [f"new_{one}\n" for one in new]
         assert found.after == "".join(both)
 
 

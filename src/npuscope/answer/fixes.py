@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from npuscope.check.fixes.fix import Unmended
 
 WARM = ("npuscope.answer.prediction", "npuscope.answer.numbers", "npuscope.answer.agreement")
+SAME_TIME = "it would take as long as now"
 LEAST = 0.001  # of the time: a patch that is predicted to save less is not worth a change
 Given = tuple[tuple[str, tuple[int, ...], str], ...]  # name, shape and type of each
 Proof = Literal["", "golden", "bits", "order"]
@@ -231,7 +232,7 @@ def _no_gain(trial: Trial, after: Answer) -> str:
     if saved < 0:
         return f"it would take {duration(-saved)} longer"
     if saved <= LEAST * before.wall_ns:
-        return "it would take as long as now"
+        return SAME_TIME
     return ""
 
 

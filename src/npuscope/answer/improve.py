@@ -5,15 +5,16 @@ improved.taken, improved.best, improved.versus
 
 One round lists what fixes make of the program as it is by then and tries each alone; the best is taken, and the others
 are tried on top of it one after the other, the best first, as far as they change other lines. When nothing more is
-offered, pairs of patches are tried that alone are not worth it or do not fit.
+offered, pairs of patches are tried that alone are not worth it or do not fit. What is left is taken where it costs no
+time and cores work less: zeros that nobody reads, a load that serves two.
 
-How sure: the best of many predictions looks better than it is. Of n candidates that were compared, one that is not
-faster is taken only where its miss is at least the gain that the best is predicted to have; by the union bound such a
-miss is at most n times as probable as for one candidate. So misses of that size that were met on published changes
-count n times, and the interval leaves out 1/n of them; that the program is like none that was measured counts once,
-because it is the same program in all trials (`against(…, of=n)` in `time/uncertainty.py`). n is the number of different
-fixes that were compared: trials of one fix on one program count as one candidate, as all rows of one commit count as
-one where the misses were learnt, because they miss alike.
+How sure: what was chosen looks better than it is. Where k of n are chosen by what was predicted, misses are up to n/k
+times as frequent among the chosen as among all: at worst every large miss was chosen (Benjamini and Yekutieli 2005,
+intervals of selected parameters). So misses that were met on published changes count n/k times; with one of n taken
+that is the union bound, with all taken nothing was selected. That the program is like none that was measured counts
+once, because it is the same program in all trials (`against(…, of=n/k)` in `time/uncertainty.py`). n and k count
+different fixes: trials of one fix on one program miss alike, as rows of one commit do, which count as one where the
+misses were learnt.
 
 Every trial is kept by what decides it; `resume` takes those of an earlier search that was stopped, which then goes the
 same way and on from there. Nothing is written to the program's files: `applied` does that, a whole file at a time.
@@ -21,16 +22,17 @@ same way and on from there. Nothing is written to the program's files: `applied`
 
 from __future__ import annotations
 
+import ast
 import difflib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
 
 from npuscope.answer.answer import Answer, Versus
-from npuscope.answer.fixes import Mending, Survey, Tried, relative_to, survey_of, tried
+from npuscope.answer.fixes import LEAST, SAME_TIME, Mending, Survey, Tried, relative_to, survey_of, tried
 from npuscope.answer.judge import How, versus
 from npuscope.answer.request import Request
 from npuscope.base import progress
@@ -63,8 +65,7 @@ class Taken:
 class Improved:
     """What a search found. `tried` has every trial with the predicted time that it stood against, in order.
 
-    `compared` is the number of different fixes whose trials have a time: the probability of `versus` is that of the
-    best of so many.
+    `compared` is the number of different fixes whose trials have a time, `chosen` that of those that were taken.
     """
 
     first: Answer
@@ -77,12 +78,25 @@ class Improved:
 
     @property
     def compared(self) -> int:
-        able = (one.patch for one, _ in self.tried if one.wall_ns is not None and not one.patch.quality)
-        return len({fix for patch in able for fix in patch.fix.split("+")})
+        return _kinds(one.patch for one, _ in self.tried if one.wall_ns is not None)
+
+    @property
+    def chosen(self) -> int:
+        return _kinds(one.patch for one in self.taken)
+
+    @property
+    def selected(self) -> float:
+        """How often a miss counts, because few of many were taken."""
+        return max(self.compared / max(self.chosen, 1), 1.0)
 
     @property
     def versus(self) -> Versus | None:
-        return versus(self.first, self.best, max(self.compared, 1)) if self.taken else None
+        return versus(self.first, self.best, self.selected) if self.taken else None
+
+
+def _kinds(patches: Iterable[Patch]) -> int:
+    """Different fixes that are to save time."""
+    return len({fix for patch in patches if not patch.quality for fix in patch.fix.split("+")})
 
 
 def improve(
@@ -119,7 +133,7 @@ class _Improving:
     tell: Callable[[Taken], None]
     taken: list[Taken] = field(default_factory=list)
     tried: list[tuple[Tried, int | None]] = field(default_factory=list)
-    known: set[str] = field(default_factory=set)  # patches that were tried, by what they make of what
+    known: set[tuple[str, bool]] = field(default_factory=set)  # patches that were tried, by what they make of what
 
     def begin(self, survey: Survey) -> None:
         self.survey, self.first, self.now = survey, survey.answer, survey.answer
@@ -137,7 +151,7 @@ class _Improving:
             places = {patch.key: n for n, patch in enumerate(self.survey.patches)}  # not by which was done first
             offered.sort(key=lambda one: (one.wall_ns or 0, places[one.patch.key]))
             refused.sort(key=lambda one: places[one.patch.key])
-            if not self.take(offered) and not self.pairs(refused):
+            if not self.take(offered) and not self.pairs(refused) and not self.take(self.spared(refused)):
                 return self.result("nothing more is offered")
             self.survey = replace(survey_of(self.at, self.how), answer=self.now)
         return self.result(f"the {self.trials} trials are used up; --trials takes more")
@@ -152,10 +166,10 @@ class _Improving:
 
     def trying(self, patches: Sequence[Patch]) -> Iterator[Tried]:
         """Patches on the program as it is now, as far as there are trials left; none twice."""
-        hopeless = {(one.patch.fix, one.patch.title) for one, _ in self.tried if one.why.startswith(HOPELESS)}
-        new = [one for one in patches if one.key not in self.known and (one.fix, one.title) not in hopeless]
+        hopeless = {_changes(one.patch) for one, _ in self.tried if one.why.startswith(HOPELESS)}
+        new = [one for one in patches if _asked(one) not in self.known and _changes(one) not in hopeless]
         new = new[: self.trials - len(self.tried)]
-        self.known |= {one.key for one in new}
+        self.known |= set(map(_asked, new))
         keys = {one.key: self.key(one) for one in new}
         for one in list(new):
             found = kept(KIND, keys[one.key]) if self.resume else None
@@ -190,6 +204,15 @@ class _Improving:
         self.texts[one.patch.file], self.now = one.patch.after, one.answer
         self.tell(self.taken[-1])
 
+    def spared(self, refused: Sequence[Tried]) -> list[Tried]:
+        """Patches that take as long as now with less work for the cores, tried as such; the least work first."""
+        now = _core_ns(self.now)
+        able = [
+            one for one in refused if one.why == SAME_TIME and one.answer and _core_ns(one.answer) < (1 - LEAST) * now
+        ]
+        found = [one for one in self.trying([replace(one.patch, quality=True) for one in able]) if one.offered]
+        return sorted(found, key=lambda one: (_core_ns(one.answer) if one.answer else 0, one.patch.key))
+
     def pairs(self, refused: Sequence[Tried]) -> bool:
         """Two patches at once that alone are not worth it, or do not fit; the first that is offered is taken."""
         able = [one.patch for one in refused if not one.why.startswith(HOPELESS)]
@@ -215,12 +238,27 @@ class _Improving:
         from npuscope.tile.script.places import own_files
 
         files = [(str(one.path), one.path.read_bytes()) for one in own_files(Path(self.request.file))]
-        rest = (source_digest(), self.at.key, patch.key, patch.file, self.how.golden, self.now.wall_ns, files)
+        rest = (source_digest(), self.at.key, _asked(patch), patch.file, self.how.golden, self.now.wall_ns, files)
         return sha256(repr(rest).encode()).hexdigest()[:32]
 
 
+def _asked(patch: Patch) -> tuple[str, bool]:
+    """What tells one trial from another."""
+    return patch.key, patch.quality
+
+
+def _changes(patch: Patch) -> tuple[str, ...]:
+    """The fix and the lines that it replaces, wherever they stand by now."""
+    lines = lines_of(patch.before)
+    return (patch.fix, patch.title, *("".join(lines[one.first : one.last]) for one in patch.edits))
+
+
+def _core_ns(answer: Answer) -> float:
+    return sum(one.run_ns for one in answer.kernels)
+
+
 def moved(patch: Patch, text: str) -> Patch | None:
-    """The same edits on a text that changed elsewhere; None where they touch what changed."""
+    """The same edits on a text that changed elsewhere; None where they touch what changed, or no longer fit in."""
     if text == patch.before:
         return patch
     old, new = (lines_of(whole) for whole in (patch.before, text))
@@ -238,7 +276,12 @@ def moved(patch: Patch, text: str) -> Patch | None:
         if shift is None:
             return None
         lines[edit.first + shift : edit.last + shift] = [edit.text]
-    return replace(patch, before=text, after="".join(lines))
+    after = "".join(lines)
+    try:
+        ast.parse(after)
+    except SyntaxError:
+        return None
+    return replace(patch, before=text, after=after)
 
 
 def applied(steps: Sequence[Taken], commit: bool = False) -> list[str]:

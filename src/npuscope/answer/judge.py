@@ -172,8 +172,8 @@ def _answer(request: Request, examined: Answer | Failed, numbers: Numbers | Fail
     return answer.with_message(numbers.message) if answer.is_good and numbers.right is None else answer
 
 
-def versus(base: Answer, other: Answer, of: int = 1) -> Versus | None:
-    """None where one of them has no time. The other is the best `of` so many."""
+def versus(base: Answer, other: Answer, of: float = 1.0) -> Versus | None:
+    """None where one of them has no time. The other was chosen among `of` times as many."""
     from npuscope.time.uncertainty import against
 
     if not base.wall_ns or not other.wall_ns:

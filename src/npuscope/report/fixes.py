@@ -175,7 +175,8 @@ def improvement(file: str, device: str, found: Improved, folder: Path, written: 
         yield Say(
             f"How sure: measured, the ratio of {figures(sure.ratio)} lies from {figures(sure.low)} to "
             f"{figures(sure.high)} 80% of the time; {never_certain(sure.probability_faster)} likely faster. "
-            f"That takes into account that the best of {many(found.compared, 'fix', 'fixes')} looks better than it is."
+            f"Of {many(found.compared, 'fix', 'fixes')} {found.chosen} were taken because they were predicted faster: "
+            f"they look better than they are, so misses count {figures(found.selected)} times."
         )
         yield Say(f"{sentence_start(tried)}.")
     for number, step in enumerate(found.taken, 1):
@@ -215,6 +216,7 @@ def improved_data(file: str, device: str, found: Improved) -> dict[str, object]:
         "best_ns": found.best.wall_ns,
         "versus": found.versus and asdict(found.versus),
         "compared": found.compared,
+        "chosen": found.chosen,
         "ended": found.ended,
         "steps": [tried_data(step.tried, step.before) for step in found.taken],
         "trials": list(_rows(found)),

@@ -51,14 +51,19 @@ def time_estimate(time: float, quantity: str, bound: str, misses: Misses | None 
 
 
 def against(
-    a: float, b: float, bound_a: str, bound_b: str, misses: Misses | None = None, quantity: str = "wall", of: int = 1
+    a: float,
+    b: float,
+    bound_a: str,
+    bound_b: str,
+    misses: Misses | None = None,
+    quantity: str = "wall",
+    of: float = 1.0,
 ) -> Against:
     """The time B against the time A, each with what limits its run. Both times are above 0.
 
-    B is the best `of` so many that were compared, which looks better than it is. One that is no faster is taken only
-    where its miss is as large as the best's predicted gain, and each of them may have such a miss: so of the misses
-    that were met, those count `of` times (the union bound), and the interval leaves out that much fewer. That a program
-    is like none that was measured counts once: it is the same program in all of them.
+    B was chosen by its predicted time among `of` times as many, and so looks better than it is: at worst all of them
+    that were missed by as much are among the chosen. So misses that were met count `of` times, and the interval leaves
+    out that much fewer. That a program is like none that was measured counts once: it is the same in all of them.
     """
     return _compared(math.log(b / a), quantity, kind_of(bound_a, bound_b), misses or known_misses(), of)
 
@@ -73,7 +78,7 @@ def time_after(time: float, change: Against) -> Interval:
     return replace(ratio, value=time, low=low, high=high)
 
 
-def _compared(change: float, quantity: str, kind: str, misses: Misses, of: int = 1) -> Against:
+def _compared(change: float, quantity: str, kind: str, misses: Misses, of: float = 1.0) -> Against:
     spread, basis = misses.ratio(quantity, kind)
     size = misses.size(change)
     left_out = max(1 - COVERAGE - spread.unseen, 0.0) * (1 - 1 / of)

@@ -35,13 +35,13 @@ def all_fixes() -> tuple[Fix, ...]:
 
 
 def patches_of(
-    findings: Sequence[Finding], files: Iterable[str] = ()
+    findings: Sequence[Finding], files: Iterable[str] = (), only: str = ""
 ) -> tuple[tuple[Patch, ...], tuple[Unmended, ...]]:
     """What fixes make of findings, equal patches once; and the findings that none of theirs can mend, each with why.
 
-    `files` are looked at as well, for what no rule finds.
+    `files` are looked at as well, for what no rule finds. `only` asks one fix.
     """
-    fixes = all_fixes()
+    fixes = [one for one in all_fixes() if only in (one.id, "")]
     from npuscope.check.fixes.tree import Source
 
     by_file: dict[str, list[Finding]] = {file: [] for file in files}

@@ -61,6 +61,9 @@ def _deps(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unm
         if later is None or earlier is None or later is earlier:
             yield Unmended(finding, "its two accesses are not in two tasks that stand as `with pl.at(…)` in one file")
             continue
+        if source.line(earlier) > source.line(later):
+            yield Unmended(finding, "the task to wait for is of an earlier turn, which has no name here")
+            continue
         if source.block_of(earlier) not in (source.block_of(later), *source.around(later)):
             yield Unmended(finding, "the earlier task is in a loop of its own: its ids must be gathered")
             continue
@@ -184,7 +187,7 @@ def _ring(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unm
             continue
         entries = [
             one
-            for one in walk(source.module)
+            for one in source.nodes
             if isinstance(one, cst.DictElement)
             and isinstance(one.key, cst.SimpleString)
             and one.key.evaluated_value == match[1]

@@ -10,14 +10,14 @@ import libcst as cst
 
 from npuscope.base.unsaved import lines_of
 from npuscope.check.fixes.fix import Fix, NewText, Unmended
-from npuscope.check.fixes.tree import Source, called, expression, module_of, statement, walk
+from npuscope.check.fixes.tree import Source, called, expression, module_of, statement
 from npuscope.check.rule import Finding
 
 
 def _spellings(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     """Every `pl.incore()` of the file at once: half of them would be a file in two dialects."""
     ours = tuple(one for one in findings if "pl.incore()" in one.message)
-    old = [one for one in walk(source.module) if isinstance(one, cst.Call) and called(one) == "incore" and not one.args]
+    old = [one for one in source.nodes if isinstance(one, cst.Call) and called(one) == "incore" and not one.args]
     if ours and old:
         new: dict[cst.CSTNode, cst.CSTNode] = {
             one: expression(f"{module_of(one)}at(level={module_of(one)}Level.CORE_GROUP)") for one in old

@@ -233,13 +233,22 @@ def _drawn(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Un
         if isinstance(one, cst.With) and len(one.items) == 1 and called(one.items[0].item) == "auto_incore":
             call = one.items[0].item
             assert isinstance(call, cst.Call)
-            if not call.args:
-                edits.append(Edit((one,), tuple(_tasks(body_of(one), module_of(call)))))
+            given = keywords(call)
+            if len(given) == len(call.args) and given.keys() <= {"split"}:
+                edits.append(Edit((one,), tuple(_tasks(body_of(one), _opened(call)))))
     if ours and edits:
         yield NewText(source.edited(edits), "a pl.at for every task that the compiler drew", ours)
 
 
-def _tasks(body: Sequence[Statement], module: str) -> Iterator[Statement]:
+def _opened(call: cst.Call) -> str:
+    """`pl.at(…)` that opens one task of such a scope."""
+    module, split = module_of(call), keywords(call).get("split")
+    text = "" if split is None else cst.Module([]).code_for_node(split.value)
+    more = "" if not text or text.endswith(".NONE") else f", optimizations=[{module}split({text})]"
+    return f"{module}at(level={module}Level.CORE_GROUP{more})"
+
+
+def _tasks(body: Sequence[Statement], opened: str) -> Iterator[Statement]:
     """Statements with those that compute in scopes of their own."""
     run: list[Statement] = []
     for one in body:
@@ -249,21 +258,21 @@ def _tasks(body: Sequence[Statement], module: str) -> Iterator[Statement]:
             run.append(one)
             continue
         if run:
-            yield _scope(run, module)
+            yield _scope(run, opened)
         run = []
         if loop is not None:
-            one = _by_chunks(loop, module) if _chunk(loop) else with_body(loop, list(_tasks(body_of(loop), module)))
+            one = _by_chunks(loop, opened) if _chunk(loop) else with_body(loop, list(_tasks(body_of(loop), opened)))
         yield one
     if run:
-        yield _scope(run, module)
+        yield _scope(run, opened)
 
 
-def _scope(body: Sequence[Statement], module: str) -> cst.With:
+def _scope(body: Sequence[Statement], opened: str) -> cst.With:
     head, *rest = body
-    opened = statement(f"with {module}at(level={module}Level.CORE_GROUP):\n    pass\n")
-    assert isinstance(opened, cst.With)
+    scope = statement(f"with {opened}:\n    pass\n")
+    assert isinstance(scope, cst.With)
     above = leading(head)
-    return with_body(opened.with_changes(leading_lines=above), [head.with_changes(leading_lines=()), *rest])  # type: ignore[return-value]
+    return with_body(scope.with_changes(leading_lines=above), [head.with_changes(leading_lines=()), *rest])  # type: ignore[return-value]
 
 
 def _chunk(loop: cst.For) -> cst.BaseExpression | None:
@@ -278,7 +287,7 @@ def _holds_chunks(loop: cst.For) -> bool:
     return any(isinstance(one, cst.For) and _chunk(one) is not None for one in walk(loop) if one is not loop)
 
 
-def _by_chunks(loop: cst.For, module: str) -> cst.For:
+def _by_chunks(loop: cst.For, opened: str) -> cst.For:
     """A loop over chunks, each a task that goes over its turns."""
     chunk = _chunk(loop)
     assert isinstance(loop.iter, cst.Call)
@@ -292,7 +301,7 @@ def _by_chunks(loop: cst.For, module: str) -> cst.For:
     body = [replaced(one, inside) for one in body_of(loop)]
     given = [one.value for one in positional(loop.iter)]
     if isinstance(chunk, cst.Integer) and chunk.value == "1":
-        return with_body(loop.with_changes(iter=call_with(loop.iter, given, {})), [_scope(body, module)])  # type: ignore[return-value]
+        return with_body(loop.with_changes(iter=call_with(loop.iter, given, {})), [_scope(body, opened)])  # type: ignore[return-value]
     start, stop = (cst.Integer("0"), given[0]) if len(given) == 1 else (given[0], given[1])
     step = given[2] if len(given) == 3 else cst.Integer("1")
     name = f"{loop.target.value}_chunk"
@@ -301,7 +310,7 @@ def _by_chunks(loop: cst.For, module: str) -> cst.For:
     turns = [cst.Name(name), end, *([step] if len(given) == 3 else [])]
     inner = with_body(loop.with_changes(iter=renamed(call_with(loop.iter, turns, {}), "range"), leading_lines=()), body)
     outer = loop.with_changes(target=cst.Name(name), iter=call_with(loop.iter, [start, stop, wide], {}))
-    return with_body(outer, [_scope([inner], module)])  # type: ignore[return-value]
+    return with_body(outer, [_scope([inner], opened)])  # type: ignore[return-value]
 
 
 DRAWN = Fix("drawn-tasks", "tasks that the compiler drew", ("retired-spelling",), _drawn, about="quality")

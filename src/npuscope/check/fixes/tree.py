@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import libcst as cst
-from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider
+from libcst.metadata import MetadataWrapper, PositionProvider
 
 Statement = cst.BaseStatement
 Block = cst.IndentedBlock | cst.Module
@@ -31,7 +31,7 @@ class Source:
 
     @cached_property
     def _wrapper(self) -> MetadataWrapper:
-        return MetadataWrapper(cst.parse_module(self.text), unsafe_skip_copy=False)
+        return MetadataWrapper(cst.parse_module(self.text), unsafe_skip_copy=True)
 
     @cached_property
     def module(self) -> cst.Module:
@@ -42,8 +42,29 @@ class Source:
         return self._wrapper.resolve(PositionProvider)
 
     @cached_property
-    def _parents(self) -> Mapping[cst.CSTNode, cst.CSTNode]:
-        return self._wrapper.resolve(ParentNodeProvider)
+    def _parents(self) -> dict[cst.CSTNode, cst.CSTNode]:
+        """Of each node the one that it lies in, in the order of the text: children cost LibCST much, so once."""
+        found: dict[cst.CSTNode, cst.CSTNode] = {}
+        left: list[cst.CSTNode] = [self.module]
+        while left:
+            node = left.pop()
+            children = node.children
+            found.update(dict.fromkeys(children, node))
+            left += reversed(children)
+        return found
+
+    @cached_property
+    def nodes(self) -> tuple[cst.CSTNode, ...]:
+        """Every node of the file."""
+        return (self.module, *self._parents)
+
+    @cached_property
+    def _names(self) -> Counter[tuple[cst.CSTNode | None, str]]:
+        """How often a function has a name."""
+        return Counter((self._function(one), one.value) for one in self.nodes if isinstance(one, cst.Name))
+
+    def _function(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        return next((one for one in self.around(node) if isinstance(one, cst.FunctionDef)), None)
 
     def line(self, node: cst.CSTNode) -> int:
         return int(self._positions[node].start.line)
@@ -63,7 +84,7 @@ class Source:
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
         """Every statement, outer before inner."""
-        return tuple(one for one in walk(self.module) if isinstance(one, Statement))
+        return tuple(sorted((one for one in self.nodes if isinstance(one, Statement)), key=self.line))
 
     def statement_at(self, line: int) -> Statement | None:
         """The innermost statement on a line."""
@@ -88,8 +109,7 @@ class Source:
             return None
         siblings, at = self.siblings(user)
         made = [n for n, one in enumerate(siblings[:at]) if (found := assigned(one)) and found[0] == value.value]
-        around = next((one for one in self.around(user) if isinstance(one, cst.FunctionDef)), self.module)
-        uses = sum(isinstance(one, cst.Name) and one.value == value.value for one in walk(around))
+        uses = self._names[self._function(user), value.value]
         if len(made) != 1 or uses != 2 or names_in(siblings[made[0]]) & bound_in(*siblings[made[0] + 1 : at]):
             return None
         return siblings[made[0]]
