@@ -10,6 +10,7 @@ import pytest
 import npuscope.tile as pl
 import npuscope.tile.distributed as pld
 from npuscope.tile.fault import TileError
+from npuscope.tile.golden import TensorSpec, run_jit
 from npuscope.tile.run.execute import collecting
 
 N, W = 3, 32
@@ -166,3 +167,12 @@ def test_a_barrier_can_be_passed_again_and_again() -> None:
     y = np.zeros_like(x)
     pulled(x, y, config=ranks(N))
     np.testing.assert_array_equal(y, np.roll(x, -2, axis=0))
+
+
+def test_specs_of_a_host_function_are_known_by_name() -> None:
+    x, y = TensorSpec("x", [N, 1, W], pl.FP32, init_value=1.5), TensorSpec("y", [N, 1, W], pl.FP32, is_output=True)
+
+    def golden(tensors: dict) -> None:
+        tensors["y"][:] = np.roll(tensors["x"], 1, axis=0)
+
+    assert run_jit(fn=ring, specs=[y, x], golden_fn=golden, compile_cfg={"distributed_config": ranks(N)}).passed

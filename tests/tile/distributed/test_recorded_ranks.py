@@ -26,7 +26,8 @@ RANKS, BLOCKS, TURNS = {ranks}, {blocks}, {turns}
 CORE = pl.Level.CORE_GROUP
 
 @pl.jit
-def step(x: pl.Tensor[[8, 64], pl.FP32], counts: pl.Tensor[[RANKS], pl.{dtype}], out: pl.Out[pl.Tensor[[64, 64], pl.FP32]],
+def step(x: pl.Tensor[[8, 64], pl.FP32], counts: pl.Tensor[[RANKS], pl.{dtype}],
+         out: pl.Out[pl.Tensor[[64, 64], pl.FP32]],
          received: pld.DistributedTensor[[RANKS], pl.INT32], arrived: pld.DistributedTensor[[RANKS, BLOCKS], pl.INT32],
          total: pld.DistributedTensor[[1], pl.INT32], me: pl.Scalar[pl.INT32]):
     for t in pl.range(TURNS):

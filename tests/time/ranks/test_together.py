@@ -179,3 +179,61 @@ def test_a_crowd_of_blocks_gets_through_no_more_transfers_than_a_rank_does(tmp_p
     assert found[1] == pytest.approx(alone, rel=0.15)
     assert found[16] == pytest.approx(least, rel=0.1)
     assert least > 2 * alone
+
+
+LATE = """
+import numpy as np
+import pypto.language as pl
+import pypto.language.distributed as pld
+from pypto.ir.distributed_compiled_program import DistributedConfig
+
+CORES = 64
+
+@pl.jit
+def step(x: pl.Tensor[[64, 256], pl.FP32], out: pl.Out[pl.Tensor[[64, 256], pl.FP32]],
+         gated: pl.Out[pl.Tensor[[CORES, 16], pl.FP32]], after: pl.Out[pl.Tensor[[CORES, 16], pl.FP32]],
+         signal: pld.DistributedTensor[[2], pl.INT32], me: pl.Scalar[pl.INT32]):
+    ready = pl.create_tensor([64, 256], dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="tell"):
+        ready = pl.store(pl.load(x, [0, 0], [64, 256]), [0, 0], ready)
+        pld.system.notify(signal, peer=1 - me, offsets=[0], value=1, op=pld.NotifyOp.Set)
+    for block in pl.spmd(CORES, name_hint="gate"):
+        pld.system.WAIT(signal=signal, offsets=[0], expected=1, cmp=pld.WaitCmp.Ge)
+        gated = pl.store(pl.full([1, 16], pl.FP32, 1.0), [block, 0], gated)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="work"):
+        out = pl.store(pl.exp(pl.load(ready, [0, 0], [64, 256])), [0, 0], out)
+    for block in pl.spmd(CORES, name_hint="consume"):
+        after = pl.store(pl.mul(pl.load(gated, [block, 0], [1, 16]), 2.0), [block, 0], after)
+    return after
+
+@pl.jit.host
+def both(x: pl.Tensor[[2, 64, 256], pl.FP32], out: pl.Out[pl.Tensor[[2, 64, 256], pl.FP32]],
+         gated: pl.Out[pl.Tensor[[2, CORES, 16], pl.FP32]], after: pl.Out[pl.Tensor[[2, CORES, 16], pl.FP32]]):
+    signals = pld.alloc_window_buffer([2], dtype=pl.INT32)
+    for r in pl.range(pld.world_size()):
+        step(x[r], out[r], gated[r], after[r], pld.window(signals, [2], dtype=pl.INT32), r, device=r)
+
+x, small = np.zeros([2, 64, 256], np.float32), np.zeros([2, CORES, 16], np.float32)
+both(x, np.zeros_like(x), small, np.zeros_like(small), config=DistributedConfig(device_ids=[0, 1], num_sub_workers=0))
+"""
+
+
+@pytest.mark.parametrize("runtime", ["tmr", "hbg"])
+def test_a_deferred_wait_holds_its_task_and_frees_its_core(tmp_path: Path, runtime: str) -> None:
+    skew = 100e3
+    for wait in ("wait", "defer_wait"):
+        file = tmp_path / f"{wait}.py"
+        file.write_text(LATE.replace("WAIT(", f"{wait}("))
+        first, second = Prediction(Request(str(file), skew=skew, runtime=runtime)).simulated.ranks
+        kernels = [task.kernel for task in first.prepared.program.recording.tasks]
+        of = {name: first.prepared.job.task_of == n for n, name in enumerate(kernels)}
+        sent = second.times.reached[0] + skew
+        assert min(first.times.start[of["consume"]]) > sent, "who needs what the task makes waits for the signal"
+        assert (max(first.times.end[of["gate"]]) < skew / 2) == (wait == "defer_wait"), "its cores are free"
+
+
+def test_a_deferred_wait_that_nobody_answers_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "late.py"
+    file.write_text(LATE.replace("WAIT(", "defer_wait(").replace("expected=1", "expected=2"))
+    with pytest.raises(NpuscopeError, match=r"rank 0 \(gate\) waits for a counter >= 2 that is 1, which nobody"):
+        _ = Prediction(Request(str(file))).simulated

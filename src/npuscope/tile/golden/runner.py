@@ -211,10 +211,20 @@ def run(
     start = time.perf_counter()
     specs = validation.with_directions(program, validation.checked_specs(specs))
     validation.check_golden(golden_fn)
-    validation.check_rules(rtol, atol, compare_fn, (spec.name for spec in _outputs(specs)))
+    outputs = [spec.name for spec in _outputs(specs)]
+    idle = {spec.name for spec in specs} - set(outputs)
+    if isinstance(compare_fn, Mapping):
+        idle &= compare_fn.keys()
+        compare_fn = {name: compare for name, compare in compare_fn.items() if name not in idle}
+    validation.check_rules(rtol, atol, compare_fn, outputs)
     validation.check_folders(golden_data, save_data, specs)
     validation.check_settings(compile_cfg=compile_cfg, runtime_cfg=runtime_cfg)
-    for note in _notes(compile_cfg or {}, runtime_cfg or {}, runtime_dir):
+    unused = [
+        f"compare_fn has '{name}', which is no output: nothing is compared"
+        for name in sorted(idle)
+        if compare_fn is not None
+    ]
+    for note in [*_notes(compile_cfg or {}, runtime_cfg or {}, runtime_dir), *unused]:
         print(f"[RUN]   note: {note}", flush=True)
     execute = executor or _driver.executor or default_executor()
     if (ranks := (compile_cfg or {}).get("distributed_config")) is not None:

@@ -132,6 +132,8 @@ def with_directions(program: object, specs: list[Spec]) -> list[Spec]:
 
     Since September 2026 these say which are outputs; a spec that says so itself is one of before, and then all do.
     """
+    if getattr(program, "kind", "") == "host":
+        specs = _in_order(program, specs)
     wanted = _check_program(program, specs)
     for parameter, spec in zip(wanted or (), specs, strict=False):
         if isinstance(spec, TensorSpec):
@@ -145,6 +147,13 @@ def with_directions(program: object, specs: list[Spec]) -> list[Spec]:
             spec.is_output = True
         found.append(spec)
     return found
+
+
+def _in_order(program: object, specs: list[Spec]) -> list[Spec]:
+    """The specs in the order of the parameters: those of a host function are known by name."""
+    names = [parameter.name for parameter in _parameters(program, len(specs)) or ()]
+    there = {spec.name: spec for spec in specs}
+    return [there[name] for name in names] if len(names) == len(specs) and there.keys() == set(names) else specs
 
 
 def _check_program(program: object, specs: Sequence[Spec]) -> list[Parameter] | None:

@@ -62,8 +62,8 @@ DUE, SPAN = range(2)  # rows of `clock`: when the front block starts or ends, it
 MISSING, UNREADY, HANDED, DONE, COMPLETE, SUBMITTED, STAGED = range(7)
 AT, LAST, PERIOD, ASLEEP = range(4)  # rows of `thread`: next turn, last turn, length of an idle turn, nothing to do
 # places of `number`; TAKEN: entries of rings, EVENTS: turns of blocks so far, UNKNOWN: a block came to a stop of which
-# nobody knows when it may go on, BOOTED: a graph that the host has built was scanned
-FINISHED, NEXT, ORCHESTRATING, TOGETHER, ROWS, TAKEN, EVENTS, UNKNOWN, BOOTED = range(9)
+# nobody knows when it may go on, BOOTED: a graph that the host has built was scanned, DEFERRED: tasks in `deferred`
+FINISHED, NEXT, ORCHESTRATING, TOGETHER, ROWS, TAKEN, EVENTS, UNKNOWN, BOOTED, DEFERRED = range(10)
 NOW, LAST_DONE = range(2)  # places of `moment`
 STUCK, PAUSED = -1.0, -2.0  # what `run` gives where not all is done
 HEAD, USED_SLOTS, USED_BYTES = range(3)  # rows of `ring`: its oldest entry and what is taken
@@ -100,6 +100,7 @@ class State(NamedTuple):
     expanding: Ints  # graphs with nodes to expand, in a circle
     ahead: Ints  # of `done` per thread head and tail; then those of `expanding`
     moment: Floats  # how far the run is, and when a task was last seen done
+    deferred: Ints  # tasks whose blocks are done and that wait for another rank
 
 
 def new_state(job: Job, machine: Machine) -> State:
@@ -112,7 +113,7 @@ def new_state(job: Job, machine: Machine) -> State:
     todo[[MISSING, UNREADY]] = job.producers
     thread = np.zeros((4, machine.threads + machine.resolver))
     thread[AT], thread[PERIOD], thread[ASLEEP] = FAR, machine.loop, 1.0
-    count = np.zeros(9, np.int64)
+    count = np.zeros(10, np.int64)
     count[TOGETHER] = -1
     entries = job.rings.entry.shape[1]
     rings = np.zeros((3, job.rings.room.shape[1]), np.int64)
@@ -140,6 +141,7 @@ def new_state(job: Job, machine: Machine) -> State:
         np.zeros(1),
         *_wake_lists(job, machine),
         np.zeros(2),
+        np.zeros(tasks if len(job.stops.deferred) else 0, np.int64),
     )
 
 
@@ -177,6 +179,7 @@ def run(job: Job, machine: Machine, times: Times, s: State, until: float) -> flo
     if machine.hosted == 1 and s.number[BOOTED] == 0:
         s.number[BOOTED] = 1
         scan(job, machine, times, s)
+    wake_for_deferred(job, machine, s, s.moment[NOW])
     while s.number[FINISHED] < len(job.shape):
         blocks = FAR
         for core in range(len(due)):
@@ -246,8 +249,10 @@ def comes_to_stop(job: Job, times: Times, s: State, core: int, now: float) -> bo
         return False
     times.reached[stop] = now
     s.core[PASSED, core] += 1
-    if job.stops.release[stop] <= now:
+    if job.stops.release[stop] <= now or (len(s.deferred) > 0 and job.stops.deferred[stop] == 1):
         begin_part(job, s, core, now)
+        if job.stops.release[stop] >= FAR:
+            s.number[UNKNOWN] = 1
     else:
         s.core[STATE, core] = STOPPED
         s.clock[DUE, core] = job.stops.release[stop]
@@ -382,6 +387,10 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
             done = max(clock, times.ready[task]) + machine.dummy
             s.seen[task] = done
             clock = finish(job, machine, times, s, task, done)
+        before = s.number[DEFERRED]
+        clock = finish_deferred(job, machine, times, s, clock)
+        if s.number[DEFERRED] < before:
+            seen, done = seen + 1, clock
     go_on(job, s, clock)
     preparing = clock
     if len(s.expanding) > 1:
@@ -402,6 +411,7 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
             if core >= 0 and s.core[UNSEEN_COUNT, core] > 0:
                 ended = times.end[s.unseen[0, core]]
                 wake(s.thread, thread, max(ended + machine.fin, now + s.thread[PERIOD, thread]))
+        wake_for_deferred(job, machine, s, now + s.thread[PERIOD, thread])
         return 0.0
     if s.number[ROWS] < len(times.loops):
         row = times.loops[s.number[ROWS]]
@@ -443,7 +453,10 @@ def poll(
             s.seen[task] = max(s.seen[task], clock)
             if s.todo[DONE, task] == job.blocks[task]:
                 done = s.seen[task]  # a peer whose turn is under way may see its block later
-                if machine.resolver == 1:
+                if deferred_until(job, s, task) > done:
+                    s.deferred[s.number[DEFERRED]] = task
+                    s.number[DEFERRED] += 1
+                elif machine.resolver == 1:
                     tail = s.ahead[thread, 1]
                     s.done[thread, tail], s.done_at[thread, tail] = task, done
                     s.ahead[thread, 1] += 1
@@ -451,6 +464,43 @@ def poll(
                 else:
                     clock = finish(job, machine, times, s, task, done)
     return polled, clock, seen, done
+
+
+@compiled_part
+def deferred_until(job: Job, s: State, task: int) -> float:
+    """When the last of the signals is there that a task left to the runtime to wait for; 0 where it left none."""
+    until = 0.0
+    if len(s.deferred) > 0:
+        first = job.first_block[task]
+        for stop in range(job.stops.first[first], job.stops.first[first + job.blocks[task]]):
+            if job.stops.deferred[stop] == 1:
+                until = max(until, job.stops.release[stop])
+    return until
+
+
+@compiled_part
+def finish_deferred(job: Job, machine: Machine, times: Times, s: State, clock: float) -> float:
+    """A thread looks at the tasks that wait for another rank: those whose signals are there are done."""
+    place = 0
+    while place < s.number[DEFERRED]:
+        task = s.deferred[place]
+        if deferred_until(job, s, task) > clock:
+            place += 1
+            continue
+        s.number[DEFERRED] -= 1
+        s.deferred[place] = s.deferred[s.number[DEFERRED]]
+        s.seen[task] = clock + machine.dummy
+        clock = finish(job, machine, times, s, task, s.seen[task])
+    return clock
+
+
+@compiled_part
+def wake_for_deferred(job: Job, machine: Machine, s: State, soonest: float) -> None:
+    """The thread that looks at them wakes when a signal is there that one of them waits for."""
+    for place in range(s.number[DEFERRED]):
+        until = deferred_until(job, s, s.deferred[place])
+        if until < FAR:
+            wake(s.thread, machine.threads if machine.resolver == 1 else 0, max(until, soonest))
 
 
 BELOW = 1e-9
@@ -602,6 +652,10 @@ def resolve(job: Job, machine: Machine, times: Times, s: State, now: float) -> f
         done = clock + machine.settle
         clock = finish(job, machine, times, s, task, clock)
         seen += 1
+    before = s.number[DEFERRED]
+    clock = finish_deferred(job, machine, times, s, clock)
+    if s.number[DEFERRED] < before:
+        seen, done = seen + 1, clock
     s.thread[LAST, own] = now
     if seen == 0:
         s.thread[ASLEEP, own] = 1
@@ -609,6 +663,7 @@ def resolve(job: Job, machine: Machine, times: Times, s: State, now: float) -> f
         for thread in range(own):
             if s.ahead[thread, 0] < s.ahead[thread, 1]:
                 wake(s.thread, own, max(s.done_at[thread, s.ahead[thread, 0]], now + machine.loop))
+        wake_for_deferred(job, machine, s, now + machine.loop)
         return 0.0
     if s.number[ROWS] < len(times.loops):
         row = times.loops[s.number[ROWS]]

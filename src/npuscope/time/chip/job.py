@@ -92,6 +92,7 @@ class Stops(NamedTuple):
     first: Ints  # of each block its stops in the rows below, and one more; empty where no block has any
     share: Floats  # [stop, slow-down]: how much of the block's run is over then
     release: Floats
+    deferred: Ints = _NONE  # 1: the block goes on and its task is not done before; empty where none is
 
 
 NO_STOPS = Stops(_NONE, np.zeros((0, len(SLOW))), np.zeros(0))
@@ -104,7 +105,8 @@ def stops_at(stops: Stops, blocks: Ints) -> Stops:
     count = np.diff(stops.first)[blocks]
     first = np.concatenate([[0], np.cumsum(count)])
     rows = np.arange(first[-1]) + np.repeat(stops.first[blocks] - first[:-1], count)
-    return Stops(first, stops.share[rows], stops.release[rows])
+    deferred = stops.deferred[rows] if len(stops.deferred) else _NONE
+    return Stops(first, stops.share[rows], stops.release[rows], deferred)
 
 
 NO_END = 1 << 48  # slots or bytes: more than anybody takes

@@ -164,7 +164,9 @@ def stops_of(classes: BlockClasses, job: Job) -> tuple[Stops, tuple[Message, ...
     rows = [number for number in job.block_class.tolist() if found[number]]
     first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     shares = np.minimum(np.concatenate([share[number].T for number in rows]), 1.0)
-    return Stops(first, shares, np.zeros(len(shares))), tuple(message for number in rows for message in found[number])
+    messages = tuple(message for number in rows for message in found[number])
+    deferred = np.array([one.deferred for one in messages], np.int64)
+    return Stops(first, shares, np.zeros(len(shares)), deferred), messages
 
 
 def retimed(prepared: Prepared, device: Device) -> Prepared:

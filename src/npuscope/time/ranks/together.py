@@ -23,6 +23,7 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.time.chip.engine import (
     AT,
     BLOCK,
+    DEFERRED,
     DUE,
     FAR,
     NEXT,
@@ -167,7 +168,7 @@ class _Rank:
         """Runs on until a block stops, or nothing happens before this moment; what `engine.run` gives."""
         self._next = None
         end = run(self.job, self.machine, self.times, self.state, until - self.begin if until < FAR else FAR)
-        if end == STUCK and np.any(self.state.core[STATE] == STOPPED):
+        if end == STUCK and (np.any(self.state.core[STATE] == STOPPED) or self.state.number[DEFERRED]):
             end = PAUSED
         return end
 
