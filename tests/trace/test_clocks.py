@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from command import npuscope
 from hypothesis import given
 from hypothesis import strategies as st
 from planted_ranks import TICK_NS, US, Planted, log_of
@@ -15,6 +16,7 @@ from tiers import examples
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.kernels import exchange_of
+from npuscope.explain.doctor import symptoms_of
 from npuscope.explain.ranks import explain_ranks
 from npuscope.trace.clocks import check_one_clock, clock_notes, not_aligned
 from npuscope.trace.core import Trace
@@ -72,6 +74,17 @@ def test_one_sided_collectives_say_nothing_of_clocks(count: int, seed: int) -> N
     with pytest.raises(NpuscopeError, match="not aligned"):
         check_one_clock(trace)
     assert set(explain_ranks(trace).waits.wait_ns.values()) == {0}
+
+
+def test_a_query_of_moments_refuses_clocks_that_are_not_aligned(tmp_path: Path) -> None:
+    Planted([100, 400], [0, 7000], kernels=("stage", "x_put", "consume"), one_sided=True).write(tmp_path)
+    first = "SELECT MIN(start) AS first FROM slices"
+    refused = npuscope("sql", tmp_path, first)
+    assert refused.returncode == 2
+    assert "the clock of rank 1 is not aligned with the others: it shares no collective" in refused.stderr
+    assert npuscope("sql", tmp_path, first, "--rank", "1").returncode == 0
+    assert npuscope("sql", tmp_path, "SELECT SUM(dur) AS core_ns FROM slices").returncode == 0
+    assert [one.id for one in symptoms_of(read(tmp_path)).symptoms if "apart" in one.id] == ["clock-apart"]
 
 
 def test_a_wait_hidden_in_a_kernel_of_another_name_is_seen_by_its_ends() -> None:

@@ -524,7 +524,7 @@ def ranks_of_other_times(trace: Trace) -> int:
     spans = (
         trace.slices.select("lane", "start", "dur")
         .join(trace.lanes.select("lane", "rank"), on="lane")
-        .filter(pl.col("rank").is_not_null())
+        .filter(pl.col("rank").is_not_null() & ~pl.col("rank").is_in(list(not_aligned(trace.meta))))
         .group_by("rank")
         .agg(begin=pl.col("start").min(), end=(pl.col("start") + pl.col("dur")).max())
         .sort("begin")

@@ -23,11 +23,13 @@ from npuscope.explain.explanation import KERNELS, Explanation, explain
 from npuscope.explain.repetition import STEPS
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, FLAG, LIST, MEAN_TIME, NUMBER, TEXT, TIME, Form
+from npuscope.trace.clocks import check_one_clock
 from npuscope.trace.core import Trace
 
 LIMITS = Limits(seconds=30.0, bytes=2 * GIB)
 MOST_ROWS = 1_000_000  # of an answer
 BEGINNINGS = ("select", "with", "from", "values", "explain")
+MOMENTS = re.compile(r"(?i)\b(start|dispatch|receive|finish|time)\b")  # columns that are no lengths of time
 START, DUR = Column("start", TIME, "when it began"), Column("dur", TIME, "how long it took")
 LANE = Column("lane", COUNT, "the row of `lanes` that it is on")
 RANK = Column("rank", COUNT, "the rank, or the device of a capture of several; null where there is one")
@@ -285,6 +287,8 @@ def answer(asked: tuple[Trace, str]) -> SqlAnswer:
     """What a query says of a trace. Afterwards this process can open no file: it belongs to the query."""
     trace, text = asked
     check_query(text)
+    if MOMENTS.search(text):
+        check_one_clock(trace)
     named = {name: table for name, table in TABLES.items() if re.search(rf"(?i)\b{name}\b", text)}
     context = pl.SQLContext(frames={name: table.frame(trace) for name, table in named.items()})
     _close_the_world()

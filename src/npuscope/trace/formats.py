@@ -208,10 +208,13 @@ class NotRead(NamedTuple):
 _SNAPSHOT = NotRead(
     "a memory snapshot of PyTorch", "It has allocations and no kernels: open it at pytorch.org/memory_viz."
 )
+_SUMMARY = NotRead(
+    "a summary of Ascend's profiler", "It has sums without a timeline: name the folder, or its kernel_details.csv."
+)
 # JSON that is no trace, by what stands in its first 64 KiB
 _JSON = (
     (
-        re.compile(rb'"schema"\s*:\s*"[^"]*chakra', re.IGNORECASE),
+        re.compile(rb'"schema"\s*:\s*"[^"]*chakra|\[pytorch\|profiler\|execution_|"workload_graph"\s*:', re.IGNORECASE),
         NotRead(
             "a Chakra execution trace", "It has operators, not times of a device: read the profile recorded with it."
         ),
@@ -224,7 +227,10 @@ _JSON = (
         ),
     ),
     (re.compile(rb'^\{[^\[]{0,200}"(segments|device_traces)"\s*:'), _SNAPSHOT),
+    (re.compile(rb'"Communication (Time|Bandwidth) Info"\s*:'), _SUMMARY),
 )
+# the same for tables, by their first line
+_TABLES = re.compile(rb"(Device_id,)?(Step,(Type,Index,)?Computing|OP Type,Core Type|Level,API Name)")
 _MAGICS = {
     b"PK\x03\x04": NotRead("a zip archive", "Unpack it and name what is inside."),
     b"PAR1": NotRead("a single Parquet file", "Name the npuscope folder it belongs to."),
@@ -248,6 +254,8 @@ def not_a_trace(sample: Sample) -> NotRead | None:
     """What JSON or a pickle is that holds something else than a trace, where that can be said."""
     if sample.head.startswith(b"\x80") and (b"device_traces" in sample.head or b"segments" in sample.head):
         return _SNAPSHOT
+    if _TABLES.match(sample.text):
+        return _SUMMARY
     return next((known for pattern, known in _JSON if pattern.search(sample.text)), None)
 
 

@@ -37,6 +37,7 @@ DESCRIBING = {
     "Framework Ops", "TensorFlow Ops", "Step Time", "Name Scope", *OPS,
 }  # fmt: skip
 CORRELATION = ("correlation_id", "CorrelationId")
+REPLACED = 16  # characters that stand for bytes of no text, more than names have
 
 
 def _is_space(sample: Sample) -> bool:
@@ -118,7 +119,9 @@ class _Space:
                 elif number != 4:  # names of hosts
                     self.ledger.count_unknown("field of XSpace", number)
         except ValueError as error:
-            raise BadInput(f"not an XPlane file of XLA ({error})", path=self.path, remedy="Copy it again.") from error
+            as_text = read_all(self.path).count("\N{REPLACEMENT CHARACTER}".encode()) > REPLACED
+            why = "it was copied as text, which replaced bytes of it" if as_text else error
+            raise BadInput(f"not an XPlane file of XLA ({why})", path=self.path, remedy="Copy it again.") from error
         table = EventTable(self.path, self.ledger)
         table.process_names, table.thread_names = self.processes, self.threads
         table.lane_keys, table.names, table.categories = list(self.lanes), list(self.names), [""]
