@@ -21,7 +21,7 @@ try:
 except SystemExit as left:
     assert not left.code, left.code
 rooms = {name.split(".")[1] for name in sys.modules if name.startswith("npuscope.")}
-print(*sorted(rooms), *({"numba", "scipy", "polars", "starlette", "mcp", "rich"} & set(sys.modules)))
+print(*sorted(rooms), *({"numba", "scipy", "polars", "starlette", "mcp", "rich", "pydantic"} & set(sys.modules)))
 """
 ALWAYS = {"base", "cli", "table"}
 CAPTURES = ALWAYS | {"chip", "trace", "explain", "report", "polars"}
@@ -34,7 +34,7 @@ ALLOWED = {
     "formats": ALWAYS | {"chip", "trace", "polars"},
     "info CAPTURE": CAPTURES,
     "doctor CAPTURE": CAPTURES,
-    "report CAPTURE": CAPTURES | {"lab"},
+    "report CAPTURE": CAPTURES,
     "compare CAPTURE CAPTURE": CAPTURES | {"lab"},
     "whatif CAPTURE": CAPTURES | {"lab"},
     "forward CAPTURE": CAPTURES | {"lab"},

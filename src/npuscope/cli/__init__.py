@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from npuscope import __version__
 from npuscope.base.errors import NpuscopeError
@@ -50,6 +50,37 @@ def summary_of(name: str) -> str:
         return file.readline().strip().strip('"')
 
 
+class _AsGiven:
+    """Takes absent values, defaults and text as they are. Newer typer makes a validator of pydantic's for every
+    parameter, and loading that takes as long as the rest of the command line twice; others still get it."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        several, wanted = param.multiple or param.nargs == -1, param.type_descriptor.annotation
+        if value is None:
+            return () if several else None
+        if several and (not value or (wanted == list[str] and all(isinstance(word, str) for word in value))):
+            return list(value)
+        if type(value) is wanted and wanted in (str, int, float):  # numbers are defaults: words are text
+            return value
+        param._runtime_param = None
+        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+def _as_given(params: list[Any]) -> list[Any]:
+    """The parameters, which load no validators where nothing is to be converted."""
+    for param in params:
+        if getattr(param, "_runtime_param", param) is None and param.type_descriptor.parameter_info.parser is None:
+            param._runtime_param = _AsGiven()
+    return params
+
+
+class Plain(TyperCommand):
+    """A command whose parameters are taken as they are given where they can be."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _as_given(super().get_params(ctx))
+
+
 class Commands(TyperGroup):
     """Imports a command when it is asked for; shows all of them in groups, with summaries that are never cut off."""
 
@@ -63,10 +94,13 @@ class Commands(TyperGroup):
         commands = getattr(module, "app", None)  # where it has several
         if commands is None:
             commands = typer.Typer(**PLAIN)
-            commands.command(help=module.__doc__, cls=getattr(module, "Command", None))(module.command)
+            commands.command(help=module.__doc__, cls=getattr(module, "Command", Plain))(module.command)
         found = typer.main.get_command(commands)
         found.name = cmd_name
         return found
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _as_given(super().get_params(ctx))
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """Commands by their first lines: completing a word imports none of them."""

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any  # a context: typer's own or click's, by its version
 
 import typer
-from typer.core import TyperCommand
 
 from npuscope.base.errors import CannotWrite, NpuscopeError
+from npuscope.cli import Plain
 from npuscope.table.formats import printable, short
 from npuscope.table.text import paint_for, width_of
 
@@ -32,7 +32,7 @@ AFTER = "npuscope.after"
 PATIENCE_S = 1.0  # before a progress bar is drawn
 
 
-class Command(TyperCommand):
+class Command(Plain):
     """Keeps what stands after -- apart: both the files and the programs' arguments may be many."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -131,7 +131,8 @@ def sources(trace: Trace, path: str) -> list[str]:
 def write_reports(reports: Mapping[str | None, Callable[[], str]]) -> list[str]:
     """Make and write the reports whose files were asked for; their names."""
     texts = {path: make() for path, make in reports.items() if path is not None}
-    write_texts(texts)
+    if texts:
+        write_texts(texts)
     return list(texts)
 
 
@@ -158,18 +159,19 @@ def read_steps(path: str, steps: list[int] | None, number: int | None = None, ra
     import polars as pl
 
     from npuscope.explain.choosing import choose_rank
-    from npuscope.explain.passes.export import check_steps, numbered_pass
     from npuscope.trace import read
 
     if steps and number is not None:
         raise NpuscopeError("--step and --pass name a part each", remedy="Give one of them.")
     trace = choose_rank(read(path), rank)
+    if not steps and number is None:
+        return trace
+    from npuscope.explain.passes.export import check_steps, numbered_pass
+
     if number is not None:
         return numbered_pass(trace, number, path)
-    if steps:
-        check_steps(trace, steps, path)
-        return trace.select(pl.col("step").is_in(steps) | (pl.col("kind") == "host"))
-    return trace
+    check_steps(trace, steps or [], path)
+    return trace.select(pl.col("step").is_in(steps or []) | (pl.col("kind") == "host"))
 
 
 def pairs_of(options: list[str], option: str) -> dict[str, str]:

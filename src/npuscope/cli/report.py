@@ -26,12 +26,9 @@ import typer
 
 from npuscope.cli import options
 from npuscope.cli.output import check_outputs, names_of, progress_bar, read_steps, show
-from npuscope.explain import explain_ranks
-from npuscope.explain.ranks import Ranks
-from npuscope.lab.document import page
-from npuscope.lab.runs import ranks_document, report_document
+from npuscope.explain.ranks import Ranks, explain_ranks
 from npuscope.report.captures import ranks as report_ranks
-from npuscope.report.captures import report, step_parts
+from npuscope.report.captures import report
 
 
 def command(
@@ -54,11 +51,17 @@ def command(
     with progress_bar():
         ranks = explain_ranks(read_steps(path, step, number, rank), kernels, areas, cores)
         one = ranks.explained[0] if len(ranks.parts) == 1 else None
-    pages = {html: lambda: page(_ranks(path, name, ranks) if one is None else report_document(name, one))}
+    pages = {html: lambda: _page(path, name, ranks)}
     parts = partial(report_ranks, path, name, ranks) if one is None else partial(report, path, name, one)
     show(parts, (one or ranks).as_dict, json=json, wide=wide, md=md, pages=pages)
 
 
-def _ranks(path: str, name: str, found: Ranks) -> dict[str, object]:
-    """The page of several ranks, with the waterfall of a step where the host's logs lie beside them."""
-    return ranks_document(name, found, step_parts(path, name))
+def _page(path: str, name: str, ranks: Ranks) -> str:
+    """The page; of several ranks with the waterfall of a step where the host's logs lie beside them."""
+    from npuscope.lab.document import page
+    from npuscope.lab.runs import ranks_document, report_document
+    from npuscope.report.captures import step_parts
+
+    if len(ranks.parts) == 1:
+        return page(report_document(name, ranks.explained[0]))
+    return page(ranks_document(name, ranks, step_parts(path, name)))

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.explain.diagnosis import Cause, Diagnosis, Gain, Together
-from npuscope.explain.doctor import Symptoms
 from npuscope.explain.explanation import Explanation
 from npuscope.explain.hidden_exposed import Overlap
 from npuscope.explain.ranks import Ranks
 from npuscope.explain.rings import rings_of
-from npuscope.explain.step import StepWaterfall, steps_at
-from npuscope.explain.step_parts import CAPTURING
-from npuscope.explain.summary import Summary
 from npuscope.table.formats import TIMES, duration, estimate_text, fitting, many, percent, sentence_start, significant
 from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say
 from npuscope.trace.clocks import COLLECTIVES, ClockOffset, clock_notes, not_aligned
 from npuscope.trace.core import Meta
-from npuscope.trace.readers.dispatches import is_run_over_ranks, logs_of
+
+if TYPE_CHECKING:
+    from npuscope.explain.doctor import Symptoms
+    from npuscope.explain.step import StepWaterfall
+    from npuscope.explain.summary import Summary
 
 OTHERS = 3  # causes after the first, in text
 WORTH_A_LINE = 0.02  # of the wall
@@ -314,6 +314,8 @@ def _range(steps: tuple[int, ...]) -> str:
 
 def _bars(found: StepWaterfall) -> dict[str, object]:
     """The parts of a step from its begin to its end, small ones together."""
+    from npuscope.explain.step_parts import CAPTURING
+
     rows = list(found.parts.select("part", "level", "slowest_ns").iter_rows())
     after = [level for _, level, _ in rows[1:]] + [0]
     leaves = [(part.strip(), ns) for (part, level, ns), below in zip(rows, after, strict=True) if below <= level]
@@ -330,6 +332,9 @@ def _bars(found: StepWaterfall) -> dict[str, object]:
 
 def step_parts(path: str, name: str) -> list[Part] | None:
     """The waterfall of a step of a run over ranks; None where no log of the host lies there."""
+    from npuscope.explain.step import steps_at
+    from npuscope.trace.readers.dispatches import is_run_over_ranks, logs_of
+
     if not is_run_over_ranks(Path(path)) or not logs_of(Path(path)):
         return None
     try:

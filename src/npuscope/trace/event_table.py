@@ -203,6 +203,7 @@ class _Batches:
 
     def _flow_frame(self, events: list[Event]) -> pl.DataFrame:
         time, known = self._times([e.ts for e in events])
+        phases = [e.ph for e in events]
         frame = pl.DataFrame(
             {
                 "lane": np.array([self.lanes[e.pid, e.tid] for e in events], dtype=np.uint32),
@@ -210,8 +211,8 @@ class _Batches:
                 "flow": self._flow_numbers([e.id for e in events]),
                 "category": np.array([self.categories[e.cat] for e in events], dtype=np.uint32),
                 "name": np.array([self.names[e.name] for e in events], dtype=np.uint32),
-                "begins": np.array([e.ph != "f" for e in events], dtype=bool),
-                "ends": np.array([e.ph != "s" for e in events], dtype=bool),
+                "begins": np.array([phase != "f" for phase in phases], dtype=bool),
+                "ends": np.array([phase != "s" for phase in phases], dtype=bool),
             }
         )
         self.ledger.merged["flow event became an end of an edge"] += int(known.sum())
@@ -270,6 +271,8 @@ class _Batches:
     def _flow_numbers(self, ids: list[Any]) -> Ints:
         """Ids as int64: small whole numbers as they are, all else numbered downwards from -1."""
         limit = 1 << 62
+        if set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) < limit:
+            return np.array(ids, dtype=np.int64)
         return np.array(
             [i if i.__class__ is int and 0 <= i < limit else -1 - self.flow_ids[i] for i in map(_plain, ids)],
             dtype=np.int64,
@@ -316,6 +319,10 @@ class _Batches:
         if not kinds <= {int, float}:
             return self._times_of_text(values)
         try:
+            if kinds == {int}:
+                whole_us = np.array(values, dtype=np.int64)
+                known = (whole_us <= LARGEST_US) & (whole_us >= -LARGEST_US)
+                return np.where(known, whole_us, 0) * 1000, known
             micros = np.array(values, dtype=np.float64)
         except OverflowError:  # a whole number that no float64 can hold
             return self._times_of_text(values)

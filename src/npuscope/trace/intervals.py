@@ -30,7 +30,16 @@ def lane_order(lane: NDArray[Any], start: Ints, dur: Ints) -> Ints:
     later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (dur[1:] <= dur[:-1]))
     if np.all((lane[1:] > lane[:-1]) | ((lane[1:] == lane[:-1]) & later)):
         return np.arange(len(lane))  # as many readers leave them
-    return np.lexsort((-dur, start, lane))
+    order = np.argsort(start, kind="stable")  # captures are long runs in order, which a stable sort merges
+    places = lane[order]
+    if largest(lane) < 1 << 16:
+        places = places.astype(np.uint16)  # counted, not compared
+    order = order[np.argsort(places, kind="stable")]
+    tied = (start[order][1:] == start[order][:-1]) & (lane[order][1:] == lane[order][:-1])
+    at = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
+    rows = order[at]
+    order[at] = rows[np.lexsort((-dur[rows], np.cumsum(np.append(True, ~tied))[at]))]
+    return order
 
 
 def depths(lane: NDArray[Any], start: Ints, dur: Ints, order: NDArray[Any] | None = None) -> NDArray[np.int32]:
