@@ -29,8 +29,8 @@ PROGRAMS = CAPTURES | {"models", "ops", "tile", "lower", "check"}
 PREDICTED = PROGRAMS | {"time", "answer"}
 ALLOWED = {
     "--help": ALWAYS,
-    "device list": ALWAYS | {"chip", "report", "trace", "polars"},
-    "models": ALWAYS | {"models"},
+    "device list": ALWAYS | {"chip", "report", "trace", "polars", "pydantic"},
+    "models": ALWAYS | {"models", "pydantic"},
     "formats": ALWAYS | {"chip", "trace", "polars"},
     "info CAPTURE": CAPTURES,
     "doctor CAPTURE": CAPTURES,
@@ -40,7 +40,7 @@ ALLOWED = {
     "forward CAPTURE": CAPTURES | {"lab"},
     "convert CAPTURE OUT.json": ALWAYS | {"chip", "trace", "polars"},
     "run model:basics/gemm": PROGRAMS,
-    "memory model:basics/gemm": PREDICTED | {"lab"},
+    "memory model:basics/gemm": PREDICTED,
 }
 
 

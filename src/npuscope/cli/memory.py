@@ -19,6 +19,7 @@ Exit code 1 where something does not fit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
@@ -27,9 +28,10 @@ import typer
 from npuscope.answer.prediction import fits as fits_of
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
+from npuscope.check.run import Fit
+from npuscope.chip.devices import Device
 from npuscope.cli import options
 from npuscope.cli.output import check_outputs, progress_bar, show, write_reports
-from npuscope.lab.program_runs import memory_page
 from npuscope.lower.chip import chip_to_lower_for
 from npuscope.report.program import lowering_text, memory, memory_tables
 from npuscope.table.columns import all_rows
@@ -62,7 +64,7 @@ def command(
         mode: Mode = "values" if values else "shapes"
         fits = fits_of(Request(file, tuple(arguments or ()), (), device, program, ring_slots, mode), kernel)
     fit_all = not any(fit.errors for fit in fits)
-    pages = {html: lambda: memory_page(file, chip, fits), to_file: lambda: lowering_text(fits)}
+    pages = {html: lambda: _page(file, chip, fits), to_file: lambda: lowering_text(fits)}
     if dump == "-":
         write_reports(pages)
         print(lowering_text(fits), end="")
@@ -78,3 +80,9 @@ def command(
         )
     if not fit_all:
         raise typer.Exit(1)
+
+
+def _page(file: str, chip: Device, fits: Sequence[Fit]) -> str:
+    from npuscope.lab.program_runs import memory_page
+
+    return memory_page(file, chip, fits)
