@@ -63,7 +63,11 @@ def test_another_page_may_show_it_only_where_an_editor_was_asked_for(running: La
     with lab(write_swimlane(tmp_path, [[0, 1, 1, 1000, 2000, 0]]), "--in-editor") as other:
         shown = other.get("", **framing)
         assert shown.status_code == 200
-        assert "frame-ancestors vscode-webview: vscode-file:;" in shown.headers["Content-Security-Policy"]
+        assert "frame-ancestors vscode-webview: vscode-file: http" in shown.headers["Content-Security-Policy"]
+        # an editor on another machine has this port under another number, never under another name
+        assert other.get("", Host="127.0.0.1:1", **framing).status_code == 200
+        assert other.get("", Host="evil.example:1", **framing).status_code == 403
+        assert other.get("", Origin="http://evil.example").status_code == 403
         assert other.get("", **{"Sec-Fetch-Site": "cross-site"}).status_code == 403
 
 

@@ -27,6 +27,10 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     client = new LanguageClient("npuscope", "npuscope", server, {
       documentSelector: [{ scheme: "file", language: "python" }],
       initializationOptions: options((name) => settings.get(name)),
+      // a lens asks the server to open the lab, which would answer with an address that nobody shows
+      middleware: {
+        executeCommand: (command, given, next) => (command === OPEN_LAB ? openLab(given[0]) : next(command, given)),
+      },
     });
     client.onNotification(LOOKED, (said: Looked) => {
       looks.set(vscode.Uri.parse(said.uri).toString(), said);
@@ -48,13 +52,17 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
       arguments: [which],
     });
     if (!url) return;
-    const known = panels.get(which);
-    if (known) return known.reveal(vscode.ViewColumn.Beside);
+    // where the editor's window is on another machine, its address of this machine's port
+    const address = new URL(url);
+    const origin = (await vscode.env.asExternalUri(vscode.Uri.parse(address.origin))).toString(true);
+    const page = labPage(url, `${origin.replace(/\/$/, "")}${address.pathname}`);
     const title = `lab: ${vscode.workspace.asRelativePath(vscode.Uri.parse(which))}`;
-    const panel = vscode.window.createWebviewPanel("npuscope.lab", title, vscode.ViewColumn.Beside, {
-      enableScripts: true,
-    });
-    panel.webview.html = labPage(url);
+    const panel =
+      panels.get(which) ??
+      vscode.window.createWebviewPanel("npuscope.lab", title, vscode.ViewColumn.Beside, { enableScripts: true });
+    panel.reveal(vscode.ViewColumn.Beside);
+    if (panel.webview.html !== page) panel.webview.html = page; // a lab that was started again has another address
+    if (panels.has(which)) return;
     panel.onDidDispose(() => panels.delete(which));
     panels.set(which, panel);
   };

@@ -26,11 +26,11 @@ export function status(looked: Looked | undefined): { text: string; tooltip: str
   return { text: `npuscope ${looked.time}${busy}`, tooltip: looked.verdict || "Open the lab" };
 }
 
-/** A page that shows the lab and nothing else; its address is the server's, so a quote in it is a mistake. */
-export function labPage(url: string): string {
-  const address = new URL(url);
-  if (address.protocol !== "http:" || address.hostname !== "127.0.0.1")
-    throw new Error(`not a lab of this machine: ${url}`);
+/** A page that shows the lab and nothing else. `url` is as the server says it, `outside` as the editor's window sees it. */
+export function labPage(url: string, outside: string = url): string {
+  const { protocol, hostname } = new URL(url);
+  if (protocol !== "http:" || hostname !== "127.0.0.1") throw new Error(`not a lab of this machine: ${url}`);
+  const address = new URL(outside);
   const policy = `default-src 'none'; frame-src ${address.origin}; style-src 'unsafe-inline'`;
   return `<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${policy}">
 <style>html,body,iframe{margin:0;padding:0;border:0;width:100%;height:100vh;overflow:hidden}</style>

@@ -29,6 +29,11 @@ test("every setting of the server is a setting of the extension", () => {
 test("only a lab of this machine is shown", () => {
   assert.match(labPage("http://127.0.0.1:8000/token/"), /src="http:\/\/127\.0\.0\.1:8000\/token\/"/);
   assert.throws(() => labPage("https://example.com/"));
+  const far = labPage("http://127.0.0.1:8000/token/", "https://far.example/proxy/8000/token/");
+  assert.match(
+    far,
+    /frame-src https:\/\/far\.example; .*\n.*\n<iframe src="https:\/\/far\.example\/proxy\/8000\/token\/"/,
+  );
 });
 
 test(

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from npuscope.check.fixes.fix import Unmended
 
 WARM = ("npuscope.answer.prediction", "npuscope.answer.numbers", "npuscope.answer.agreement")
+RACING = "it would race"
 SAME_TIME = "it would take as long as now"
 LEAST = 0.001  # of the time: a patch that is predicted to save less is not worth a change
 Given = tuple[tuple[str, tuple[int, ...], str], ...]  # name, shape and type of each
@@ -202,7 +203,7 @@ def _unsound(before: Answer, after: Answer) -> str:
     if new:
         return f"it would not fit or compile: {new[0].message}"
     racing = _new(before.races, after.races)
-    return f"it would race: {racing[0].message}" if racing else ""
+    return f"{RACING}: {racing[0].message}" if racing else ""
 
 
 def _new(before: Sequence[Finding], after: Sequence[Finding]) -> list[Finding]:

@@ -5,8 +5,8 @@ improved.taken, improved.best, improved.versus
 
 One round lists what fixes make of the program as it is by then and tries each alone; the best is taken, and the others
 are tried on top of it one after the other, the best first, as far as they change other lines. When nothing more is
-offered, pairs of patches are tried that alone are not worth it or do not fit. What is left is taken where it costs no
-time and cores work less: zeros that nobody reads, a load that serves two.
+offered, patches are taken that cost no time and leave cores less to do: zeros that nobody reads, a load that serves
+two. Then pairs are tried that alone are not worth it or do not fit.
 
 How sure: what was chosen looks better than it is. Where k of n are chosen by what was predicted, misses are up to n/k
 times as frequent among the chosen as among all: at worst every large miss was chosen (Benjamini and Yekutieli 2005,
@@ -32,7 +32,7 @@ from itertools import combinations
 from pathlib import Path
 
 from npuscope.answer.answer import Answer, Versus
-from npuscope.answer.fixes import LEAST, SAME_TIME, Mending, Survey, Tried, relative_to, survey_of, tried
+from npuscope.answer.fixes import LEAST, RACING, SAME_TIME, Mending, Survey, Tried, relative_to, survey_of, tried
 from npuscope.answer.judge import How, versus
 from npuscope.answer.request import Request
 from npuscope.base import progress
@@ -151,7 +151,7 @@ class _Improving:
             places = {patch.key: n for n, patch in enumerate(self.survey.patches)}  # not by which was done first
             offered.sort(key=lambda one: (one.wall_ns or 0, places[one.patch.key]))
             refused.sort(key=lambda one: places[one.patch.key])
-            if not self.take(offered) and not self.pairs(refused) and not self.take(self.spared(refused)):
+            if not self.take(offered) and not self.take(self.spared(refused)) and not self.pairs(refused):
                 return self.result("nothing more is offered")
             self.survey = replace(survey_of(self.at, self.how), answer=self.now)
         return self.result(f"the {self.trials} trials are used up; --trials takes more")
@@ -215,8 +215,9 @@ class _Improving:
 
     def pairs(self, refused: Sequence[Tried]) -> bool:
         """Two patches at once that alone are not worth it, or do not fit; the first that is offered is taken."""
-        able = [one.patch for one in refused if not one.why.startswith(HOPELESS)]
-        both = list(self.joined(able))[:MOST_PAIRS]
+        able = [one for one in refused if not one.why.startswith((*HOPELESS, RACING))]
+        able.sort(key=lambda one: one.wall_ns or self.now.wall_ns or 0)  # the nearest first
+        both = list(self.joined([one.patch for one in able]))[:MOST_PAIRS]
         offered = [one for one in self.trying(both) if one.offered]
         if not offered:
             return False

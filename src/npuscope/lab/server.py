@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import mimetypes
+import re
 import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -37,7 +38,9 @@ POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "connect-src 'self'; worker-src blob:; frame-ancestors {frames}; base-uri 'none'; form-action 'none'"
 )
-NO_FRAMES, EDITOR_FRAMES = "'none'", "vscode-webview: vscode-file:"  # who may show the page inside another
+NO_FRAMES = "'none'"  # who may show the page inside another
+EDITOR_FRAMES = "vscode-webview: vscode-file: http://127.0.0.1:* http://localhost:*"
+LOOPBACK_HOST = re.compile(rb"(127\.0\.0\.1|localhost)(:\d+)?")  # an editor may forward this server's port to another
 HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -62,7 +65,6 @@ class Guard:
     def __init__(self, app: ASGIApp, port: int, token: str, frames: str) -> None:
         self.app, self.token, self.framed = app, token.encode(), frames != NO_FRAMES
         self.hosts = {f"{LOOPBACK}:{port}".encode(), f"localhost:{port}".encode()}
-        self.origins = {b"http://" + host for host in self.hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -76,9 +78,10 @@ class Guard:
     def _judged(self, scope: Scope) -> tuple[int, str]:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         hosts = [value for name, value in headers if name == b"host"]
-        if len(hosts) != 1 or hosts[0] not in self.hosts:
+        if len(hosts) != 1 or not self._is_here(hosts[0]):
             return 403, "this server answers only to its own address"
-        if any(value not in self.origins for name, value in headers if name == b"origin"):
+        origins = [value for name, value in headers if name == b"origin"]
+        if not all(value.startswith(b"http://") and self._is_here(value.removeprefix(b"http://")) for value in origins):
             return 403, "this server answers only to its own pages"
         sites = [value for name, value in headers if name == b"sec-fetch-site"]
         framing = self.framed and (b"sec-fetch-dest", b"iframe") in headers  # its own pages are same-origin then, too
@@ -88,6 +91,9 @@ class Guard:
         if not first or not secrets.compare_digest(first[0], self.token):
             return 404, "nothing here"
         return 0, ""
+
+    def _is_here(self, host: bytes) -> bool:
+        return host in self.hosts or (self.framed and LOOPBACK_HOST.fullmatch(host) is not None)
 
 
 def app_of(session: Session, port: int, token: str, frames: str = NO_FRAMES) -> ASGIApp:
