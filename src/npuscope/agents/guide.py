@@ -78,7 +78,7 @@ def guide(device: str = "ascend910b1") -> str:
     """The text, in under MOST_WORDS words."""
     chip = load(device)
     return (
-        LANGUAGE + EXAMPLE.read_text(encoding="utf-8").rstrip() + "\n```\n\n" + _chip(chip) + _fast() + _rules()
+        LANGUAGE + EXAMPLE.read_text(encoding="utf-8").rstrip() + "\n```\n\n" + _chip(chip) + _fast(chip) + _rules()
         + _verdicts() + _ops()
     )  # fmt: skip
 
@@ -93,7 +93,10 @@ def _chip(chip: Device) -> str:
     for name, about in SPACES.items():
         if (row := constants.get(f"space.{name}.size")) is not None:
             lines.append(f"- {name}: {row.value:,.0f} bytes; {about}.")
-    lines.append(f"- global memory (GM): {chip.bandwidth / 1e12:.3g} TB/s for all cores together. A line is 512 bytes.")
+    reached, sheet = (f"{rate / 1e12:.3g}" for rate in (chip.reached_bandwidth, chip.bandwidth))
+    lines.append(
+        f"- global memory (GM): {reached} TB/s for all cores together (the data sheet says {sheet}). A line is 512 bytes."
+    )
     lines.append(
         "- A memory holds all tiles that are alive at once; `row_sum` and other reductions of rows take another tile of their operand's size while they run.\n"
         "- Tiles of the cube are multiples of 16 in each direction. `pl.pipeline(stage=n)` needs room for n turns' tiles.\n"
@@ -103,10 +106,13 @@ def _chip(chip: Device) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _fast() -> str:
-    return """## What is fast and what is slow
+def _fast(chip: Device) -> str:
+    cost, worth = (chip.runtime.get(name) for name in ("task_cost", "useful_task"))
+    task = f" costs a scheduler thread {1e6 * cost.value:.3g} µs" if cost else " costs microseconds"
+    least = f" A task should run for {1e6 * worth.value:.0f} µs or more." if worth else ""
+    return f"""## What is fast and what is slow
 
-- **Few launches.** Handing out a task costs microseconds. Blocks of one `pl.spmd` cost a fraction of that. A task should run for 20 µs or more.
+- **Few launches.** Handing out a task and seeing it done{task}. Blocks of one `pl.spmd` cost a fraction of that.{least}
 - **As many blocks as cores, or a multiple.** 25 blocks on 24 cores take twice as long as 24.
 - **Load ahead.** Every loop that loads and computes wants `pl.pipeline(stage=2)`.
 - **Wide rows.** A row of a tile below 512 bytes wastes the line it comes with. Rows 16 KiB apart clash.

@@ -185,7 +185,7 @@ def block_seconds(program: Program, launch: KernelLaunch) -> float:
     device = program.device
     moved = traffic_of(program).moved[program.launches.index(launch)]
     blocks = max(launch.blocks, 1)
-    memory = moved.bytes / blocks / (device.bandwidth / cores_of(device, launch.core))
+    memory = moved.bytes / blocks / (device.reached_bandwidth / cores_of(device, launch.core))
     return max(memory, _cube_seconds(moved.flops / blocks, device) * device.cores.cube.value)
 
 
@@ -195,7 +195,7 @@ def least_seconds(program: Program) -> float:
     for launch, moved in zip(program.launches, traffic_of(program).moved, strict=True):
         bytes_moved += moved.bytes * len(launch.tasks)
         flops += moved.flops * len(launch.tasks)
-    return max(bytes_moved / program.device.bandwidth, _cube_seconds(flops, program.device))
+    return max(bytes_moved / program.device.reached_bandwidth, _cube_seconds(flops, program.device))
 
 
 def seconds_of(waste: Waste, device: Device) -> float:
@@ -203,7 +203,7 @@ def seconds_of(waste: Waste, device: Device) -> float:
     thread spend on it, and a wait at the latter.
     """
     submit, task = (device.runtime[n].value if n in device.runtime else 0.0 for n in ("submit", "task_cost"))
-    work = waste.bytes / device.bandwidth + _cube_seconds(waste.flops, device)
+    work = waste.bytes / device.reached_bandwidth + _cube_seconds(waste.flops, device)
     return work + waste.tasks * (submit + task) + waste.waits * task
 
 

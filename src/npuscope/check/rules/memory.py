@@ -198,7 +198,7 @@ def _find_unpipelined_k(program: Program) -> Iterator[Finding]:
         loaded = blocks * sum(tile_bytes(load.result) * load.times for load in loads)
         flops = sum(place.step.op.flops * place.runs for place in steps)
         peak = program.device.peak("cube", "bf16")
-        load_bound = peak is not None and loaded / program.device.bandwidth > flops / peak
+        load_bound = peak is not None and loaded / program.device.reached_bandwidth > flops / peak
         entries = blocks * first.times // first.around[-1].count
         each = f"{loaded // (entries * loop.turns):,} bytes a turn"
         site = program.site(loop.site)
