@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lab_server import Lab, Listener, lab
 
+from npuscope.answer.request import Request
 from npuscope.base.errors import CannotWrite
+from npuscope.lab.job import perform
+from npuscope.lab.messages import SaveBefore, VersionJob
 from npuscope.lab.payload.files import source_changes
 from npuscope.lab.versions import replaced
+from npuscope.models import FOLDER
 
 PROGRAM = """import numpy as np
 import npuscope.tile as pl
@@ -338,3 +344,20 @@ def test_changed_lines_have_their_numbers() -> None:
     assert file["name"] == "x.py"
     assert file["lines"] == [(1, 1, " ", "1"), (2, 0, "-", "2"), (0, 2, "+", "new"), (3, 3, " ", "3")]
     assert source_changes({}, {"/a/x.py": "1"}) == []  # a capture has no source
+
+
+def test_of_several_ranks_the_page_says_which_one_is_shown() -> None:
+    request = Request(str(FOLDER / "deepseek_v4/expert_parallel.py"))
+    first = perform(VersionJob("1", "save 1", request))
+    run, later = (json.loads(text) for text in (first.run, first.panels))
+    assert re.fullmatch(r"(\w+) on rank [01] of 2; all ranks: [\d.]+ µs", run["part"])
+    assert run["part"].startswith(first.program)
+    assert later["panels"]["ranks"]["parts"]
+    # AND a ratio to a save of which another program was shown would compare two things
+    save = SaveBefore("1", "save 1", first.wall_ns, first.bound, first.sources, first.program)
+    same, other = (
+        perform(VersionJob("2", "save 2", request, before=one)) for one in (save, replace(save, program="x"))
+    )
+    assert same.versus is not None
+    assert other.versus is not None
+    assert ("ratio" in same.versus, "ratio" in other.versus) == (True, False)

@@ -34,7 +34,7 @@ from npuscope.lab.messages import Pair, PerfettoFile, Question, Replay, SaveBefo
 from npuscope.lab.payload.files import source_changes
 from npuscope.lab.payload.inside import inside, planned_body
 from npuscope.lab.payload.overview import comparison, parts
-from npuscope.lab.program_runs import panels_of, wall_of
+from npuscope.lab.program_runs import panels_of, part_of_ranks, wall_of
 from npuscope.lab.runs import run_of
 from npuscope.lab.versions import text_of
 from npuscope.report.simulate import reasons as reasons_report
@@ -73,6 +73,8 @@ def _performed(job: VersionJob) -> VersionResult:
     wall = wall_of(one)
     turned = ", ".join(f"{name} = {value}" for name, value in job.request.settings)
     run = run_of(job.name, one.timeline, job.id, simulated=one.simulated, wall=wall, text=turned)
+    if one.simulated.ranks:
+        run = {**run, "part": part_of_ranks(one)}
     made = VersionResult(
         job.id,
         as_json(run),
@@ -82,6 +84,7 @@ def _performed(job: VersionJob) -> VersionResult:
         trace=pickle.dumps(one.simulated.trace),
         cpu_s=time.process_time() - began,
         bound=one.simulated.bound.regime,
+        program=_program(one),
         diagnosis=pickle.dumps(one.limits),
         noticed=tuple(f"{notice.message}." for notice in one.simulated.grave),
         versus=_versus(job.before, sources, one),
@@ -96,12 +99,17 @@ def _performed(job: VersionJob) -> VersionResult:
     return replace(made, panels=later, diagnosis=whole)
 
 
+def _program(one: Prediction) -> str:
+    """The program that is shown of those of all ranks, without the rank's number; "" of a program on one card."""
+    return one.recording.program.partition("@")[0] if one.simulated.ranks else ""
+
+
 def _versus(before: SaveBefore | None, sources: Mapping[str, str], one: Prediction | None = None) -> Payload | None:
     """The save before: what was edited since, and the ratio of the times with its interval and its probability."""
     if before is None:
         return None
     found: dict[str, object] = {"id": before.id, "name": before.name, "edits": edits(before.sources, sources)}
-    if one is not None:
+    if one is not None and before.program in ("", _program(one)):
         found |= against(before.wall_ns, one.estimate.value, before.bound, one.simulated.bound.regime).as_dict()
     return found
 

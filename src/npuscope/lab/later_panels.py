@@ -34,7 +34,7 @@ def panel(question: PanelQuestion) -> bytes:
     try:
         return as_json(parts(list(_parts(question))))
     except NpuscopeError as error:  # which names the file that the trace came from: the reader knows it
-        raise NpuscopeError(error.what, remedy=error.remedy) from error
+        raise NpuscopeError(error.what, remedy=error.remedy.replace("with --device", "above")) from error
 
 
 def read_capture(file: CaptureFile) -> tuple[Version, ...]:

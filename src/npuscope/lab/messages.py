@@ -20,6 +20,7 @@ class SaveBefore:
     wall_ns: float
     bound: str
     sources: Mapping[str, str]
+    program: str = ""  # where a file runs several, that which the time is of
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class VersionResult:
     cpu_s: float = 0.0  # of its process until the timeline was there
     bound: str = ""  # what limits a simulated run
     diagnosis: bytes = b""  # of a simulated run, which knows more than its trace
+    program: str = ""  # where a file runs several, that which the time is of
     noticed: tuple[str, ...] = ()  # what a reader of its time should know, in a sentence each
     versus: Mapping[str, object] | None = None  # the save before it: what was edited since and, of runs, the ratio
 

@@ -24,13 +24,16 @@ from npuscope.lab.payload.source import source
 from npuscope.lab.runs import Document, run_of
 from npuscope.lab.versions import Version
 from npuscope.report import forward
+from npuscope.report import simulate as simulate_report
 from npuscope.report.program import VERDICTS
 from npuscope.report.simulate import Section
+from npuscope.table.formats import duration
 from npuscope.table.parts import Heading, Part, Rows, Say
 from npuscope.tile.graph.outputs import GraphCounts
 from npuscope.tile.graph.task_graph import Graph
 from npuscope.tile.record.model import Recording
 from npuscope.tile.script.places import own_files
+from npuscope.time.ranks.result import RanksResult
 from npuscope.trace.core import Trace
 
 MOST_RANKS = 8  # beside the one that is told of
@@ -61,6 +64,14 @@ def wall_of(one: Prediction) -> dict[str, object]:
     return {"value": one.estimate.value, **one.estimate.as_dict()}
 
 
+def part_of_ranks(one: Prediction) -> str:
+    """Which rank and program the run is of, where there are several."""
+    peers = one.simulated.prepared.peers
+    assert peers is not None
+    whole = duration(RanksResult(one.simulated.ranks).wall_ns)
+    return f"{one.recording.program.partition('@')[0]} on rank {peers.own[0]} of {len(peers.ranks)}; all ranks: {whole}"
+
+
 def panels_of(one: Prediction, files: Iterable[str] = ()) -> Iterator[tuple[str, Payload]]:
     """The panels of a simulated program beside its timeline: each one's name and payload; `files` took part in it."""
     from npuscope.forward.program_roofline import program_roofline  # a page of memory alone does not load it
@@ -71,6 +82,8 @@ def panels_of(one: Prediction, files: Iterable[str] = ()) -> Iterator[tuple[str,
     yield "inside", inside(one.simulated)
     yield "memory", memory([one.fit])
     yield "graph", graph(one.program)
+    if one.simulated.ranks:
+        yield "ranks", parts(simulate_report.all_ranks(one))
     name = Path(one.request.file).name
     found = forward.roofline(name, name, program_roofline(one.simulated, one.timeline.busy))
     yield "roofline", parts(part for part in found if not isinstance(part, Heading) or part.level > 1)

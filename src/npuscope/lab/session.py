@@ -150,7 +150,7 @@ class Session:
         if save is None or save.made is None:
             return None
         made = save.made
-        return SaveBefore(save.id, save.name, made.wall_ns, made.bound, made.sources)
+        return SaveBefore(save.id, save.name, made.wall_ns, made.bound, made.sources, made.program)
 
     def _request(self, version: Version) -> Request:
         assert self.subject is not None

@@ -80,7 +80,7 @@ def simulate(
     where = f"{prediction.request.file}: {name} on {on}{under}, {how}"
     yield Heading(f"{where}: {estimate_text(prediction.estimate)}, {counts}")
     if ranks is not None:
-        yield from _ranks(prediction, ranks, wide)
+        yield from all_ranks(prediction, wide)
     yield from causes(prediction.diagnosis if full else prediction.limits)
     explained = prediction.explanation if full else None
     bound = simulated.bound
@@ -118,16 +118,16 @@ def simulate(
     yield Notes(explained.notes, "note: ")
 
 
-def _ranks(prediction: Prediction, ranks: RanksResult, wide: bool) -> Iterator[Part]:
+def all_ranks(prediction: Prediction, wide: bool = False) -> Iterator[Part]:
     """What all ranks did, and of which one the rest tells."""
-    peers = prediction.simulated.prepared.peers
+    peers, found = prediction.simulated.prepared.peers, RanksResult(prediction.simulated.ranks)
     assert peers is not None
     shown, step = peers.own[0], duration(peers.skew)
     yield Say(
-        f"All ranks: {duration(ranks.wall_ns)} from the launch of the first until the last is done. "
+        f"All ranks: {duration(found.wall_ns)} from the launch of the first until the last is done. "
         f"Launches lie {step} apart (--skew). What follows is of rank {shown}, which waits least for the others."
     )
-    yield Rows(ranks.tables()["ranks"], RANK_ROWS, wide=wide)
+    yield Rows(found.tables()["ranks"], RANK_ROWS, wide=wide)
 
 
 def _kernels(prediction: Prediction, anchored: BesideCapture | None) -> Table:

@@ -125,6 +125,7 @@ export function answer(store, show) {
           "newest ▸",
         ),
     element("b", { class: "wall" }, wallText(run?.wall)),
+    run?.part ? element("span", { class: "soft" }, run.part) : null,
     versus?.ratio === undefined ? null : element("b", { class: `ratio ${turn}` }, ratioText(versus)),
     run === undefined
       ? null

@@ -96,6 +96,7 @@ export type Run = {
   text: string;
   measured: boolean;
   wall: Wall;
+  part?: string; // of several ranks: which one this is
   diagnosis: Diagnosis;
   timeline: Timeline;
   panels: Record<string, any>;

@@ -1,6 +1,7 @@
 // All ranks in a table; a row shows that rank.
 
 import { element, worded } from "../format.js";
+import { partsOf } from "../parts.js";
 import { sortable } from "../table.js";
 import { titled } from "./overview.js";
 
@@ -9,8 +10,13 @@ export const panel = {
   id: "ranks",
   title: "Ranks",
   group: "run",
-  has: (_, state) => state.shared.ranks !== undefined,
+  has: (run, state) => state.shared.ranks !== undefined || run?.panels.ranks !== undefined,
   mount(box, store) {
+    if (store.state.shared.ranks === undefined) {
+      // of a simulated program
+      box.append(element("div", { class: "parts" }, ...partsOf(store.run().panels.ranks.parts)));
+      return {};
+    }
     const ranks = store.state.shared.ranks,
       columns = ranks.columns["report.ranks.table"];
     const picked = (/** @type {any} */ row) => {

@@ -73,7 +73,7 @@ function mountAsked(id, asked, box, store) {
     const isText = name === "text";
     const input = isText
       ? element("textarea", { class: "query source", rows: "4", spellcheck: "false", "aria-label": "Query" })
-      : element("input", { size: "9", "aria-label": name, placeholder: value === "" ? "as it says" : null });
+      : element("input", { size: "12", "aria-label": name, placeholder: value === "" ? "found by itself" : null });
     input.value = isText ? last.text : value;
     return { name, input, isText };
   });
