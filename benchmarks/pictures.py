@@ -51,7 +51,7 @@ class Picture:
 
 
 PICTURES = (
-    Picture("lab", "layer", act=CHOOSE.format(slice=300), height=860, width=1400),
+    Picture("lab", "layer", height=860, width=1400),
     Picture("lab_source", "layer", "panel=source&split=no", height=900),
     Picture("lab_inside", "layer", "panel=inside", CHOOSE.format(slice=100), 900),
     Picture("lab_kernels", "layer", "panel=kernels&select=kernel.up_proj", height=900),

@@ -37,7 +37,7 @@ export class DiagnosisBox {
     this.list.replaceChildren(...(run?.diagnosis.causes ?? []).map((cause, place) => this.item(run, cause, place)));
     const all = run?.diagnosis.together;
     this.together.textContent = all
-      ? `${all.findings === 2 ? "Both" : `All ${whole(all.findings)}`} findings that save time, mended together: ${worth(all.gain)}.`
+      ? `${all.findings === 2 ? "Both" : `All ${whole(all.findings)}`} findings that save time, taken out together: ${worth(all.gain)}.`
       : "";
     this.drawLines(run?.panels.source);
     this.mark();
