@@ -306,6 +306,7 @@ class TaskRecord:
             tensors[argument].buffer.rows_at_run_time = True
         for place, data, known in self.whole:
             (tensor,) = _tensors(values, [place])
+            tensor.buffer.copy_on_write()
             assert tensor.buffer.data is not None
             tensor.buffer.data[...], tensor.buffer.known = data, known
             tensor.buffer.edits += 1
