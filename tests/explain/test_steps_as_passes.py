@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from builders import write_events, x
 from made import Task, made
@@ -11,6 +12,8 @@ from made import Task, made
 import npuscope
 from npuscope import explain as analysis
 from npuscope.explain.passes.found import Passes, passes
+from npuscope.explain.passes.layers import usual_size
+from npuscope.explain.passes.statistics import statistics
 from npuscope.explain.repetition import Steps
 from npuscope.trace import Trace
 
@@ -105,6 +108,24 @@ def test_steps_of_a_diffusion_are_passes_and_not_layers(tmp_path: Path) -> None:
     steps, found = same(stream.read(tmp_path))
     assert found.table["layers"].to_list() == [4, 8, 8, 8]
     assert (steps.table.height, steps.passes, steps.layers) == (1, 4, 8)
+
+
+def test_what_is_typical_of_several_models_is_the_one_of_most_time(tmp_path: Path) -> None:
+    # GIVEN two text encoders, 4 times a transformer of 12 layers, and a decoder of images with one attention
+    stream = Stream()
+    denoise = ("time_embed", "modulate", "silu_kernel", *LAYER * 12, "final_norm", "unpatchify", "scheduler_kernel")
+    encode = ("embedding_kernel", *("text_norm", "text_gemm", "flash_fwd_kernel", "text_mlp") * 4, "pool", "project")
+    stream.step("ProfilerStep#3", *encode * 2, *denoise * 4, "conv_in", "flash_fwd_kernel", "conv_out")
+    # WHEN / THEN
+    _, found = same(stream.read(tmp_path))
+    assert found.table["layers"].to_list() == [4, 4, 12, 12, 12, 12, 1]
+    assert found.table["complete"].to_list()[1:5] == [True] * 4
+    assert statistics(found).passes == (2, 3, 4, 5)
+
+
+def test_a_decoder_that_nothing_parts_from_the_last_step_makes_no_pieces_of_the_others() -> None:
+    assert usual_size(np.array([12, 32, 12, 32, 38, 38, 38, 39])) == 38
+    assert usual_size(np.array([3, 1, 1, 1, 40])) == 40  # a draft between the rest of one pass and a whole one
 
 
 TRAINING = [f"conv_{name}" for name in "abcdefghij"] + ["loss_kernel", "conv_wgrad_kernel", "bn_backward", "sgd_step"]

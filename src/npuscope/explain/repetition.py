@@ -58,6 +58,7 @@ class Steps(Tabular):
     unassigned: int  # slices of the work that belong to no step
     first_penalty: float | None = None  # the first step's span over the median of the others of its kind
     passes: int | None = None  # forward passes in all steps, where they are told apart
+    layers_vary: bool = False  # whole passes of other models have other layers
 
     in_json = ("source", "first_penalty", "outliers", "layers", "unassigned", "passes")
 
@@ -89,7 +90,7 @@ class Steps(Tabular):
             counted.get(self.source, f"{steps} repeats found, steps or layers"),
             ", ".join(f"{count} {phase}" for phase, count in self.phases.items()),
             f"{self.passes} forward passes inside" if several else "",
-            f"{self.layers} layers each" if self.layers else "",
+            f"{self.layers} layers {'in most' if self.layers_vary else 'each'}" if self.layers else "",
             f"{each} takes {duration(float(np.median(like['span_ns'].to_numpy())))} (median)" if steps else "",
             f"the first takes {self.first_penalty:.2f} times the median of the others"
             if self.first_penalty is not None
@@ -101,18 +102,20 @@ class Steps(Tabular):
 
 
 def steps_from(
-    rows: pl.DataFrame, source: str, marks: pl.DataFrame, kinds: dict[int, str], layers: int | None, passes: int | None
-) -> Steps:
+    rows: pl.DataFrame, source: str, marks: pl.DataFrame, kinds: dict[int, str], layers: int | None,
+    passes: int | None, layers_vary: bool = False,
+) -> Steps:  # fmt: skip
     """Steps of rows that have one; `marks` has phase, tokens and marked_ns by step. Those of a kind are compared."""
     known = rows.filter(pl.col("step").is_not_null())
     table = _table(known).join(marks, on="step", how="left", maintain_order="left")
     kind = pl.col("step").replace_strict(kinds, default="", return_dtype=pl.String)
     usual = pl.col("span_ns").median().over(kind)
-    table = table.with_columns((pl.col("span_ns") > OUTLIER * usual).fill_null(False).alias("outlier"))
+    odd = (pl.col("span_ns") > OUTLIER * usual) & (pl.len().over(kind) > 2)  # of two nobody knows which is usual
+    table = table.with_columns(odd.fill_null(False).alias("outlier"))
     like = table.with_columns(kind.alias("kind")).filter(pl.col("kind") == pl.col("kind").first())["span_ns"].to_numpy()
     others = float(np.median(like[1:])) if len(like) > 2 else 0.0
     first = float(like[0]) / others if others else None
-    return Steps(table.select(STEPS.keys), source, layers, rows.height - known.height, first, passes)
+    return Steps(table.select(STEPS.keys), source, layers, rows.height - known.height, first, passes, layers_vary)
 
 
 def layers_inside(rows: pl.DataFrame) -> int | None:

@@ -70,9 +70,12 @@ def _typical(passes: pl.DataFrame) -> str:
     if clean.is_empty():
         return ", none of them whole and undisturbed" if passes.height else ""
     phase = clean.group_by("phase").len().sort("len", "phase", descending=[True, False])["phase"][0]
-    spans = clean.filter(pl.col("phase") == phase)["span_ns"]
+    like = clean.filter(pl.col("phase") == phase)
+    spent = like.group_by("layers").agg(pl.col("union_ns").sum()).sort("union_ns", "layers")
+    spans = like.filter(pl.col("layers").eq_missing(spent["layers"][-1]))["span_ns"]
     how_many = "" if clean.height == passes.height else f", {clean.height:,} of them whole and undisturbed"
     what = "a pass" if phase == "unknown" else phase
+    what += f" of {many(spent['layers'][-1], 'layer')}" if spent.height > 1 else ""
     return f"{how_many}; {what} takes {duration(float(np.median(spans.to_numpy())))} (median)"
 
 

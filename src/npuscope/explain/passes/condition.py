@@ -16,7 +16,7 @@ import polars as pl
 
 from npuscope.chip import kernels
 from npuscope.explain.passes.cuts import Bounds, Landmarks, first_between, last_between
-from npuscope.explain.passes.layers import Layer, usual_size
+from npuscope.explain.passes.layers import A_FEW_MORE, Layer, usual_size
 from npuscope.explain.passes.sequence import Flags, Stretches
 from npuscope.explain.repetition import OUTLIER
 from npuscope.table.formats import duration
@@ -83,7 +83,9 @@ def complete_and_draft(
     for edge, side in ((0, tails), (-1, heads)):
         like = [side[i] for i in drafts if sizes[i] == sizes[edge]]
         draft[edge] = any(np.array_equal(counts(side[edge]), counts(other)) for other in like)
-    full = (sizes == usual) | draft | (inside & _of_other_models(sizes, groups, usual))
+    full = (
+        ((sizes >= usual) & (sizes <= A_FEW_MORE * usual)) | draft | (inside & _of_other_models(sizes, groups, usual))
+    )
     lacks = [
         [
             *([] if begun[place] else ["its begin is not in the capture"]),

@@ -38,6 +38,9 @@ class Layer:
     opening: int
 
 
+A_FEW_MORE = 1.1  # times the attentions of a pass
+
+
 def alike(found: Stretches) -> list[int]:
     """A number for each pass, the same for passes that have a kind of stretch in common."""
     group_of: dict[int, int] = {}  # kind -> the pass whose group it is in
@@ -97,13 +100,16 @@ def _learn(found: Stretches, cut: Bounds, mine: Ints) -> Layer | None:
 def usual_size(sizes: Ints) -> int:
     """The number of attentions of the main model's pass: common and, beside drafts that are more common, large.
 
-    The first and the last pass of a capture may be cut short, but have no more than a whole one.
+    The first and the last pass of a capture may be cut short, but have no more than a whole one, but for a few of
+    another model that nothing parts from it (the decoder of images after the last step of a diffusion).
     """
     edges = max(int(sizes[0]), int(sizes[-1]))
     if len(sizes) < 3:
         return edges
     values, counts = np.unique(sizes[1:-1], return_counts=True)
-    return max(edges, int(values[int(np.argmax(values * values * counts))]))
+    common = int(np.argmax(values * values * counts))
+    inner = int(values[common])
+    return inner if counts[common] > 1 and edges <= A_FEW_MORE * inner else max(edges, inner)
 
 
 def _turn(kinds: list[Ints]) -> int:

@@ -66,8 +66,10 @@ def statistics(found: Passes, numbers: Sequence[int] | None = None) -> Statistic
     if usable.is_empty():
         raise NpuscopeError("no pass is complete")
     # a capture with one disturbed prefill and many decode passes is about the latter
-    phase = usable.group_by("phase").agg(pl.col("union_ns").sum()).sort("union_ns", "phase")["phase"][-1]
-    counted = usable.filter(pl.col("phase") == phase)["index"]
+    kind = ["phase", "layers"]  # a pass of other layers is another model's
+    spent = usable.group_by(kind).agg(pl.col("union_ns").sum()).sort("union_ns", *kind)
+    phase, layers = spent.select(kind).row(-1)
+    counted = usable.filter((pl.col("phase") == phase) & pl.col("layers").eq_missing(layers))["index"]
     rows = found.order.filter(pl.col("in_pass").is_in(counted.implode()))
     rows = rows.with_columns(nth=pl.int_range(pl.len()).over("in_pass", "part", "layer", "kernel") + 1)
     sequences = _sequences(rows, counted.head(TAUGHT_BY))

@@ -40,7 +40,8 @@ def steps_of(work: Work) -> Steps:
     kinds = dict(main.group_by("step").agg(pl.col("kind").str.join(", ")).iter_rows())
     sizes = Counter([] if found.anchor.startswith(REPETITION) else main["layers"].to_list())
     layers = max(sizes, key=lambda size: (sizes[size] * size, size), default=0)
-    return steps_from(rows, source, marks, kinds, layers if layers > 1 else None, main["step"].count())
+    vary = main.filter("complete")["layers"].n_unique() > 1
+    return steps_from(rows, source, marks, kinds, layers if layers > 1 else None, main["step"].count(), vary)
 
 
 def rows_in_steps(work: Work) -> tuple[pl.DataFrame, str, Passes | None]:

@@ -7,9 +7,11 @@ and of the perfetto.json that TraCR's own post-processor writes.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import polars as pl
 from polars.exceptions import PolarsError
 
@@ -54,25 +56,35 @@ def read(path: Path) -> Trace:
 def _build_own(table: EventTable, note: dict[str, object]) -> Trace:
     """What npuscope wrote: categories are kinds, names of lanes say their units, the window comes back."""
     count_unknown_header(table)
-    lanes, columns, device = (note.pop(key, None) for key in ("lanes", "columns", "device"))
+    lanes, columns, whole, device = (note.pop(key, None) for key in ("lanes", "columns", "whole_numbers", "device"))
     facts = {name: note.pop(name) for name in FACTS if isinstance(note.get(name), int)}
+    with suppress(msgspec.ValidationError):
+        facts[LAUNCHED] = msgspec.convert(note.pop(LAUNCHED, None), dict[int, dict[int, int]], strict=False)
     table.ledger.notes |= facts
     noted = _noted_lanes(lanes)
     take_note(table.ledger, note)
     known = set(schema.KINDS.categories)
     kinds = kind_numbers([category if category in known else "host" for category in table.categories])
     args = table.slices["args"]
-    numbers = {name: json_whole_number(args, name) for name in NUMBERS}
+    more = [name for name in whole if isinstance(name, str)] if isinstance(whole, list) else []
+    numbers = {name: json_whole_number(args, name).alias(name) for name in (*NUMBERS, *more)}
     task = numbers.pop("task")
+    alone = task.is_null()  # a number of their own while edges are joined: those of the file name slices
+    highest = int(task.max() or 0) + 1  # type: ignore[arg-type]
+    own = pl.int_range(highest, highest + len(task), dtype=pl.Int64, eager=True)
     trace = build_trace(
         table,
         "chrome",
         kind=kinds[table.slices["category"].to_numpy()],
         lanes=_own_lanes(table, noted),
-        task=None if task.null_count() else task,
+        task=None if alone.all() else task.zip_with(~alone, own),
         device=device if isinstance(device, str) else None,
     )
-    texts = [name for name in columns if isinstance(name, str)] if isinstance(columns, list) else []
+    if not alone.all():
+        linked = pl.concat([trace.edges["src"], trace.edges["dst"]]).drop_nulls().unique().implode()
+        no_task = pl.when(pl.col("task").is_in(linked) | (pl.col("task") < highest)).then("task")
+        trace = replace(trace, slices=trace.slices.with_columns(no_task))
+    texts = list(dict.fromkeys(name for name in columns if isinstance(name, str))) if isinstance(columns, list) else []
     cells = [json_field(args, name).alias(name) for name in texts if name not in schema.SLICES]
     stamps = [column for column in numbers.values() if column.null_count() < len(column)]
     slices = schema.conform(trace.slices.with_columns(*stamps, *cells), schema.SLICES)
@@ -118,6 +130,7 @@ LANE_NOTE = {
     "role": pl.String, "name": pl.String,
 }  # fmt: skip
 FACTS = ("num_cores", "whole_graph")
+LAUNCHED = "launched_ns"  # when the host launched each run of each rank
 
 
 def _lanes_by_name(table: EventTable) -> pl.DataFrame:

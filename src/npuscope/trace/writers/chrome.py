@@ -15,10 +15,10 @@ from npuscope.trace.core import OWN, WHOLE_DEVICE, Counts, Trace, lane_id, note_
 from npuscope.trace.formats import Writer
 from npuscope.trace.schema import us_from_ns
 from npuscope.trace.writers.atomic import whole_file
-from npuscope.trace.writers.timeline import JSON_COLUMNS, annotation_columns, edge_ends, edges_not_drawn, lane_groups
+from npuscope.trace.writers.timeline import JSON_COLUMNS, annotation_columns, edge_ends, lane_groups, not_drawn
 
 BATCH = 1 << 17
-FACTS = ("num_cores", "whole_graph")  # notes that analyses read
+FACTS = ("num_cores", "whole_graph", "launched_ns")  # notes that analyses read
 KEPT = {*schema.SLICES, *JSON_COLUMNS}  # come back by themselves
 
 
@@ -26,7 +26,7 @@ def write(trace: Trace, path: Path) -> Counts:
     """One event per line: names of lanes, slices, a start and an end per edge, then counters; notes in the header."""
     ends = edge_ends(trace).with_row_index("id")
     with whole_file(path) as file:
-        notes = orjson.dumps({OWN: {**note_of(trace), **_own_note(trace)}}).decode()
+        notes = orjson.dumps({OWN: note_of(trace) | _own_note(trace)}, option=orjson.OPT_NON_STR_KEYS).decode()
         file.write(f'{{"displayTimeUnit":"ns","otherData":{notes},"traceEvents":['.encode())
         separator = "\n"
         for lines in _batches(trace, path, ends):
@@ -36,7 +36,7 @@ def write(trace: Trace, path: Path) -> Counts:
         file.write(b"\n]}\n")
     apart = not_aligned(trace.meta)
     own_times = {"rank whose clock is not aligned with the others': its times are its own": len(apart)} if apart else {}
-    return {**edges_not_drawn(trace, ends.height), **own_times}
+    return {**not_drawn(trace, ends.height), **own_times}
 
 
 def _own_note(trace: Trace) -> dict[str, object]:
@@ -44,8 +44,14 @@ def _own_note(trace: Trace) -> dict[str, object]:
     role = pl.col("role") if "role" in trace.lanes.columns else pl.lit(None)
     lanes = _places(trace).select("pid", "tid", pl.col("unit").cast(pl.String), "core", "device", "rank", role, "name")
     columns = [name for name in trace.slices.columns if name not in KEPT and trace.slices.schema[name] == pl.String]
-    columns += [name for name in ("cat",) if name in trace.slices.columns]
-    note = {"lanes": [list(row) for row in lanes.iter_rows()], "columns": columns, "device": trace.meta.device}
+    columns += [name for name in ("cat",) if name in trace.slices.columns and name not in columns]
+    whole = [name for name, type in trace.slices.schema.items() if name not in KEPT and type.is_integer()]
+    note = {
+        "lanes": [list(row) for row in lanes.iter_rows()],
+        "columns": columns,
+        "whole_numbers": whole,
+        "device": trace.meta.device,
+    }
     note |= {name: trace.meta.notes.get(name) for name in FACTS}
     return {name: value for name, value in note.items() if value}
 

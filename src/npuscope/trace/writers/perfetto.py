@@ -25,8 +25,8 @@ from npuscope.trace.writers.atomic import whole_file
 from npuscope.trace.writers.timeline import (
     annotation_columns,
     edge_ends,
-    edges_not_drawn,
     lane_groups,
+    not_drawn,
     own_times,
     rank_clocks,
 )
@@ -57,7 +57,7 @@ def write(trace: Trace, path: Path) -> Counts:
             file.write(piece)
     backwards = {"edge whose target begins before its source": flows.backwards} if flows.backwards else {}
     note = {"note of the window": 1} if note_of(trace) else {}
-    return {**edges_not_drawn(trace, ends.height), **backwards, **note}
+    return {**not_drawn(trace, ends.height), **backwards, **note}
 
 
 class _Encoder:

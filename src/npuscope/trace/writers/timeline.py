@@ -121,9 +121,15 @@ def edge_ends(trace: Trace) -> pl.DataFrame:
     return met.filter(pl.col("src_row") != pl.col("dst_row")).select("src_row", "dst_row", "name", "source")
 
 
-def edges_not_drawn(trace: Trace, drawn: int) -> dict[str, int]:
-    """What a timeline cannot show: edges with an end that has no slice, or from a slice to itself."""
-    return {"edge without a slice at both ends": trace.edges.height - drawn} if trace.edges.height > drawn else {}
+def not_drawn(trace: Trace, drawn: int) -> dict[str, int]:
+    """What a timeline cannot show: edges with an end that has no slice, or from a slice to itself; how full rings were,
+    which has no times."""
+    rings = trace.meta.notes.get("rings", {})
+    lost = {
+        "edge without a slice at both ends": trace.edges.height - drawn,
+        "use of a ring, heap or pool": len(rings.get("uses", ())),
+    }
+    return {what: count for what, count in lost.items() if count > 0}
 
 
 def own_times(trace: Trace) -> dict[int, int]:

@@ -22,7 +22,7 @@ from npuscope.trace.intervals import Ints
 from npuscope.trace.names import RUN_LABELS
 from npuscope.trace.readers.tracr import FLOW_END, FLOW_START, NO_EXTRA, RECORD, RESET
 from npuscope.trace.writers.atomic import whole_folder
-from npuscope.trace.writers.timeline import edge_ends, edges_not_drawn, lane_groups
+from npuscope.trace.writers.timeline import edge_ends, lane_groups, not_drawn
 
 KEPT = {"lane", "start", "dur", "kernel", "kind", "depth", "task", "marker", "extra", "phase"}
 _BUNDLE_FILE = re.compile(r"^proc\.\d+/(metadata\.json|thread\.\d+/traces\.bts)$|^perfetto\.json$")
@@ -58,7 +58,7 @@ def write(trace: Trace, path: Path) -> Counts:
     left_out = {f"column {name}, for which a trace point has no room": trace.slices.height for name in columns}
     if trace.counters.height:
         left_out["sample of a counter, for which a bundle has no place"] = trace.counters.height
-    return {**left_out, **edges_not_drawn(trace, int(flows["begins"].not_().sum()))}
+    return {**left_out, **not_drawn(trace, int(flows["begins"].not_().sum()))}
 
 
 def _is_ours(folder: Path) -> bool:
