@@ -3,13 +3,15 @@
     python benchmarks/mutate.py                        20,000 mutants
     python benchmarks/mutate.py --inputs 500 --seed 7  fewer, and others
     python benchmarks/mutate.py --only 1234            one of them, and what the command printed
+    python benchmarks/mutate.py --of xplane,build      mutants of some inputs alone
 
-A mutant is a small capture of one of the formats that `npuscope formats` lists, or a budget, a device file, a history,
-a model's config or a predicted table, with one damage of one kind; one command is asked about it, as a user would.
-A failure is an exit code that the command does not document, a process that dies, words like "bug" or more than three
-lines on stderr, a control or bidirectional character on the terminal, a file left behind or changed, more than
---seconds of CPU or --megabytes of memory, and for one in eight records that are neither slices nor accounted for.
-Commands run in forks of this process, which has all modules loaded, a batch in each. Exit code 1 where one failed.
+A mutant is a small capture of one of the formats that `npuscope formats` lists, or a budget, a device file, a
+history, a model's config, a predicted table, a notebook or a compiler's build folder, with one damage of one kind;
+one command is asked about it, as a user would. A failure is an exit code that the command does not document, a
+process that dies, words like "bug" or more than three lines on stderr, a control or bidirectional character on the
+terminal, a file left behind or changed, more than --seconds of CPU or --megabytes of memory, and for one in eight
+records that are neither slices nor accounted for. Commands run in forks of this process, which has all modules
+loaded, a batch in each. Exit code 1 where one failed.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+from assemblies import doubled, written
 from builders import balanced
 from small import SMALL
 from warm_commands import load
@@ -74,6 +77,14 @@ CONFIG = {
     "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 1000,
     "torch_dtype": "bfloat16", "hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": False,
 }  # fmt: skip
+
+
+CELLS = (
+    "%matplotlib inline\nimport numpy as np\nimport pypto.language as pl\nN = 64",
+    "@pl.jit\ndef twice(x: pl.Tensor[[N, 32], pl.FP32], y: pl.Out[pl.Tensor[[N, 32], pl.FP32]]):\n"
+    '    with pl.at(level=pl.Level.CORE_GROUP, name_hint="twice"):\n        y[:] = pl.mul(x, 2.0)\n    return y',
+    "y = np.zeros((N, 32), np.float32)\ntwice(np.ones((N, 32), np.float32), y)",
+)
 
 
 class TooLong(BaseException):
@@ -278,12 +289,17 @@ def inputs(scratch: Path) -> dict[str, Input]:
         "runs/runs.jsonl": ("".join(f"{json.dumps(run)}\n" for run in runs), ("history BAD", "gate --history BAD")),
         "predicted.csv": ("kernel,us\nMatMulV2,10\nAdd,3\n", ("align BAD whole.csv --step 3",)),
     }
+    cells = [{"cell_type": "code", "metadata": {}, "source": source} for source in CELLS]
+    notebook = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
+    files["notebook.ipynb"] = (notebook, ("run BAD", "check BAD", "memory BAD"))
     for name, (text, commands) in files.items():
         file = scratch / "files" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
         made[name] = Input(scratch / "files" / Path(name).parts[0], commands)
-    return made
+    (scratch / "compiled").mkdir()
+    built = written(scratch / "compiled", double=doubled())
+    return {**made, "build": Input(built, ("memory BAD", "check BAD", "memory BAD --kernel double --json"))}
 
 
 def captures(scratch: Path) -> dict[str, Path]:
@@ -300,6 +316,9 @@ def captures(scratch: Path) -> dict[str, Path]:
         os._exit(0)
     os.waitpid(child, 0)
     return {name: Path(path) for name, path in json.loads(listed.read_text()).items()}
+
+
+EXITS = dict.fromkeys(("gate", "check", "memory"), (0, 1, 2))  # where 1 is an answer
 
 
 def mutant(number: int, seed: int, all_inputs: dict[str, Input], here: Path) -> Mutant:
@@ -378,7 +397,7 @@ def wrong(mutant: Mutant, here: Path, temporary: Path, seconds: float) -> tuple[
     sys.stdout.flush()
     sys.stderr.flush()
     out, err = (Path(f"/dev/fd/{number}").read_bytes().decode(errors="surrogateescape") for number in (1, 2))
-    if code not in ((0, 1, 2) if mutant.words[0] == "gate" else (0, 2)):
+    if code not in EXITS.get(mutant.words[0], (0, 2)):
         found.append(f"exit code {code}")
     if mutant.kind == "untouched" and mutant.words == ["READ"] and code:
         found.append("refused, though nothing is wrong with it")
@@ -477,6 +496,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="the number of the first; %(default)s")
     parser.add_argument("--only", type=int, help="the number of one")
+    parser.add_argument("--of", help="names of inputs, by commas: their mutants alone, which have numbers of their own")
     parser.add_argument("--keep", type=Path, help="where inputs that fail are kept")
     parser.add_argument("--megabytes", type=int, default=1500, help="of memory, a batch together; %(default)s")
     parser.add_argument("--seconds", type=float, default=20, help="CPU seconds for one; %(default)s")
@@ -491,6 +511,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
         all_inputs = inputs(Path(folder, "whole"))
+        if args.of:
+            all_inputs = {name: all_inputs[name] for name in args.of.split(",")}
         while first < last:
             scratch = Path(folder, f"batch{first}")
             scratch.mkdir()

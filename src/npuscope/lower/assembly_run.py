@@ -495,7 +495,7 @@ class _FunctionRun:
             tensor = self.tensors.get(name)
             if tensor is None:
                 continue
-            most = (*(1,) * (len(tensor.shape) - 2), *whole)[-len(tensor.shape) :]
+            most = (*(1,) * len(tensor.shape), *whole)[2:]
             shape = tuple(one if isinstance(one, int) else full for one, full in zip(tensor.shape, most, strict=True))
             if shape != tensor.shape:
                 self.body.bounded[op.line] = "the size of a box is known at run time only: its whole tile is counted"

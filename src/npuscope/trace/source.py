@@ -151,6 +151,7 @@ class _Unpacked(io.RawIOBase):
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
+NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what decoding damaged text raises
 WHOLE = 2**63  # ids and times beyond this fit no column
 
 

@@ -7,11 +7,12 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import small
 from builders import (
     as_older,
     balanced,
@@ -338,3 +339,21 @@ def test_files_with_the_name_of_a_capture_are_missed_when_broken(tmp_path: Path)
         else:
             (folder / "kernel_details.csv").write_bytes(content)
     assert len(npuscope.read(tmp_path).meta.notes["files_not_read"]) == 3
+
+
+@pytest.mark.parametrize("made", [small.scope_stats, small.host_phases, small.serving])
+def test_a_line_that_is_not_utf8_is_left_out_alone(tmp_path: Path, made: Callable[[Path], Path]) -> None:
+    capture = made(tmp_path)
+    whole = npuscope.read(capture)
+    files = sorted(capture.rglob("*.jsonl")) if capture.is_dir() else [capture]
+    files[0].write_bytes(files[0].read_bytes() + b'{"name": "\xe5", "ts": 1}\n')
+    trace = npuscope.read(capture)
+    assert trace.slices.height == whole.slices.height
+    assert balanced(trace)
+
+
+def test_a_dispatch_whose_run_fits_no_column_says_so(tmp_path: Path) -> None:
+    root = small.dispatches(tmp_path)
+    identity = next(iter(sorted(root.rglob("dispatch_identity.json"))))
+    identity.write_text('{"run_id": 92233720368547758071, "endpoint_dispatch_id": 1}')
+    assert "run_id" in str(npuscope.read(root).meta.notes)

@@ -162,10 +162,9 @@ def _leaf(function: _Function) -> Leaf:
 
 def _magics(operands: Any) -> list[int]:
     """The tensors that an operation names, by themselves or first in a list."""
-    named = (
-        [one[0] if isinstance(one, list) and one else one for one in operands if one is not None] if operands else []
-    )
-    return [one for one in named if isinstance(one, int)]
+    named = operands if isinstance(operands, list) else []
+    first = [one[0] if isinstance(one, list) and one else one for one in named]
+    return [one for one in first if isinstance(one, int)]
 
 
 def _elements(tensor: _Tensor) -> int:

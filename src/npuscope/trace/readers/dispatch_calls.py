@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import polars as pl
@@ -23,22 +24,24 @@ from npuscope.trace.readers.host_log import (
     HostLog,
 )
 
+Number = Annotated[int, msgspec.Meta(ge=-(2**62), lt=2**62)]  # one that fits a column
+
 
 class Identity(msgspec.Struct):
     """Which call of the host a dispatch is."""
 
-    schema_version: int | None = None
-    task_slot: int | None = None
-    group_index: int | None = None
-    local_capture_index: int | None = None
+    schema_version: Number | None = None
+    task_slot: Number | None = None
+    group_index: Number | None = None
+    local_capture_index: Number | None = None
     callable_digest: str | None = None
-    run_id: int | None = None
-    endpoint_dispatch_id: int | None = None
-    pipeline_slot: int | None = None
-    pipeline_generation: int | None = None
-    chip_rank: int | None = None
-    group_size: int | None = None
-    host_pid: int | None = None
+    run_id: Number | None = None
+    endpoint_dispatch_id: Number | None = None
+    pipeline_slot: Number | None = None
+    pipeline_generation: Number | None = None
+    chip_rank: Number | None = None
+    group_size: Number | None = None
+    host_pid: Number | None = None
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ from npuscope.trace.readers.host_log import (
 from npuscope.trace.readers.root import TASKS_PER_RANK, merge
 from npuscope.trace.readers.run_files import phase_files, read_phases
 from npuscope.trace.readers.swimlane_file import records_in
-from npuscope.trace.source import decode_object
+from npuscope.trace.source import NO_JSON, decode_object
 
 _NODE = re.compile(r"node_?(\d{1,6})$")
 _RANK = re.compile(r"rank_?(\d{1,6}|local)$")
@@ -292,7 +292,7 @@ def _dispatch(numbers: Mapping[tuple[int | None, int | None], int], place: Place
     if (folder / PROGRAM).is_file():
         try:
             program = str(msgspec.json.decode((folder / PROGRAM).read_bytes(), type=dict).get("program", ""))
-        except msgspec.DecodeError as error:
+        except NO_JSON as error:
             raise BadInput(f"no JSON: {error}", path=folder / PROGRAM) from error
     trace, older = None, pl.DataFrame(schema=dict.fromkeys(("task", "start", "end", "older"), pl.Int64))
     if records_in(folder) is not None:

@@ -193,7 +193,7 @@ def read_scopes(path: Path) -> ScopeStats:
     for line in lines:
         try:
             record = msgspec.json.decode(line, type=dict)
-        except (msgspec.DecodeError, RecursionError):
+        except source.NO_JSON:
             broken += bool(line.strip())
             continue
         records.append(record)
@@ -318,7 +318,7 @@ def read_phases(paths: Sequence[Path], ledger: Ledger) -> list[HostSpan]:
             ledger.records += 1
             try:
                 one = msgspec.json.decode(line, type=dict)
-            except (msgspec.DecodeError, RecursionError):
+            except source.NO_JSON:
                 ledger.dropped["line cut off or no JSON"] += 1
                 continue
             if not isinstance(one.get("records"), list):

@@ -113,13 +113,13 @@ def _events(path: Path, ledger: Ledger) -> Iterator[Any]:
             if line.strip():
                 try:
                     yield msgspec.json.decode(line)
-                except (msgspec.DecodeError, RecursionError):
+                except source.NO_JSON:
                     ledger.records += 1
                     ledger.dropped["line cut off or no JSON"] += 1
         return
     try:
         whole = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except source.NO_JSON as error:
         raise BadInput(f"no JSON: {error}", path=path) from error
     events = whole.get("traceEvents") if isinstance(whole, dict) else whole
     yield from events if isinstance(events, list) else []
