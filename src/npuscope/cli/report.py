@@ -49,7 +49,7 @@ def command(
     check_outputs([path], html, md)
     name = names_of([path])[0]
     with progress_bar():
-        ranks = explain_ranks(read_steps(path, step, number, rank), kernels, areas, cores)
+        ranks = explain_ranks(read_steps(path, step, number, rank), kernels, areas, cores, drawn=html is not None)
         one = ranks.explained[0] if len(ranks.parts) == 1 else None
     pages = {html: lambda: _page(path, name, ranks)}
     parts = partial(report_ranks, path, name, ranks) if one is None else partial(report, path, name, one)

@@ -12,6 +12,7 @@ import polars as pl
 
 from npuscope.base import progress
 from npuscope.base.interval import Interval
+from npuscope.base.process_memory import give_back
 from npuscope.explain import busy_idle
 from npuscope.explain.busy_idle import Busy, FanOut, busy_of, fan_out_of
 from npuscope.explain.diagnosis import Diagnosis
@@ -40,6 +41,7 @@ from npuscope.trace.core import SIMULATED, Trace
 
 T = TypeVar("T")
 ANALYSES = 11
+MANY = 100_000  # slices, whose temporary arrays leave holes that are worth giving back
 KERNELS = busy_idle.KERNELS.plus(
     Column("area", TEXT, "its part of the model (docs/understand/numbers.md)", wide=True),
     Column("path_ns", TIME, "on the chain that decides when the run ends", title="critical path", explained=True),
@@ -54,9 +56,12 @@ class analysis(cached_property[T]):
     """An answer that is computed when it is first asked for."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> T:  # type: ignore[override]
-        if instance is not None and self.attrname not in vars(instance):
+        new = instance is not None and self.attrname not in vars(instance)
+        if new:
             progress.report("explaining", min(len(vars(instance)), ANALYSES), ANALYSES)
         value: T = super().__get__(instance, owner)
+        if new and instance.work.slices.height > MANY:
+            give_back()
         return value
 
 

@@ -217,10 +217,21 @@ def _row(part: RankTrace, e: Explanation, waits: CollectiveWaits) -> dict[str, o
 
 
 def explain_ranks(
-    trace: Trace, kernels: str | None = None, areas: str | Path | None = None, cores: int | None = None
+    trace: Trace,
+    kernels: str | None = None,
+    areas: str | Path | None = None,
+    cores: int | None = None,
+    drawn: bool = True,
 ) -> Ranks:
-    """Every rank of a trace, or every device, explained on its own; options as those of `explain`."""
+    """Every rank of a trace, or every device, explained on its own; options as those of `explain`.
+
+    Not `drawn`: of one rank alone the slices' arguments, which take a third of a trace, are let go; between several
+    they tell who takes part in which collective.
+    """
     parts = split_ranks(trace)
+    if not drawn and len(parts) == 1:
+        trace = replace(trace, slices=trace.slices.drop("args", "other", strict=False))
+        parts = [parts[0]._replace(trace=trace)]
     explained = []
     for number, part in enumerate(parts):
         progress.report("explaining ranks", number, len(parts))
