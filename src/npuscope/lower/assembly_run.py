@@ -210,6 +210,10 @@ class _FunctionRun:
     def _items(self, ops: Sequence[AssemblyOp]) -> Items:
         made: list[Instruction | Repeat] = []
         for op in ops:
+            names = {"scf.for": 4, "scf.if": 1}.get(op.name)  # a variable and three bounds; a condition
+            if names is not None and (not op.blocks or len(re.findall(r"%[\w#]+", op.text)) < names):
+                what = f"{op.name} without a body or its bounds"
+                raise BadInput(what, path=self.body.file.path, line=op.line)
             if op.name == "scf.for":
                 made += self._loop(op)
             elif op.name == "scf.if":
