@@ -15,7 +15,7 @@ from docs.reference_pages import columns_page
 from npuscope import explain as analysis
 from npuscope.explain import diagnosis as folder
 from npuscope.explain.diagnosis import CAUSES, Cause, Diagnosis, Gain
-from npuscope.explain.diagnosis.cause import FINDERS
+from npuscope.explain.diagnosis.cause import FINDERS, ranked
 from npuscope.trace import Trace
 
 COMM = (("kind", "comm"),)
@@ -273,3 +273,11 @@ def test_a_file_in_the_folder_is_a_cause(tmp_path: Path, monkeypatch: pytest.Mon
         FINDERS[:] = before
         CAUSES.pop("tiny", None)
         sys.modules.pop("npuscope.explain.diagnosis.tiny_tasks", None)
+
+
+def test_what_takes_next_to_nothing_is_no_verdict() -> None:
+    # GIVEN a chain of 0.3% that could be halved, and a scheduler that takes the rest, of which nobody knows the remedy
+    chain = Cause("dependency", "a chain", 0.003, gain=Gain.around(850, 0, 1700))
+    waits = Cause("dispatch", "the scheduler", 0.997, gain=Gain.around(0, 0, 571_000))
+    assert [one.kind for one in ranked([chain, waits], 574_000)] == ["dispatch"]
+    assert [one.kind for one in ranked([chain], 574_000)] == ["dependency"]

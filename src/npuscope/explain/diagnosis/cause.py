@@ -94,9 +94,7 @@ def ranked(causes: Iterable[Cause], wall: int) -> list[Cause]:
     held = (replace(one, gain=one.gain and one.gain.within(wall)) for one in causes)
     by_worth = sorted(held, key=lambda cause: (-cause.worth_ns(wall), -cause.share))
     listed: list[Cause] = []
-    for cause in by_worth:
-        if listed and cause.share < WORTH_A_WORD:
-            continue
+    for cause in [one for one in by_worth if one.share >= WORTH_A_WORD] or by_worth[:1]:
         against = [n for n, one in enumerate(listed, 1) if {one.wants, cause.wants} == {FEWER, MORE}]
         if against:
             other = listed[against[0] - 1].wants
