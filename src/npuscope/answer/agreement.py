@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from npuscope.answer.answer import Answer
 from npuscope.answer.fixes import Agreement, Given, Reference, Survey
 from npuscope.answer.knobs import Knob, knobs_of
 from npuscope.answer.numbers import Numbers, numbers_in
@@ -45,11 +46,17 @@ RESIZED = ("short-row", "tile-size", "shared-load", "partial-wave", "short-task"
 
 def surveyed(request: Request) -> Survey:
     """The program's answer, and what fixes and other sizes of its tiles make of it."""
-    answer = answer_of(request)
+    predictions: list[Prediction] = []  # it runs once for both
+
+    def kept(one: Prediction) -> Answer:
+        predictions.append(one)
+        return one.answer()
+
+    answer = answer_of(request, kept)
     with unsaved(request.texts):
-        if answer.verdict in ("fails", "exited"):
+        if answer.verdict in ("fails", "exited") or not predictions:
             return Survey(answer, (), (), ())
-        prediction = Prediction(request)
+        (prediction,) = predictions
         races = tuple(map(race_finding, prediction.races.races))
         errors = prediction.checked.errors
         findings = prediction.checked.findings if errors else prediction.findings

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
@@ -242,13 +242,17 @@ def imported() -> Iterator[set[str]]:
 
 
 def _own_modules(before: set[str]) -> dict[str, str]:
-    """Modules of the user's own that came since, with their file; their folder where they have no file."""
+    """Modules of the user's own that came since, with their file; their folder where they have no file.
+
+    A package with a compiled module is nobody's helper, wherever it lies: such a one cannot be loaded twice (torch).
+    """
     places = {
         name: str(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), ""))
         for name, module in list(sys.modules.items())
         if name not in before
     }
-    return {name: place for name, place in places.items() if sites.is_users(place)}
+    compiled = {name.partition(".")[0] for name, place in places.items() if place.endswith(tuple(EXTENSION_SUFFIXES))}
+    return {name: p for name, p in places.items() if sites.is_users(p) and name.partition(".")[0] not in compiled}
 
 
 @contextlib.contextmanager
