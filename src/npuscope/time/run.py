@@ -28,7 +28,7 @@ from npuscope.time.chip.trace import trace_of
 from npuscope.time.compiled import announced, switch, wait
 from npuscope.time.core.costs import NS
 from npuscope.time.ranks.result import ranks_trace, waiting_time
-from npuscope.time.ranks.together import RankRun, run_together, with_room
+from npuscope.time.ranks.together import RankRun, RanksHang, run_together, with_room
 from npuscope.trace.core import Trace
 
 MOST_IN_PLAIN = 1500  # blocks: plain Python runs a layer of 524 in 4 s, compiling takes 15 s
@@ -86,6 +86,7 @@ class Trials:
 
     def __init__(self, simulated: Simulated) -> None:
         self._prepared = simulated.prepared
+        self._base = simulated.wall
         self._walls = {_content(self._prepared.job, self._prepared.machine): simulated.wall}
 
     def wall(self, job: Job | None = None, machine: Machine | None = None) -> float:
@@ -93,7 +94,10 @@ class Trials:
         job, machine = job or self._prepared.job, machine or self._prepared.machine
         key = _content(job, machine)
         if key not in self._walls:
-            self._walls[key] = run(self._prepared, job, machine).wall
+            try:
+                self._walls[key] = run(self._prepared, job, machine).wall
+            except RanksHang:  # without what orders its tasks a rank waits for ever: such a change buys nothing
+                self._walls[key] = self._base
         return self._walls[key]
 
     def wall_ns(self, job: Job | None = None, machine: Machine | None = None) -> int:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import exp, log
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from command import npuscope
+from hypothesis import given
+from hypothesis import strategies as st
 from real_data import DATA
 from scipy.stats import spearmanr
+from tiers import examples
 
 from benchmarks.links import predicted, read_rows
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices import load
-from npuscope.time.ranks.collective import Collective, constants_of, parts_of, price, times_of
+from npuscope.time.ranks.collective import OPS, Collective, constants_of, parts_of, price, times_of
 
+DTYPES = ("INT8", "FP16", "FP32")
+CONSTANTS = constants_of(load("ascend910b2"))
 MEASURED = DATA / "measured" / "collectives_measured.csv"
 
 
@@ -27,6 +34,32 @@ def test_all_to_all_v_sends_256_elements_at_a_time_to_every_rank_itself_included
     step = c["put_local"] + 7 * c["put_remote"] + 8 * 256 / c["put_rate"]
     assert one.steps == pytest.approx(step)
     assert parts_of(Collective("all_to_all_v", 8, 4 * 256, dtype="FP32"), c).steps < more.steps / 2
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("form", ["builtin", "composite"])
+@given(
+    st.integers(2, 15), st.integers(0, 1 << 24), st.integers(0, 1 << 20), st.integers(1, 47), st.sampled_from(DTYPES)
+)
+@examples(15)
+def test_more_bytes_and_fewer_cores_never_take_less(
+    op: str, form: str, ranks: int, size: int, more: int, cores: int, dtype: str
+) -> None:
+    cores = cores if form == "builtin" else 1
+
+    def kernel(**other: Any) -> float:
+        return parts_of(replace(Collective(op, ranks, size, cores, form, dtype), **other), CONSTANTS).kernel
+
+    assert kernel() <= kernel(bytes=size + more) + 1e-6
+    assert kernel(cores=1) >= kernel() - 1e-6 >= kernel(cores=48) - 2e-6
+    if op != "reduce_scatter":  # whose parts are the smaller the more ranks there are
+        assert kernel() <= kernel(ranks=ranks + 1) + 1e-6
+
+
+def test_ranks_beyond_the_mesh_share_the_slower_link() -> None:
+    within, beyond = (parts_of(Collective("all_to_all", ranks, 1 << 24, 48), CONSTANTS).link for ranks in (8, 16))
+    assert within == pytest.approx(7 * (1 << 24) / 196)
+    assert beyond == pytest.approx(8 * (1 << 24) / 25)  # 8 of 15 peers are outside
 
 
 def test_more_cores_help_until_the_rank_gets_through_no_more_transfers() -> None:

@@ -15,7 +15,7 @@ from npuscope.lower.chip import chip_to_lower_for
 from npuscope.time.change_job import scaled
 from npuscope.time.core.costs import link_constant
 from npuscope.time.ranks.result import RanksResult, waiting_time
-from npuscope.time.run import Simulated
+from npuscope.time.run import Simulated, run
 
 PROGRAM = """
 import sys
@@ -237,3 +237,51 @@ def test_a_deferred_wait_that_nobody_answers_is_named(tmp_path: Path) -> None:
     file.write_text(LATE.replace("WAIT(", "defer_wait(").replace("expected=1", "expected=2"))
     with pytest.raises(NpuscopeError, match=r"rank 0 \(gate\) waits for a counter >= 2 that is 1, which nobody"):
         _ = Prediction(Request(str(file))).simulated
+
+
+RETIRED = """
+import numpy as np
+import pypto.language as pl
+import pypto.language.distributed as pld
+from pypto.ir.distributed_compiled_program import DistributedConfig
+
+CORE = pl.Level.CORE_GROUP
+
+@pl.jit
+def step(x: pl.Tensor[[64, 256], pl.FP32], y: pl.Out[pl.Tensor[[64, 256], pl.FP32]],
+         signal: pld.DistributedTensor[[1], pl.INT32], me: pl.Scalar[pl.INT32]):
+    made = pl.create_tensor([64, 256], dtype=pl.FP32)
+    with pl.at(level=CORE, name_hint="make"):
+        made = pl.store(pl.exp(pl.load(x, [0, 0], [64, 256])), [0, 0], made)
+        pld.system.notify(signal, peer=1 - me, offsets=[0], value=1, op=pld.NotifyOp.AtomicAdd)
+    with pl.at(level=CORE, name_hint="take"):
+        y = pl.store(pl.exp(pl.exp(pl.load(made, [0, 0], [64, 256]))), [0, 0], y)
+        pld.system.wait(signal=signal, offsets=[0], expected=1, cmp=pld.WaitCmp.Ge)
+    with pl.at(level=CORE, name_hint="retire"):
+        first = pl.read(y, [0, 0])
+        pld.system.notify(signal, peer=me, offsets=[0], value=-1, op=pld.NotifyOp.AtomicAdd)
+    return y
+
+@pl.jit.host
+def both(x: pl.Tensor[[2, 64, 256], pl.FP32], y: pl.Out[pl.Tensor[[2, 64, 256], pl.FP32]]):
+    signals = pld.alloc_window_buffer([1], dtype=pl.INT32)
+    for r in pl.range(pld.world_size()):
+        step(x[r], y[r], pld.window(signals, [1], dtype=pl.INT32), r, device=r)
+
+x = np.zeros([2, 64, 256], np.float32)
+both(x, np.zeros_like(x), config=DistributedConfig(device_ids=[0, 1], num_sub_workers=0))
+"""
+
+
+def test_a_change_that_makes_ranks_wait_for_ever_buys_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "retired.py"
+    file.write_text(RETIRED)
+    prediction = Prediction(Request(str(file), skew=0.0))
+    simulated, job = prediction.simulated, prediction.simulated.prepared.job
+    loose = job._replace(
+        producers=np.zeros_like(job.producers), first_out=np.zeros_like(job.first_out), out=job.out[:0]
+    )
+    with pytest.raises(NpuscopeError, match="no rank can go on"):
+        run(simulated.prepared, loose)
+    assert simulated.trials.wall(loose) == simulated.wall
+    assert prediction.gains.tables()

@@ -61,6 +61,10 @@ class TileFunction:
         """What old scripts reached the function by; its signature is the function's."""
         return self
 
+    def _param_names(self) -> list[str]:
+        """What scripts ask PyPTO's functions for."""
+        return [parameter.name for parameter in self.parameters]
+
     @property
     def _cache(self) -> dict[object, object]:
         """Compiled forms, which tests of the language clear; nothing is compiled here."""

@@ -40,7 +40,7 @@ from npuscope.time.chip.job import (
     Stops,
     rings_with,
 )
-from npuscope.time.core.costs import NS, line_bytes, link_constant, spans_of
+from npuscope.time.core.costs import NS, line_bytes, link_constant, link_rate, links_of, spans_of
 from npuscope.time.core.pipes import Timing, time_ways
 from npuscope.time.core.stream import CachedStreams, InstructionStream, Message, fresh_lines, stream_of
 
@@ -371,16 +371,19 @@ class BlockClasses:
         stored = self._stored()
         for (kind, meeting, crowd), number in self.known.items():
             stream, share = kind
-            # a rank's cores together get through so many transfers: a block of a crowd takes at least its part of that
-            least = (
-                self.streams[stream].remote * crowd / link_constant(self.device, "remote_issue") if crowd > 1 else 0.0
-            )
+            least = crowd * self._least_on_links(self.streams[stream]) if crowd else 0.0
             for n, timing in enumerate(self.timed[kind]):
                 waited = self._waited(kind, meeting, n) if meeting else 0.0
                 run[number, n] = max(timing.duration, least) + waited + start
                 moved = self.streams[stream].drawn * share / STEPS + self.streams[stream].written * stored
                 draws[number, n] = moved / run[number, n]
         return run, draws
+
+    def _least_on_links(self, stream: InstructionStream) -> float:
+        """A rank's cores together get through so many transfers and bytes: what a block alone would take of that."""
+        place = self.program.recording.place
+        rate = link_rate(links_of(self.device), 2 if place is None else place.ranks)
+        return max(stream.remote / link_constant(self.device, "remote_issue"), stream.remote_bytes / rate)
 
     def _stored(self) -> float:
         """What a stored byte takes of HBM, in bytes read: the more comes through L2, the more of it is written back."""

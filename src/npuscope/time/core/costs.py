@@ -7,7 +7,7 @@ pipe may already do the next one. `op_price` is what an op costs by itself, on a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -85,6 +85,27 @@ def link_constant(device: Device, name: str) -> float:
         )
     constant = device.timing[name]
     return constant.value / NS if constant.unit.endswith("/s") else constant.value * NS
+
+
+def links_of(device: Device) -> tuple[tuple[int, float], ...]:
+    """How many ranks each kind of link reaches, fewest first, and its bytes per nanosecond from a rank."""
+    return tuple(sorted((int(one.ranks.value), one.bandwidth.value / NS) for one in device.link))
+
+
+def link_rate(links: Sequence[tuple[int, float]], ranks: int) -> float:
+    """Bytes per nanosecond that a rank sends to all others in equal parts: the slowest kind of link decides."""
+    slowest, inside = 0.0, 1
+    for reach, rate in links:
+        through = max(min(ranks, reach) - inside, 0)  # ranks that only this kind reaches
+        slowest, inside = max(slowest, through / rate), inside + through
+    return (ranks - 1) / slowest if slowest else float("inf")
+
+
+def moved_far(one: Instruction, lowered: Lowered) -> int:
+    """Bytes that an instruction moves from or to another rank."""
+    if one.attribute("peer") is None or one.spec not in REMOTE:
+        return 0
+    return _size(lowered.values[one.reads[0] if one.plane == "store" else one.result])  # type: ignore[index]
 
 
 def _remote(one: Instruction, lowered: Lowered, device: Device) -> Cost | None:

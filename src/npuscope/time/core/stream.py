@@ -24,7 +24,7 @@ from npuscope.lower.model import Instruction, Items, Lowered, instructions
 from npuscope.lower.program import PlannedBody
 from npuscope.ops.spec import OpRole
 from npuscope.ops.transfers import DEFER_WAIT, NOTIFY, WAIT
-from npuscope.time.core.costs import NS, Cost, cost_of, hand_over, signal_cost
+from npuscope.time.core.costs import NS, Cost, cost_of, hand_over, moved_far, signal_cost
 
 PIPES = ("MTE2", "MTE1", "M", "FIXP", "S", "MTE2", "V", "MTE3", "S")  # the cube core's, then a vector core's
 UNITS = ("AIC",) * 5 + ("AIV",) * 4
@@ -89,6 +89,7 @@ class InstructionStream:
     drawn: float = 0.0  # bytes for which HBM is taken where nothing is in L2
     messages: tuple[Message | None, ...] = ()  # in the order in which a block comes to them; None is a barrier
     remote: int = 0  # transfers from and to other ranks
+    remote_bytes: int = 0
 
     @property
     def stops(self) -> tuple[Message, ...]:
@@ -123,7 +124,7 @@ class _StreamWriter:
         self.step, self.access, self.turn, self.barrier = cycles
         self.spent: dict[tuple[str, str], float] = defaultdict(float)
         self.messages: list[Message | None] = []
-        self.remote = 0
+        self.remote = self.remote_bytes = 0
         self.loops = self.nested = 0
 
     def stream(self) -> InstructionStream:
@@ -150,6 +151,7 @@ class _StreamWriter:
             self.drawn,
             tuple(self.messages),
             self.remote,
+            self.remote_bytes,
         )
 
     def _items(self, items: Items, times: int, met: int) -> None:
@@ -198,6 +200,7 @@ class _StreamWriter:
             self._stop(one, times)
             return
         self.remote += times * (one.attribute("peer") is not None)
+        self.remote_bytes += times * moved_far(one, self.lowered)
         if one.pipe is None or one.unit is None:
             self._row((VIEW, -1, result, 0), tuple(reads), one.site)
             return

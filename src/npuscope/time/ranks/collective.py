@@ -21,7 +21,7 @@ from npuscope.chip.devices import Device
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import BYTES, COUNT, NOTHING, ROOM, TEXT, TIME, capacity, duration
-from npuscope.time.core.costs import NS
+from npuscope.time.core.costs import NS, link_rate, links_of
 
 PIECE = 256  # elements that a builtin moves at a time
 COMPOSITE = 16 * 1024  # bytes that a composite does
@@ -48,6 +48,7 @@ NAMES = {
         "hccl_call", "hccl_rate", "hand_wall", "hand_rate",
     ),
 }  # fmt: skip
+LINK = "link to "  # and how many ranks it reaches, among the constants
 Constants = Mapping[str, float]  # nanoseconds, bytes or transfers per nanosecond
 
 
@@ -76,9 +77,7 @@ def constants_of(device: Device) -> dict[str, float]:
                 )
             constant = known[name]
             found[name] = constant.value / NS if constant.unit.endswith("/s") else constant.value * NS
-    (link, *_) = sorted(device.link, key=lambda one: one.ranks.value) or (None,)
-    found["link"] = link.bandwidth.value / NS if link is not None else float("inf")
-    return found
+    return found | {f"{LINK}{reach}": rate for reach, rate in links_of(device)}
 
 
 @dataclass(frozen=True)
@@ -105,41 +104,37 @@ class CollectiveParts:
 
 def parts_of(one: Collective, c: Constants) -> CollectiveParts:
     """What the kernel does, step by step."""
-    size = BY_NAME[one.dtype].bytes
-    peers, whole = one.ranks - 1, COMPOSITE // size if one.form in ("composite", "ring") else PIECE
+    peers = one.ranks - 1
+    piece = COMPOSITE if one.form in ("composite", "ring") else PIECE * BY_NAME[one.dtype].bytes
     barrier = peers * (c["notify_add"] + c["signal_wait"]) + c["signal_latency"]
-    elements = ceil(one.bytes / size)
-    pieces = ceil(elements / whole)
-    each = min(elements, whole) * size  # bytes of a piece
+    part = one.bytes / one.ranks if one.op == "reduce_scatter" or one.form == "ring" else one.bytes
+    pieces = ceil(part / piece)
     mine = ceil(pieces / one.cores)  # pieces of one core
+    load = min(part, mine * piece)  # bytes of them
 
-    put = c["put_local"] + peers * c["put_remote"] + one.ranks * each / c["put_rate"]
-    near = c["load_fixed"] + each / c["load_vector_l2"] + c["load_latency"]
-    far = c["remote_load"] + each / c["remote_load_rate"]
-    store = c["store_fixed"] + each / c["store_rate"] + c["store_latency"]
-    moved, remote = float(peers * one.bytes), float(peers * pieces)
+    put = mine * (c["put_local"] + peers * c["put_remote"]) + one.ranks * load / c["put_rate"]
+    near = mine * (c["load_fixed"] + c["load_latency"]) + load / c["load_vector_l2"]
+    far = mine * c["remote_load"] + load / c["remote_load_rate"]
+    store = mine * (c["store_fixed"] + c["store_latency"]) + load / c["store_rate"]
+    rounds = float(peers)  # how often the part travels
     fixed, meets = c["block_start"], 1.0
     if one.op in ("all_to_all_v", "all_to_all", "allgather"):
-        steps = mine * put
+        steps = put
         if one.op == "all_to_all_v":
             fixed += peers * (c["notify_set"] + c["scalar_read"])
         barrier -= c["signal_latency"]  # whoever comes last finds all others there
     elif one.op == "allreduce" and one.form == "ring":
-        part = ceil(pieces / one.ranks)
-        rounds = 2 * peers
-        steps, meets = rounds * part * (far + store) + peers * part * near, 2.0 * rounds * part
-        moved, remote = rounds / one.ranks * one.bytes, float(rounds * part)
-    elif one.op == "allreduce":
-        steps, meets = mine * (near + peers * far + store), 1.0 + mine
-    elif one.op == "reduce_scatter":
-        steps, meets = ceil(mine / one.ranks) * (near + peers * far + store), 2.0
-        moved, remote = moved / one.ranks, remote / one.ranks
+        rounds = 2.0 * peers
+        steps, meets = rounds * (far + store) + peers * near, 2.0 * rounds * mine
+    elif one.op in ("allreduce", "reduce_scatter"):
+        steps, meets = near + peers * far + store, 1.0 + mine if one.op == "allreduce" else 2.0
     elif one.op == "broadcast":
-        steps, meets, moved, remote = mine * (far + store), 2.0, float(one.bytes), float(pieces)
+        steps, meets, rounds = far + store, 2.0, 1.0
     else:
-        steps, moved, remote = 0.0, 0.0, 0.0
-    issue = remote / c["remote_issue"] if one.cores > 1 else 0.0
-    return CollectiveParts(steps, meets * barrier, fixed, issue, moved / c["link"])
+        steps, rounds = 0.0, 0.0
+    links = [(int(name.removeprefix(LINK)), rate) for name, rate in c.items() if name.startswith(LINK)]
+    issue, link = rounds * pieces / c["remote_issue"], rounds * part / link_rate(links, one.ranks)
+    return CollectiveParts(steps, meets * barrier, fixed, issue, link)
 
 
 def times_of(one: Collective, c: Constants) -> dict[str, float]:

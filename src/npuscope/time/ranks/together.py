@@ -49,6 +49,10 @@ MANY = 64  # changes of a counter that are kept apart
 MOST_NAMED = 4  # ranks that wait, in the sentence about a hang
 
 
+class RanksHang(NpuscopeError):
+    """No rank can go on."""
+
+
 @dataclass(frozen=True)
 class RankRun:
     """One program on one rank: when it began, by the clock that all ranks share, and its times from then on."""
@@ -304,7 +308,7 @@ class _Together:
                     f"{message.value} that is {counter.value}, {self._who(rank.rank, message, live)}"
                 )
         more = f"; and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
-        return NpuscopeError(
+        return RanksHang(
             f"no rank can go on: {'; '.join(said[:MOST_NAMED])}{more}",
             remedy="Somebody must notify what these ranks wait for.",
         )
