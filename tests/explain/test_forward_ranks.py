@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import npuscope
 from planted import QWEN, Plan, plant
 
 from npuscope.base.errors import CannotWrite, NpuscopeError
@@ -126,6 +127,9 @@ def test_devices_of_one_table_are_kept_apart(tmp_path: Path) -> None:
     assert [(rank.rank, rank.device) for rank in result.ranks] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert len(list((tmp_path / "out").rglob("pass_*.csv"))) == 8
     assert (tmp_path / "out" / "rank1_device0" / "pass_0001_decode.csv").is_file()
+    lines = npuscope("forward", tmp_path / "prof").stdout.splitlines()
+    places = [line.split(f", {tmp_path}")[0] for line in lines if "forward passes" in line and line[:4] == "rank"]
+    assert places == ["rank 0, device 0", "rank 0, device 1", "rank 1, device 0", "rank 1, device 1"]
     with pytest.raises(CannotWrite, match="one file holds one rank"):
         forward(tmp_path / "prof" / "rank0", ForwardOptions(select=("0",), out=tmp_path / "one.csv"))
 

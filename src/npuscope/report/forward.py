@@ -42,11 +42,13 @@ def forward(result: ForwardRanks, wide: bool = False) -> Iterator[Part]:
 
 
 def _rank(rank: RankPasses, several: bool, wide: bool) -> Iterator[Part]:
-    name = f"rank {rank.rank}, {rank.path}" if several else rank.path
+    places = [f"{what} {number}, " for what, number in (("rank", rank.rank), ("device", rank.device))
+              if several and number is not None]  # fmt: skip
+    name = f"{''.join(places)}{rank.path}"
     passes, about = rank.passes, rank.about
-    trained = passes.frame.height > 0 and bool((passes.frame["phase"] == "training").all())
-    one = ("training step", "training steps") if trained else ("forward pass", "forward passes")
-    count = many(passes.frame.height, *one)
+    training, every = int((passes.frame["phase"] == "training").sum()), passes.frame.height
+    count = many(every, "training step") if 0 < training == every else many(every, "forward pass", "forward passes")
+    count += f" ({training:,} of training)" if 0 < training < every else ""
     yield Say(f"{name}: {count}{_typical(passes.frame)}", strong=True)
     yield Say(f"passes by {about['rule']}, layers by {short(str(about['anchor']), 80)}")
     if rank.statistics is not None and not rank.statistics.positions.is_empty():
