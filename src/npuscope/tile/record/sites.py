@@ -6,6 +6,7 @@ instruction) and resolved to file and line once.
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from pathlib import Path
@@ -18,6 +19,9 @@ _HERE = str(Path(__file__).resolve().parents[2])  # npuscope itself
 _MODELS = str(FOLDER)  # programs to run as the user's own, also where they are installed with npuscope
 # Where Python and what is installed beside it live: never the user's own code.
 _INSTALLED = {place for place in sys.path if place.endswith(("site-packages", "dist-packages"))}  # also of other users
+# what `pip install --target` filled, too
+_TARGETS = [Path(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+_INSTALLED |= {f"{place}{os.sep}" for place in _TARGETS if next(place.glob("*.dist-info"), None)}
 LIBRARY = ("<frozen", *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}, *_INSTALLED)
 _SITES: list[Site] = []
 _BY_PLACE: dict[tuple[int, int], int] = {}
