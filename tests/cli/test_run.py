@@ -188,3 +188,22 @@ def test_old_spellings_run_with_a_note_where_they_decide_tasks(tmp_path: Path) -
         assert ran.returncode == 0
         assert ("note: pl.auto_incore() was removed in 2026-06" in ran.stdout) is noted
         assert "scale_incore_0" in ran.stdout
+
+
+def test_two_versions_draw_the_same_inputs(tmp_path: Path) -> None:
+    """A script that draws without a seed: only what was edited differs."""
+    text = (
+        "import numpy as np\nimport pypto.language as pl\nfrom golden import TensorSpec, run_jit\n\n\n@pl.jit\n"
+        "def f(x: pl.Tensor[[8, 16], pl.FP32], y: pl.Out[pl.Tensor[[8, 16], pl.FP32]]):\n"
+        "    with pl.at(level=pl.Level.CORE_GROUP):\n        y[:] = pl.add(x, 1.0)\n    return y\n\n\n"
+        "drawn = TensorSpec('x', [8, 16], np.float32, init_value=lambda: np.random.randn(8, 16))\n"
+        "run_jit(fn=f, specs=[drawn, TensorSpec('y', [8, 16], np.float32, is_output=True)])\n"
+    )
+    here, there = tmp_path / "here.py", tmp_path / "there.py"
+    here.write_text(text)
+    there.write_text(text.replace("pl.add(x, 1.0)", "pl.add(x, 3.0)"))
+    assert npuscope("run", here, "--against", here).returncode == 0
+    changed = npuscope("run", here, "--against", there)
+    assert changed.returncode == 1
+    assert "y differs first" in changed.stdout
+    assert "1 of 2 tensors differ" in changed.stdout

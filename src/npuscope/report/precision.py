@@ -91,9 +91,11 @@ def _verdict(trace: ValueTrace) -> str:
 def _first(tensor: TracedTensor, apart: ValueDifference) -> str:
     share = apart.differing / max(1, _size(tensor))
     where = f"first at {list(apart.index)}: {apart.mine:.7g} here, {apart.other:.7g} there"
-    much = f"{apart.differing:,} of {_size(tensor):,} elements ({share:.1%}), by at most {apart.largest:.3g}"
-    half = f"half of them by less than {apart.median:.3g}"
-    return f"{tensor.name}: {much}, {half}; {where}; {apart.writer or 'never written'}"
+    much = f"{apart.differing:,} of {_size(tensor):,} elements ({share:.1%})"
+    far = f"by at most {apart.largest:.3g}, half of them by less than {apart.median:.3g}"
+    if not apart.largest:
+        far = "all of them NaN or infinite on one side"
+    return f"{tensor.name}: {much}, {far}; {where}; {apart.writer or 'never written'}"
 
 
 def _size(tensor: TracedTensor) -> int:
