@@ -72,7 +72,7 @@ Both are for rows of 128 tokens, which is an assumption: the issue's checks deco
 
 RUNTIMES = """Device walls of one program under both runtimes, paired, on one die (hbg_pairs.csv; of benchmark_bgemm the host's run around it). The programs are our own, with the tasks, tiles and edges of
 simpler's scene tests (`benchmarks/runtime_pairs/`). All rows were seen: what a call pays around its run under each runtime and the launch (three constants) are fitted on them, so the errors
-are in-sample; "left out" takes what a call pays from the other rows. What a submission costs is documented, not fitted; the cost of stores in HBM is laid over the chip's file for both. Rows of other pairs have not been predicted. (`python benchmarks/runtimes.py hbg_pairs.csv`)
+are in-sample; "left out" takes what a call pays from the other rows. What a submission costs is documented, not fitted. Rows of other pairs have not been predicted. (`python benchmarks/runtimes.py hbg_pairs.csv`)
 """
 
 PUBLIC = """"#n" is an issue of hw-native-sys/pypto-lib, "simpler" and "pto-isa" are documents of these projects, "msModeling" is the profile of a decode step in the fork Horacehxw/msModeling. Programs are in

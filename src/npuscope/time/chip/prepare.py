@@ -262,7 +262,6 @@ class BlockClasses:
     known: dict[tuple[BlockKind, Meeting, int], int] = field(default_factory=dict)  # with its crowd -> class
     streams: list[InstructionStream] = field(default_factory=list)
     timed: dict[BlockKind, list[Timing]] = field(default_factory=dict)  # at every slow-down; the first is none
-    passed: float = 0.0  # bytes that come through L2 over the whole run: what is read for the first time, and stored
 
     def __post_init__(self) -> None:
         self.device: Device = self.program.device
@@ -308,7 +307,6 @@ class BlockClasses:
                 if whole <= self._whole:
                     if not self._cache.touch(buffer.id, whole):
                         missed += min(once, whole / len(group.blocks))
-                        self.passed += whole
                     continue
                 places = _places(group.offsets, reads, len(group.blocks), self._line)
                 missing = {
@@ -317,8 +315,6 @@ class BlockClasses:
                     if not self._cache.touch((buffer.id, place, number, reads.argument), once)
                 }
                 missed += [missing.get(place, 0.0) for place in places]
-                self.passed += once * len(missing)
-            self.passed += self.streams[number].written * len(group.blocks)
             for n, at in enumerate(group.blocks.tolist()):
                 kinds[at] = (number, round(STEPS * missed[n] / total) if total else 0)
         for argument in task.arguments:
@@ -337,7 +333,7 @@ class BlockClasses:
 
     def retimed(self, program: Program) -> BlockClasses:
         """The same with other constants of [timing], which decide neither the kinds of blocks nor what L2 has."""
-        other = BlockClasses(program, self.known, passed=self.passed)
+        other = BlockClasses(program, self.known)
         other._numbers, other._fresh = self._numbers, self._fresh
         bodies = zip(self._numbers, self._fresh, strict=True)
         other.streams = [stream_of(program.runs(key), program.device, fresh) for key, fresh in bodies]
@@ -368,15 +364,13 @@ class BlockClasses:
                 self.timed[stream, share] = timings[n * len(SLOW) : (n + 1) * len(SLOW)]
         start = self.device.timing["block_start"].value * NS
         run, draws = np.zeros((len(self.known), len(SLOW))), np.zeros((len(self.known), len(SLOW)))
-        stored = self._stored()
         for (kind, meeting, crowd), number in self.known.items():
             stream, share = kind
             least = crowd * self._least_on_links(self.streams[stream]) if crowd else 0.0
             for n, timing in enumerate(self.timed[kind]):
                 waited = self._waited(kind, meeting, n) if meeting else 0.0
                 run[number, n] = max(timing.duration, least) + waited + start
-                moved = self.streams[stream].drawn * share / STEPS + self.streams[stream].written * stored
-                draws[number, n] = moved / run[number, n]
+                draws[number, n] = self.streams[stream].drawn * share / STEPS / run[number, n]
         return run, draws
 
     def _least_on_links(self, stream: InstructionStream) -> float:
@@ -384,12 +378,6 @@ class BlockClasses:
         place = self.program.recording.place
         rate = link_rate(links_of(self.device), 2 if place is None else place.ranks)
         return max(stream.remote / link_constant(self.device, "remote_issue"), stream.remote_bytes / rate)
-
-    def _stored(self) -> float:
-        """What a stored byte takes of HBM, in bytes read: the more comes through L2, the more of it is written back."""
-        if "store_hbm" not in self.device.timing or self.passed <= self._cache.size:
-            return 0.0
-        return self.device.timing["store_hbm"].value * (1 - self._cache.size / self.passed)
 
     def parts(self) -> Floats:
         """Of the run of every class, the share that the cube core and each of two vector cores work.
