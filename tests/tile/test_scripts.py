@@ -119,3 +119,65 @@ def test_a_program_that_values_steer_computes_those_and_says_so(value: float, co
     assert (recording.mode, len(recording.tasks)) == ("shapes", count)
     [note] = recording.notes
     assert note.startswith("values decide what runs (last at script.py, line 9): those were computed")
+
+
+WORKERS = """
+import numpy as np
+import pypto.language as pl
+from pypto import backend, ir
+from pypto.ir.compiled_program import CompiledProgram
+from pypto.pypto_core import ir as core
+from pypto.runtime import ChipWorker, DistributedWorker, RunConfig
+
+@pl.jit
+def twice(x: pl.Tensor[[4, 64], pl.FP32], y: pl.Out[pl.Tensor[[4, 64], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        pl.store(pl.add(pl.load(x, [0, 0], [4, 64]), pl.load(x, [0, 0], [4, 64])), [0, 0], y)
+    return y
+
+def cores(chip, kind):
+    return sum(
+        n * clusters * dies
+        for die, dies in chip.soc.die_counts.items()
+        for cluster, clusters in die.cluster_counts.items()
+        for one, n in cluster.core_counts.items()
+        if one.core_type == kind
+    )
+
+x, y = np.full((4, 64), 3, np.float32), np.zeros((4, 64), np.float32)
+compiled = twice.compile(x, y)
+assert isinstance(compiled, CompiledProgram)
+with ChipWorker(config=RunConfig()) as worker:
+    kept = worker.alloc_tensor((4, 64), np.float32, init=x)
+    handle = worker.register(compiled)
+    handle(kept, y)
+    assert (y == 6).all()
+    x[...] = 0  # a copy was kept
+    y[...] = 0
+    worker.submit(compiled, kept, y).result()
+    assert (y == 6).all() and worker.aicpu_dlopen_count == 1
+with DistributedWorker([compiled, compiled]) as shared:
+    shared.run(compiled, y, kept)
+    assert (kept == 12).all()
+    try:
+        shared(y, kept)
+    except TypeError as error:
+        print(error)
+worker = compiled.prepare()
+worker(kept, y)
+assert (y == 24).all()
+worker.close()
+try:
+    worker.register(compiled)
+except RuntimeError as error:
+    print(error)
+for chip in (backend.Backend910B.instance(), backend.Backend950.instance()):
+    print(*(cores(chip, kind) for kind in core.CoreType), *(chip.get_core_count(kind) for kind in core.CoreType))
+"""
+
+
+def test_workers_keep_tensors_and_chips_tell_their_cores(tmp_path: Path) -> None:
+    ran = run_script(script(tmp_path, WORKERS), echo=False)
+    refused = ["a call is ambiguous with 2 programs: use run(compiled, ...)", "register called after close"]
+    assert ran.output.splitlines() == [*refused, "48 24 48 24", "72 36 72 36"]
+    assert len(ran.recordings) == 4

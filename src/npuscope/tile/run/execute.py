@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -32,6 +32,7 @@ from npuscope.tile.run.orchestration import OneRank
 from npuscope.tile.run.state import TileRun
 from npuscope.tile.run.steering import Slice
 from npuscope.tile.run.value_watch import ValueEvent, ValueWatch
+from npuscope.tile.run.worker import Worker
 from npuscope.tile.shapes import RestartWithoutLanes
 from npuscope.tile.values.tensors import LiveBuffer, Tensor, Tile
 
@@ -374,10 +375,9 @@ class Compiled:
     def __call__(self, *args: object, **kwargs: object) -> object:
         return self.run(*args, **kwargs)
 
-    @contextmanager
-    def prepare(self, **_: object) -> Iterator[Compiled]:
+    def prepare(self, *_: object, extra_compiled: Sequence[Compiled] = (), **__: object) -> Worker:
         """A worker that is ready to be called again and again; here every call is alike."""
-        yield self
+        return Worker([self, *extra_compiled])
 
     @cached_property
     def recording(self) -> Recording:

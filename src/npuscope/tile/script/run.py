@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -24,7 +25,9 @@ from typing import Any, NoReturn
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.base.notebook import is_notebook, left_out
 from npuscope.base.unsaved import is_unsaved, source_bytes
+from npuscope.chip.devices import load
 from npuscope.models import program_file
+from npuscope.tile.enums import FunctionType
 from npuscope.tile.fault import NeedsValues, fault
 from npuscope.tile.golden import RunResult, driven
 from npuscope.tile.golden.runner import run_jit
@@ -33,6 +36,7 @@ from npuscope.tile.record.model import NO_EFFECT, Mode, Notice, Recording, Site
 from npuscope.tile.record.recorder import RUNTIME, asked_for, asked_runtime
 from npuscope.tile.record.walk import same_work
 from npuscope.tile.run.execute import Compiled, Finished, collecting, mode_of_runs, record
+from npuscope.tile.run.worker import Worker
 from npuscope.tile.script.places import SettingPlace
 from npuscope.tile.script.pytest_files import RunSettings, has_tests, modules, run_tests
 from npuscope.tile.script.settings import Settings, package_of
@@ -432,20 +436,35 @@ def _members() -> dict[str, dict[str, object]]:
 
     return {
         "pypto": {},
-        "pypto.backend": {"BackendType": AnyName(), "set_backend_type": _ignored, "reset_for_testing": _ignored},
-        "pypto.ir": {"compile": _compile},
-        "pypto.ir.compiled_program": {},
-        "pypto.ir.distributed_compiled_program": {"DistributedConfig": Anything},
+        "pypto.backend": {
+            "BackendType": AnyName(),
+            "set_backend_type": _ignored,
+            "reset_for_testing": _ignored,
+            "Backend": Backend,
+            "Backend910B": SimpleNamespace(instance=lambda: Backend("910B", "ascend910b1")),
+            "Backend950": SimpleNamespace(instance=lambda: Backend("950", "ascend950")),
+        },
+        "pypto.ir": {"compile": _compile, "FunctionType": FunctionType},
+        "pypto.ir.compiled_program": {"CompiledProgram": Compiled},
+        "pypto.ir.distributed_compiled_program": {
+            "DistributedConfig": Anything,
+            "DistributedCompiledProgram": Compiled,
+        },
         "pypto.ir.pass_manager": {"OptimizationStrategy": AnyName()},
         "pypto.ir.printer": {},
         "pypto.passes": {},
         "pypto.pypto_core": {},
+        "pypto.pypto_core.ir": {"CoreType": CoreType},
         "pypto.pypto_core.passes": {"PassContext": _Context, "RuntimeKind": AnyName(), "MemoryPlanner": AnyName()},
         "pypto.runtime.runner": {"RunConfig": RunSettings},
         "pypto.runtime.tensor_spec": {"ScalarSpec": ScalarSpec, "TensorSpec": TensorSpec},
         "pypto.runtime": {
             "RunConfig": RunSettings,
             "run": _run_program,
+            "Worker": Worker,
+            "ChipWorker": Worker,
+            "DistributedWorker": Worker,
+            "ensure_pto_isa_root": _ignored,
             "ScalarSpec": ScalarSpec,
             "TensorSpec": TensorSpec,
             "pto_isa_include_dir": lambda: Path("pto_isa", "include"),
@@ -502,6 +521,43 @@ def _compile(
             return entry(*args, **named, **(options or ({} if config is None else {"config": config})))
 
     return Compiled(title, call, lambda: record(entry, mode="shapes", **options))
+
+
+CoreType = IntEnum("CoreType", {"VECTOR": 0, "CUBE": 1})
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A core, or what holds cores: a cluster, a die, a chip. Each has its parts with how many of them."""
+
+    core_type: CoreType | None = None
+    parts: Mapping[_Part, int] = field(default_factory=dict)
+
+    @property
+    def die_counts(self) -> Mapping[_Part, int]:
+        return self.parts
+
+    core_counts = cluster_counts = die_counts
+
+
+class Backend:
+    """`pypto.backend.Backend`: how many cores a chip has, as its device file says, in clusters of one cube core."""
+
+    def __init__(self, name: str, device: str) -> None:
+        self._name, self._cores = name, load(device).cores
+
+    def get_type_name(self) -> str:
+        return self._name
+
+    def get_core_count(self, core_type: CoreType) -> int:
+        cores = self._cores.cube if core_type is CoreType.CUBE else self._cores.vector
+        return int(cores.value)
+
+    @property
+    def soc(self) -> _Part:
+        cube, vector = (self.get_core_count(kind) for kind in (CoreType.CUBE, CoreType.VECTOR))
+        cluster = _Part(None, {_Part(CoreType.CUBE): 1, _Part(CoreType.VECTOR): vector // cube})
+        return _Part(None, {_Part(None, {cluster: cube}): 1})
 
 
 class _Context:
