@@ -159,6 +159,7 @@ def test_a_mistake_is_one_sentence_with_the_users_line(
     ("content", "sentence"),
     [
         (b"x = 1\n", "the script ran no tile program"),
+        (b"import pypto.language as pl\n@pl.jit.inline\ndef part(): ...\n", "it only defines parts of others (part)"),
         (b"\x00\x01\xff", "SyntaxError"),
         (b"import sys; sys.exit(3)\n", ""),
         (b"import nowhere_at_all\n", "ModuleNotFoundError: No module named 'nowhere_at_all'"),

@@ -148,6 +148,16 @@ def test_what_does_not_fit_is_told_as_check_tells_it(two: Path) -> None:
     assert len(refused["errors"]) == 2
 
 
+def test_what_only_a_larger_chip_holds_names_that_chip(two: Path) -> None:
+    # GIVEN tiles of 208 KiB: more than a 910B's vector core has, less than a 950's
+    settings = ("--set", "ROWS=416", "--set", "TILE=104")
+    small, large = simulate(two, *settings), simulate(two, *settings, "--device", "ascend950")
+    assert (small.exit_code, large.exit_code) == (1, 0)
+    assert "212992 > 188416" in small.output
+    assert "--device ascend950)" in small.output
+    assert "--device" not in simulate(two, "--set", "TILE=256").output  # none holds 512 KiB
+
+
 def test_settings_are_options_constants_and_variables(two: Path) -> None:
     assert told(two, "--set", "TILE=32")["tasks"] == 32  # a constant
     assert told(two, "--set", "ROWS=256")["tasks"] == 8  # one of several in a line

@@ -15,6 +15,7 @@ from npuscope.check.memory_use import Problem, advice, problems, usages
 from npuscope.check.phrases import access_site, size, tensor_name
 from npuscope.check.rule import Example, Finding, Rule, Waste
 from npuscope.check.source_text import pipelined
+from npuscope.chip.devices import load, names
 from npuscope.lower.build import build
 from npuscope.lower.chip import matrix
 from npuscope.lower.lowering import passed
@@ -51,9 +52,18 @@ def _find_buffer_overflow(program: Program) -> Iterator[Finding]:
         yield BUFFER_OVERFLOW.at(
             site,
             f"{usage.function} {space.space} buffer usage {space.used} > {space.limit}: {'; '.join(tiles)}",
-            otherwise if program.compiled else advice(program, usage) or otherwise,
+            (otherwise if program.compiled else advice(program, usage) or otherwise) + _larger_chip(space),
             usage.body.kernel,
         )
+
+
+def _larger_chip(space: SpacePlan) -> str:
+    """The first chip whose memory would hold it: programs written for one chip are often tried on another first."""
+    for name in names():
+        larger = load(name).space.get(space.space)
+        if larger is not None and larger.size.value >= space.used:
+            return f" Was it written for {name}? Its {space.space} has {int(larger.size.value)} (--device {name})."
+    return ""
 
 
 BUFFER_OVERFLOW = Rule(

@@ -203,17 +203,24 @@ def _ran_nothing(file: Path) -> BadInput:
         tree = ast.parse(source_bytes(file))
     except SyntaxError:
         tree = ast.Module([], [])
-    own = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef) and _is_entry(node)]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    own = [node for node in nodes if _decorated(node, ("jit", "jit.host", "jit.opaque", "program"))]
+    if not own and (parts := [node for node in nodes if _decorated(node, ("jit.inline", "inline"))]):
+        what = f"the script ran no tile program: it only defines parts of others ({_first_names(parts)})"
+        return BadInput(what, path=file, line=parts[0].lineno, remedy="Give the script that calls them.")
     if not own:
         return BadInput("the script ran no tile program", path=file, remedy="It must call a @pl.jit function.")
-    names = ", ".join(node.name for node in own[:4]) + (", …" if len(own) > 4 else "")
-    what = f"the script ran no tile program: it defines {names} and makes no call that npuscope looks for"
+    what = f"the script ran no tile program: it defines {_first_names(own)} and makes no call that npuscope looks for"
     return BadInput(what, path=file, line=own[0].lineno, remedy=f"It looks for {calls}.")
 
 
-def _is_entry(node: ast.FunctionDef | ast.ClassDef) -> bool:
+def _first_names(nodes: Sequence[ast.FunctionDef | ast.ClassDef]) -> str:
+    return ", ".join(node.name for node in nodes[:4]) + (", …" if len(nodes) > 4 else "")
+
+
+def _decorated(node: ast.FunctionDef | ast.ClassDef, names: Sequence[str]) -> bool:
     words = [ast.unparse(one).partition("(")[0].rpartition("pl.")[2] for one in node.decorator_list]
-    return any(word in ("jit", "jit.host", "jit.opaque", "program") for word in words)
+    return any(word in names for word in words)
 
 
 def _are_wrong(results: Sequence[RunResult]) -> bool:
