@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -181,3 +182,31 @@ def test_workers_keep_tensors_and_chips_tell_their_cores(tmp_path: Path) -> None
     refused = ["a call is ambiguous with 2 programs: use run(compiled, ...)", "register called after close"]
     assert ran.output.splitlines() == [*refused, "48 24 48 24", "72 36 72 36"]
     assert len(ran.recordings) == 4
+
+
+@pytest.mark.parametrize("draw", ["random.randint(1, 40)", "np.random.randint(1, 40)", "int(torch.randint(1, 40, ()))"])
+def test_what_is_drawn_without_a_seed_is_the_same_in_every_run(
+    draw: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "torch" in draw:
+        pytest.importorskip("torch")
+    file = tmp_path / "drawn.py"
+    file.write_text(
+        f"import random\nimport numpy as np\nimport pypto.language as pl\n{'import torch' * ('torch' in draw)}\n"
+        f"TURNS = [{draw} for _ in range(3)]\n\n@pl.jit\n"
+        "def f(x: pl.Tensor[[40, 16], pl.FP32], y: pl.Out[pl.Tensor[[40, 16], pl.FP32]]):\n"
+        "    for turns in TURNS:\n        for i in pl.range(turns):\n"
+        "            with pl.at(level=pl.Level.CORE_GROUP):\n"
+        "                y[i : i + 1, :] = pl.add(x[i : i + 1, :], 1.0)\n    return y\n\n"
+        "f(np.zeros((40, 16), np.float32), np.zeros((40, 16), np.float32))\n"
+    )
+
+    def tasks() -> int:
+        return len(run_script(file).recordings[0].tasks)
+
+    before = random.getstate()
+    first = tasks()
+    assert tasks() == first
+    assert random.getstate() == before  # of whoever asks nothing changes
+    monkeypatch.setenv("NPUSCOPE_SEED", "7")
+    assert tasks() != first

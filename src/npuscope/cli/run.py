@@ -19,22 +19,18 @@ version that it is held against.
 
 from __future__ import annotations
 
-import os
-import random
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from npuscope.cli import options
 from npuscope.cli.output import check_outputs, progress_bar, show
 from npuscope.explain.work import area_rules
 from npuscope.report.program import run as report
-from npuscope.tile.golden.spec import SEED_VARIABLE
 from npuscope.tile.graph.outputs import count_graphs
 from npuscope.tile.graph.task_graph import task_graph
 from npuscope.tile.script.run import ScriptRun, run_script
@@ -67,8 +63,6 @@ def command(
     with progress_bar():
         if traced:
             from npuscope.tile.run.execute import watched
-        if against is not None:
-            _seed()
         with watched() if traced else nullcontext():
             run = run_script(file, arguments or [], "values", echo=not json)
         traces = _traces(file, run, arguments or [], against) if traced else ()
@@ -96,18 +90,6 @@ def command(
         raise typer.Exit(run.exit_code or 1)
 
 
-TORCH_SEED = 67280421310721  # of a torch that nobody seeded
-
-
-def _seed() -> None:
-    """Both versions draw the same inputs, also those that draw without a seed."""
-    os.environ.setdefault(SEED_VARIABLE, "0")
-    random.seed(0)
-    np.random.seed(0)  # the stream that scripts draw from
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(TORCH_SEED)
-
-
 def _traces(file: str, run: ScriptRun, arguments: Sequence[str], against: str | None) -> tuple[ValueTrace, ...]:
     from npuscope.base.errors import BadInput
     from npuscope.tile.golden.traced import traces
@@ -116,7 +98,6 @@ def _traces(file: str, run: ScriptRun, arguments: Sequence[str], against: str | 
     if against is None:
         return traces(run.runs, run.results, None, "")
     with other_version(file, against) as other:
-        _seed()
         there = run_script(other, arguments, "values", echo=False, golden=False)
         if len(there.runs) != len(run.runs):
             what = f"{len(run.runs)} programs ran here, {len(there.runs)} in {against}"

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import io
 import os
+import random
 import runpy
 import sys
 import time
@@ -22,6 +23,8 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
+import numpy as np
+
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.base.notebook import is_notebook, left_out
 from npuscope.base.unsaved import is_unsaved, source_bytes
@@ -31,6 +34,7 @@ from npuscope.tile.enums import FunctionType
 from npuscope.tile.fault import NeedsValues, fault
 from npuscope.tile.golden import RunResult, driven
 from npuscope.tile.golden.runner import run_jit
+from npuscope.tile.golden.spec import chosen
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import NO_EFFECT, Mode, Notice, Recording, Site
 from npuscope.tile.record.recorder import RUNTIME, asked_for, asked_runtime
@@ -148,8 +152,8 @@ def _run(
         stack.enter_context(served())
         stack.enter_context(_as_main(file, argv))
         stack.enter_context(_never_old_modules())
-        if mode == "shapes":
-            stack.enter_context(_lazy_torch())
+        stack.enter_context(_same_random_numbers())
+        stack.enter_context(_torch_prepared(lazily=mode == "shapes"))
         stack.enter_context(mode_of_runs(mode))
         runs = stack.enter_context(collecting())
         stack.enter_context(driven(watch=results.append, shapes=mode == "shapes", golden=golden))
@@ -318,14 +322,34 @@ def _never_old_modules() -> Iterator[None]:
             sys.meta_path.remove(finder)
 
 
+TORCH_SEED = 67280421310721  # of a torch that nobody seeded, until it began to draw one
+
+
 @contextlib.contextmanager
-def _lazy_torch() -> Iterator[None]:
-    """Large tensors of torch are made when somebody asks for their elements; from when the script imports torch."""
+def _same_random_numbers() -> Iterator[None]:
+    """What a script draws without a seed is the same in every run: numbers that steer it decide its time."""
+    plain, numbers, seed = random.getstate(), np.random.get_state(), chosen().value
+    random.seed(seed)
+    np.random.seed(seed % (1 << 32))
+    try:
+        yield
+    finally:
+        random.setstate(plain)
+        np.random.set_state(numbers)
+
+
+@contextlib.contextmanager
+def _torch_prepared(lazily: bool) -> Iterator[None]:
+    """From when the script imports torch: it draws the same numbers in every run, and `lazily` its large tensors are
+    made when somebody asks for their elements.
+    """
     with contextlib.ExitStack() as entered:
 
         def enter() -> None:
-            lazy_torch = importlib.import_module("npuscope.tile.script.lazy_torch")
-            entered.enter_context(lazy_torch.lazily())
+            sys.modules["torch"].manual_seed(TORCH_SEED + chosen().value)
+            if lazily:
+                lazy_torch = importlib.import_module("npuscope.tile.script.lazy_torch")
+                entered.enter_context(lazy_torch.lazily())
 
         if "torch" in sys.modules:
             enter()
