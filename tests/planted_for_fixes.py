@@ -200,7 +200,8 @@ def serialised(random: Random, kind: str = "", counts: tuple[int, ...] = (64, 12
     lines = ["state = pl.create_tensor([ROWS, COLUMNS], dtype=pl.FP32)"]
     lines += [scope(random, "fill"), "    state[:, :] = pl.add(x[:, :], 1.0)"]
     lines += [f"for i in pl.{kind or random.choice(['parallel', 'range'])}(ROWS // 16):  # turns"]
-    lines += [f"    {scope(random, 'turn')}  # its rows", "        part = pl.slice(state, [16, COLUMNS], [i * 16, 0])"]
+    opened = scope(random, "turn", random.choice(["", ", no_dep_args=[x]"]))
+    lines += [f"    {opened}  # its rows", "        part = pl.slice(state, [16, COLUMNS], [i * 16, 0])"]
     lines += ["        state = pl.assemble(state, pl.add(part, 1.0), [i * 16, 0])"]
     lines += [scope(random, "end"), "    y[:, :] = pl.mul(state[:, :], 2.0)"]
     return Stage(rows(random.choice(counts)), ROWS, tuple(lines))

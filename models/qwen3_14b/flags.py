@@ -74,7 +74,7 @@ def chosen(options: argparse.Namespace, environment: Mapping[str, str] = os.envi
     for field in fields(Flags):
         given = getattr(options, field.name)
         if given is None:
-            text = environment.get(VARIABLES[field.name], "0")
+            text = environment.get(VARIABLES[field.name], str(int(field.default)))
             if not text.isdigit():
                 raise SystemExit(f"{VARIABLES[field.name]} is {text!r}: it takes a whole number, 0 for off")
             given = int(text) if field.name == "mlp_tn" else text != "0"

@@ -72,6 +72,15 @@ def test_a_naive_product_becomes_fast_and_every_step_is_a_patch(file: Path) -> N
     assert judged["time"]["wall_ns"] == told["best_ns"]
 
 
+def test_a_step_in_one_file_leaves_the_others_to_be_tried_again(file: Path) -> None:
+    sizes = "M, N, K = 16, 1024, 1024\nTILE = 64\n"
+    assert sizes in PROGRAM
+    (file.parent / "sizes.py").write_text(sizes)
+    file.write_text(PROGRAM.replace(sizes, "from sizes import TILE, K, M, N\n"))
+    told = json.loads(npuscope("improve", file, "--trials", "24", "--json", "--no-golden", folder=file.parent).stdout)
+    assert {Path(one).name for one in told["texts"]} == {"program.py", "sizes.py"}
+
+
 def test_it_can_be_stopped_and_goes_on_from_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = 0
 

@@ -129,11 +129,10 @@ def survey_of(request: Request, how: How = How()) -> Survey:
 def tried(request: Request, patches: Sequence[Patch], survey: Survey, how: How = How()) -> Iterator[Tried]:
     """Each patch on top of the request's own texts, two at a time, as they are done."""
     with tempfile.TemporaryDirectory(prefix="npuscope-fixes-") as place:
-        reference: Reference | None = None
+        reference: Reference | Failed | None = None
         if how.golden and patches:
-            made = shared_pool(how.jobs or 2, WARM).ask(REFERENCE, (request, place), how.limits).result()
-            reference = None if isinstance(made, Failed) else made
-        pieces = [Trial(with_patch(request, one), one, survey.answer, reference, how.golden) for one in patches]
+            reference = shared_pool(how.jobs or 2, WARM).ask(REFERENCE, (request, place), how.limits).result()
+        pieces = [Trial(with_patch(request, one), one, survey.answer, reference) for one in patches]
         workers = Workers(how.engine, how.jobs or 2, how.limits, WARM)
         done = 0
         progress.report("trying fixes", 0, len(pieces))
@@ -169,8 +168,7 @@ class Trial:
     request: Request
     patch: Patch
     before: Answer
-    reference: Reference | None
-    golden: bool
+    reference: Reference | Failed | None  # None where numbers are not compared
 
 
 def _tried(call: Caller, trial: Trial) -> Tried:
@@ -183,9 +181,10 @@ def _tried(call: Caller, trial: Trial) -> Tried:
     if why:
         return Tried(trial.patch, False, why, examined, against)
     proof: Proof = ""
-    if trial.golden:
-        if trial.reference is None:
-            return Tried(trial.patch, False, "its numbers cannot be compared: with values the program does not run")
+    if trial.reference is not None:
+        if isinstance(trial.reference, Failed):
+            why = f"the numbers before it are not known: with values {trial.reference.message}"
+            return Tried(trial.patch, False, why, examined, against)
         agreed, _ = call(AGREEMENT, (trial.request, trial.reference, trial.patch.reorders))
         if isinstance(agreed, Failed):
             return Tried(trial.patch, False, f"with values {agreed.message}", examined, against)

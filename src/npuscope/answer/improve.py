@@ -133,7 +133,7 @@ class _Improving:
     tell: Callable[[Taken], None]
     taken: list[Taken] = field(default_factory=list)
     tried: list[tuple[Tried, int | None]] = field(default_factory=list)
-    known: set[tuple[str, bool]] = field(default_factory=set)  # patches that were tried, by what they make of what
+    known: set[tuple[int, str, bool]] = field(default_factory=set)  # patches that were tried, after how many steps
 
     def begin(self, survey: Survey) -> None:
         self.survey, self.first, self.now = survey, survey.answer, survey.answer
@@ -167,9 +167,9 @@ class _Improving:
     def trying(self, patches: Sequence[Patch]) -> Iterator[Tried]:
         """Patches on the program as it is now, as far as there are trials left; none twice."""
         hopeless = {_changes(one.patch) for one, _ in self.tried if one.why.startswith(HOPELESS)}
-        new = [one for one in patches if _asked(one) not in self.known and _changes(one) not in hopeless]
+        new = [one for one in patches if self.asked(one) not in self.known and _changes(one) not in hopeless]
         new = new[: self.trials - len(self.tried)]
-        self.known |= set(map(_asked, new))
+        self.known |= set(map(self.asked, new))
         keys = {one.key: self.key(one) for one in new}
         for one in list(new):
             found = kept(KIND, keys[one.key]) if self.resume else None
@@ -179,6 +179,10 @@ class _Improving:
         for done in tried(self.at, new, replace(self.survey, answer=self.now), self.how) if new else ():
             keep(KIND, keys[done.patch.key], done)
             yield self.noted(done)
+
+    def asked(self, patch: Patch) -> tuple[int, str, bool]:
+        """What tells one trial from another; a step in one file may make a patch of another file worth it."""
+        return len(self.taken), *_asked(patch)
 
     def noted(self, one: Tried) -> Tried:
         self.tried.append((one, self.now.wall_ns))

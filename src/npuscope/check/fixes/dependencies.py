@@ -131,9 +131,14 @@ def _no_dep(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | U
         for scope in scopes:
             call = _call(scope)
             ours = [name for name in names if name in names_in(scope)]
-            if call is None or not ours or "no_dep_args" in keywords(call):
+            if call is None or not ours:
                 continue
-            nodes[scope.items[0]] = scope.items[0].with_changes(item=_with(call, "no_dep_args", f"[{', '.join(ours)}]"))
+            before = keywords(call).get("no_dep_args")  # of other tensors, or a call that gave none
+            given = [] if before is None else [f"*{source.code(before.value)}"]
+            if before is not None and isinstance(before.value, cst.List):
+                given = [source.code(one.value) for one in before.value.elements]
+            args = f"[{', '.join([*given, *ours])}]"
+            nodes[scope.items[0]] = scope.items[0].with_changes(item=_with(call, "no_dep_args", args))
         if nodes:
             yield NewText(source.edited([], nodes), f"no waits for other parts of {', '.join(names)}", (finding,))
         else:
