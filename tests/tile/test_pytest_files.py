@@ -39,9 +39,14 @@ class Doubled(PTOTestCase):
         tensors["y"][:8] = tensors["x"][:8] * FACTOR
 
 
+@pytest.fixture(scope="session")
+def runner(test_runner):
+    return test_runner
+
+
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_twice(test_runner, platform):
-    result = test_runner.run(Doubled(RunConfig(rtol=1e-6), platform=platform))
+def test_twice(runner, platform):
+    result = runner.run(Doubled(RunConfig(rtol=1e-6), platform=platform))
     assert result.passed, result.error
 """
 OWN = """

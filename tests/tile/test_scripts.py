@@ -82,6 +82,14 @@ def test_settings_that_mean_nothing_here_are_taken(tmp_path: Path) -> None:
     assert [len(recording.tasks) for recording in ran.recordings] == [1]
 
 
+def test_a_checkout_of_pypto_on_the_path_is_not_taken_for_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    tmp_path.joinpath("pypto", "python").mkdir(parents=True)
+    assert len(run_script(script(tmp_path, SETTINGS)).recordings) == 1
+
+
 def test_the_compilers_own_parts_are_named_as_such(tmp_path: Path) -> None:
     text = "import pypto.language as pl\nfrom pypto.ir.pass_manager import PassManager\n"
     with pytest.raises(NpuscopeError, match=r"PassManager belongs to PyPTO's compiler"):

@@ -69,11 +69,37 @@ def test_an_allreduce_leaves_the_same_on_every_rank(ranks: int, op: str) -> None
     np.testing.assert_array_equal(ran(reduce, x), np.repeat(REDUCE[op](x, axis=0)[None], ranks, axis=0))
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_a_ring_sums_as_a_mesh_does(ranks: int) -> None:
-    x = data_of(ranks, ranks, 40)
-    ring = in_a_task(lambda d, s: pld.tensor.allreduce(d, s, mode="ring"), ranks, 40, ranks)
+@pytest.mark.parametrize(("ranks", "rows", "width"), [(2, 2, 40), (4, 4, 40), (2, 1, 1), (4, 1, 10)])
+def test_a_ring_sums_as_a_mesh_does(ranks: int, rows: int, width: int) -> None:
+    x = data_of(ranks, rows, width)
+    ring = in_a_task(lambda d, s: pld.tensor.allreduce(d, s, mode="ring"), ranks, width, rows)
     np.testing.assert_array_equal(ran(ring, x), np.repeat(x.sum(axis=0)[None], ranks, axis=0))
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_windows_are_as_large_as_the_dimensions_of_the_signature(ranks: int) -> None:
+    N, M = pl.dynamic("N"), pl.dynamic("M")
+
+    @pl.jit
+    def chip(y: pl.Out[pl.Tensor[[N, 8], pl.FP32]], data: pl.InOut[pld.DistributedTensor[[N, 8], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="step"):
+            for row in pl.range(pld.nranks(pld.get_comm_ctx(data))):
+                data = pl.store(pl.full([1, 8], dtype=pl.FP32, value=2.0), [row, 0], data)
+                y = pl.store(pl.load(data, [row, 0], [1, 8]), [row, 0], y)
+        return y
+
+    @pl.jit.host
+    def host(y: pl.Out[pl.Tensor[[N, N, 8], pl.FP32]], asked: pl.Scalar[pl.INDEX]):
+        buffer = pld.alloc_window_buffer((N if asked else M) * 8 * pl.FP32.get_byte())
+        for r in pl.range(pld.world_size()):
+            chip(y[r], pld.window(buffer, [N, 8], dtype=pl.FP32), device=r)
+        return y
+
+    y = np.zeros((ranks, ranks, 8), np.float32)
+    host(y, 1, config=on(ranks))
+    assert (y == 2).all()
+    with pytest.raises(TileError, match=r"nothing says how large M \* 8 \* 4 is"):
+        host(y, 0, config=on(ranks))
 
 
 def test_one_rank_gives_its_data_to_all() -> None:

@@ -151,16 +151,22 @@ def _mesh(combine: Callable[..., object], target: Tensor, signal: object, core: 
 
 
 def _ring(combine: Callable[..., object], target: Tensor, signal: object, *_: int) -> Tensor:
-    """P - 1 rounds that add a part of the left neighbour's, P - 1 that take the finished ones over."""
+    """P - 1 rounds that add a part of the left neighbour's, P - 1 that take the finished ones over.
+
+    The last parts are shorter, or empty, where the elements do not divide by the ranks.
+    """
     me, ranks = _place(target)
-    part, flat, left = _check_parts("allreduce", target, ranks, target.size), _flat(target), (me - 1) % ranks
+    part, flat, left = -(-target.size // ranks), _flat(target), (me - 1) % ranks
+    starts = [min(number * part, target.size) for number in range(ranks + 1)]
     for turn in range(ranks - 1):
         barrier(signal)
-        _reduce(combine, flat, (me - turn - 1) % ranks * part, part, [left])
+        number = (me - turn - 1) % ranks
+        _reduce(combine, flat, starts[number], starts[number + 1] - starts[number], [left])
     for turn in range(ranks - 1):
         barrier(signal)
-        first = (me - turn) % ranks * part
-        for at, size in _pieces(part, flat):
+        number = (me - turn) % ranks
+        first = starts[number]
+        for at, size in _pieces(starts[number + 1] - first, flat):
             store(remote_load(flat, left, [0, first + at], [1, size]), [0, first + at], flat)
     barrier(signal)
     return target

@@ -30,6 +30,7 @@ from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.values import lanes
 from npuscope.tile.values.checks import describe, dtype_of, shape_of
 from npuscope.tile.values.lanes import Lane, Number, Unknown
+from npuscope.tile.values.signature import DynExpr, DynVar, extent_of
 from npuscope.tile.values.tensors import LiveBuffer, Shape, Tensor, Tile, contiguous, strided
 
 Whole = int | Lane
@@ -122,25 +123,37 @@ def held_window(run: TileRun, value: object) -> tuple[OneRank, Window] | None:
     return (rank, window) if rank is not None and isinstance(window, Window) else None
 
 
-def alloc_window_buffer(
-    size: int | Lane | Sequence[int | Lane], *, dtype: object = None, name: str = ""
-) -> WindowBuffer:
+Extent = int | Lane | DynVar | DynExpr
+
+
+def _known(extent: Extent) -> int | Lane:
+    """A dimension of the signature, or what is computed with some, is what the host's arguments gave."""
+    if not isinstance(extent, DynVar | DynExpr):
+        return extent
+    if (found := extent_of(extent, current().extents)) is None:
+        raise fault(
+            f"nothing says how large {extent.name} is", "Name the dimension in the signature of the host function."
+        )
+    return found
+
+
+def alloc_window_buffer(size: Extent | Sequence[Extent], *, dtype: object = None, name: str = "") -> WindowBuffer:
     """A buffer on every rank: its size in bytes, or a shape with a dtype."""
     if isinstance(size, Sequence):
         kind = dtype_of(dtype, "alloc_window_buffer")
-        count = int(np.prod(shape_of(size), dtype=np.int64)) * kind.bytes
+        count = int(np.prod(shape_of([_known(n) for n in size]), dtype=np.int64)) * kind.bytes
     else:
-        count = int(size)
+        count = int(_known(size))
     if count <= 0:
         raise fault(f"pld.alloc_window_buffer of {count} bytes")
     return WindowBuffer(name or "window", count)
 
 
-def window(buf: object, shape: Sequence[int | Lane], *, dtype: object) -> Window:
+def window(buf: object, shape: Sequence[Extent], *, dtype: object) -> Window:
     """This rank's part of a window buffer as a tensor."""
     if not isinstance(buf, WindowBuffer):
         raise fault("pld.window takes what pld.alloc_window_buffer made")
-    made = Window(buf, shape_of(shape), dtype_of(dtype, "window"))
+    made = Window(buf, shape_of([_known(n) for n in shape]), dtype_of(dtype, "window"))
     if made.elements * made.dtype.bytes > buf.bytes:
         raise fault(
             f"pld.window {list(made.shape)} of {made.dtype} takes {made.elements * made.dtype.bytes} bytes; "

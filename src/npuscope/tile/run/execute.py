@@ -241,7 +241,7 @@ def _run(call: EntryCall, settings: _Settings, phase: OrderPhase | None = None) 
     )
     run.watch = ValueWatch() if settings.watched and settings.mode == "values" and phase is None else None
     given = with_outputs(call.name, call.parameters, call.args, call.kwargs)
-    dynamic: Extents = {}
+    dynamic: Extents = run.extents
     keep_freed_memory()
     with state.running(run):
         bound = {p.name: bind(run, p, given[p.name], dynamic, where) for p in call.parameters}

@@ -18,6 +18,7 @@ from npuscope.tile.run.steering import Slice
 from npuscope.tile.shapes import Shapes
 from npuscope.tile.shapes.reuse import Code, Execute, Names
 from npuscope.tile.values.checks import describe, tensor_or_tile
+from npuscope.tile.values.signature import DynVar
 from npuscope.tile.values.tensors import Tensor, Tile
 
 
@@ -46,6 +47,7 @@ class TileRun(OpRecorder):
             recorder, gm, Orchestration(recorder, rank), Shapes(lanes and not computes, reuses, recorder), computes
         )
         self.thread = threading.get_ident()
+        self.extents: dict[DynVar, int] = {}  # of the dimensions that its arguments gave
 
     # --- tasks and blocks
 

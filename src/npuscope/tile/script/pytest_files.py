@@ -98,19 +98,19 @@ def _plugin(outcome: Outcome, starts_a_device: bool) -> object:
     import pytest
 
     class TestPlugin:
-        @pytest.fixture
+        @pytest.fixture(scope="session")
         def test_config(self) -> object:
             return RunSettings(platform=PLATFORM)
 
-        @pytest.fixture
+        @pytest.fixture(scope="session")
         def test_runner(self, test_config: object) -> CaseRunner:
             return CaseRunner(test_config)
 
-        @pytest.fixture
+        @pytest.fixture(scope="session")
         def device_ids(self) -> list[int]:
             return list(range(8))
 
-        @pytest.fixture
+        @pytest.fixture(scope="session")
         def optimization_strategy(self) -> str:
             return "Default"
 

@@ -615,10 +615,12 @@ def _ignored(*_: object, **__: object) -> None:
 
 
 def _installed(name: str) -> bool:
+    """A folder of that name without a module in it, such as a checkout of PyPTO, is no package."""
     try:
-        return importlib.util.find_spec(name) is not None
+        spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         return False
+    return spec is not None and spec.origin is not None
 
 
 class Anything(SimpleNamespace):

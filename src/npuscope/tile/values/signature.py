@@ -69,12 +69,12 @@ class DynExpr(_RunTimeExtent):
 
     def value(self, known: dict[DynVar, int]) -> int | None:
         """What it is where every dimension in it is known."""
-        sides = [_extent(side, known) for side in (self.left, self.right)]
+        sides = [extent_of(side, known) for side in (self.left, self.right)]
         return None if None in sides else int(_COMPUTES[self.sign](*sides))
 
     def solve(self, extent: int, known: dict[DynVar, int]) -> None:
         """The dimension that an extent gives, where that is the only one left open: `N * 64` of 256 is 4."""
-        sides = [_extent(side, known) for side in (self.left, self.right)]
+        sides = [extent_of(side, known) for side in (self.left, self.right)]
         if self.sign == "*" and sides.count(None) == 1:
             other = sides[1] if sides[0] is None else sides[0]
             side = self.left if sides[0] is None else self.right
@@ -82,7 +82,7 @@ class DynExpr(_RunTimeExtent):
                 known[side] = extent // other
 
 
-def _extent(side: object, known: dict[DynVar, int]) -> int | None:
+def extent_of(side: object, known: dict[DynVar, int]) -> int | None:
     if isinstance(side, DynExpr):
         return side.value(known)
     return known.get(side) if isinstance(side, DynVar) else int(side)  # type: ignore[call-overload]
