@@ -131,7 +131,7 @@ def test_nothing_is_named_where_the_source_does_not_tell(tmp_path: Path) -> None
 def test_an_operand_of_the_same_shape_as_its_product_has_constants_of_its_own(tmp_path: Path) -> None:
     """x and the sum are both [128, 512] on one line. A sum of 256 KiB cannot be cut, so x lies whole in Left: 128 KiB.
 
-    Left fits with TILE_K = 256, then 64 KiB; with no TILE_K does the sum fit.
+    Left fits with TILE_K = 256, then 64 KiB; with no TILE_K does the sum fit. Only a 950's Acc holds 256 KiB.
     """
     constants = {"TILE_M": 128, "TILE_N": 512, "TILE_K": 512}
     fixes = {error.message.split()[1]: error.remedy for error in planned(PRODUCT, tmp_path, **constants).errors}
@@ -139,7 +139,8 @@ def test_an_operand_of_the_same_shape_as_its_product_has_constants_of_its_own(tm
         "Mat": "TILE_N = 512 is too large: up to 256 fits.",
         "Left": "TILE_K = 512 is too large for Left: up to 256 fits there.",
         "Right": "TILE_N = 512 is too large: up to 256 fits.",
-        "Acc": "TILE_N = 512 is too large: up to 256 fits.",
+        "Acc": "TILE_N = 512 is too large: up to 256 fits."
+        " Was it written for ascend950? Its Acc has 262144 (--device ascend950).",
     }
     assert planned(PRODUCT, tmp_path, **{**constants, "TILE_N": 256}).errors == ()
     left = [one for one in planned(PRODUCT, tmp_path, **{**constants, "TILE_K": 272}).errors if " Left " in one.message]

@@ -192,6 +192,12 @@ def test_workers_keep_tensors_and_chips_tell_their_cores(tmp_path: Path) -> None
     assert len(ran.recordings) == 4
 
 
+def test_callbacks_of_a_worker_are_refused_since_nobody_would_call_them(tmp_path: Path) -> None:
+    text = "from pypto.runtime import Worker\nWorker(callbacks={'done': print})\n"
+    with pytest.raises(NpuscopeError, match="callbacks= are not run here"):
+        run_script(script(tmp_path, text), echo=False)
+
+
 @pytest.mark.parametrize("draw", ["random.randint(1, 40)", "np.random.randint(1, 40)", "int(torch.randint(1, 40, ()))"])
 def test_what_is_drawn_without_a_seed_is_the_same_in_every_run(
     draw: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -150,7 +150,8 @@ def test_captures_arrive_whole(
     request: pytest.FixtureRequest, small: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
     trace = npuscope.read(small[name] if name in small else request.getfixturevalue("shared") / name)
-    left_out = trace.write(tmp_path / "t.pftrace")
+    left_out = dict(trace.write(tmp_path / "t.pftrace"))
+    left_out.pop("use of a ring, heap or pool", None)  # of no edge
     decoded = Decoded(tmp_path / "t.pftrace")
     assert sorted(decoded.slices) == expected(trace)
     assert len(decoded.flows) == trace.edges.height - sum(left_out.values())

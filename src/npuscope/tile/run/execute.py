@@ -375,9 +375,11 @@ class Compiled:
     def __call__(self, *args: object, **kwargs: object) -> object:
         return self.run(*args, **kwargs)
 
-    def prepare(self, *_: object, extra_compiled: Sequence[Compiled] = (), **__: object) -> Worker:
+    def prepare(
+        self, *_: object, extra_compiled: Sequence[Compiled] = (), callbacks: object = None, **__: object
+    ) -> Worker:
         """A worker that is ready to be called again and again; here every call is alike."""
-        return Worker([self, *extra_compiled])
+        return Worker([self, *extra_compiled], callbacks=callbacks)
 
     @cached_property
     def recording(self) -> Recording:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from npuscope.tile.fault import fault
+
 
 class Registered:
     """A program at a worker: calling it runs it there."""
@@ -36,7 +38,9 @@ class Submitted:
 class Worker:
     """Runs programs one after the other; a device's memory is this process's, so its tensors are plain ones."""
 
-    def __init__(self, programs: Any = (), *_: object, **__: object) -> None:
+    def __init__(self, programs: Any = (), *_: object, callbacks: object = None, **__: object) -> None:
+        if callbacks:
+            raise fault("a worker's callbacks= are not run here", "Leave them out.")
         self._programs = list(programs if isinstance(programs, Sequence) else [programs])
         self._loaded: list[object] = []
         self._owned_tensors: list[object] = []
