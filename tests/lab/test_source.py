@@ -131,7 +131,7 @@ def test_the_slowest_lines_stand_beside_every_panel_and_lead_to_the_source(brows
         assert page.locator("tr.chosen").get_attribute("data-line") == str(slowest["line"])
         # AND the chip's limits are a panel of programs: a point per kernel that computes
         page.locator("#tab-roofline").click()
-        assert page.locator("circle.point").count() >= 1
+        page.locator("circle.point").first.wait_for()
         assert watched.errors == []
 
 
