@@ -224,3 +224,16 @@ def test_what_is_drawn_without_a_seed_is_the_same_in_every_run(
     assert random.getstate() == before  # of whoever asks nothing changes
     monkeypatch.setenv("NPUSCOPE_SEED", "7")
     assert tasks() != first
+
+
+@pytest.mark.parametrize(("platform", "noted"), [("a5sim", True), ("a2a3", False)])
+def test_a_platform_that_chooses_no_chip_is_noted(platform: str, noted: bool, tmp_path: Path) -> None:
+    text = (
+        "import numpy as np\nimport pypto.language as pl\nfrom golden import TensorSpec, run_jit\n\n@pl.jit\n"
+        "def f(y: pl.Out[pl.Tensor[[8, 16], pl.FP32]]):\n    with pl.at(level=pl.Level.CORE_GROUP):\n"
+        "        y[:] = pl.full([8, 16], dtype=pl.FP32, value=1.0)\n    return y\n\n"
+        "specs = [TensorSpec('y', [8, 16], np.float32, is_output=True)]\n"
+        f"run_jit(fn=f, specs=specs, runtime_cfg={{'platform': '{platform}'}})\n"
+    )
+    (recorded,) = run_script(script(tmp_path, text), mode="shapes", echo=False).recordings
+    assert any(platform in note and "--device" in note for note in recorded.notes) is noted

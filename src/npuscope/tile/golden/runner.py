@@ -229,7 +229,7 @@ def run(
     execute = executor or _driver.executor or default_executor()
     if (ranks := (compile_cfg or {}).get("distributed_config")) is not None:
         execute = functools.partial(execute, config=ranks)
-    with asked_for(runtime_cfg or {}):
+    with asked_for({**(compile_cfg or {}), **(runtime_cfg or {})}):
         if compile_only or _driver.shapes:
             result = _record_shapes(program, specs, chosen(seed), execute)
         else:

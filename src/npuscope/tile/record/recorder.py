@@ -57,6 +57,7 @@ MOST_TASKS = 1 << 20  # a few kilobytes each; 40 layers of a decode step have 17
 RINGS = 4
 MOST = 1 << 48  # bytes or slots: more than any machine has, and sums of it can be counted
 RUNTIME = "runtime kind"  # which runtime a run is for: said by its compiler's settings, not by those of the run
+PLATFORM = "platform"
 NAMES = {"heap": "ring_heap", "task_window": "ring_task_window", "dep_pool": "ring_dep_pool"}
 _given: ContextVar[Mapping[str, Any]] = ContextVar("ring sizes", default=MappingProxyType({}))
 Numbers = npt.NDArray[np.int64]
@@ -383,7 +384,7 @@ class _Finish:
             aliases=tuple([replace(alias, site=self._site(alias.site)) for alias in rec.aliases]),
             host_reads=tuple([replace(read, site=self._site(read.site)) for read in rec.host_reads]),
             notices=tuple([Notice(k, self._site(s), m, *counted) for (k, s, m), counted in rec.notices.items()]),
-            notes=tuple(dict.fromkeys(rec.notes)),
+            notes=tuple(dict.fromkeys((*rec.notes, *_other_chip()))),
             auto_scope=rec.auto_scope,
             rings=ring_sizes(),
             runtime=asked_runtime(),
@@ -490,7 +491,7 @@ def _array(offset: Offset) -> Numbers:
 @contextmanager
 def asked_for(runtime_cfg: Mapping[str, Any]) -> Iterator[None]:
     """What runs inside the block has these settings of its run."""
-    known = (RUNTIME, *NAMES.values())
+    known = (RUNTIME, PLATFORM, *NAMES.values())
     token = _given.set({**_given.get(), **{name: runtime_cfg[name] for name in known if name in runtime_cfg}})
     try:
         yield
@@ -501,6 +502,13 @@ def asked_for(runtime_cfg: Mapping[str, Any]) -> Iterator[None]:
 def asked_runtime() -> str:
     """The runtime that the run under way asks for; empty where it does not."""
     return str(_given.get().get(RUNTIME, ""))
+
+
+def _other_chip() -> Iterator[str]:
+    """A script chooses its chip by a platform; here whoever asks does."""
+    platform = str(_given.get().get(PLATFORM, ""))
+    if platform.startswith("a5"):
+        yield f"the script asks for the platform {platform}; here --device chooses the chip (ascend950 is one of a5)"
 
 
 def ring_sizes() -> RingSizes:
