@@ -15,6 +15,7 @@ from npuscope.check.fixes.fix import Fix, NewText, Unmended
 from npuscope.check.fixes.products import MOST_PEELED, first_turn, range_of
 from npuscope.check.fixes.scopes import body_of, in_a_task, is_scalar, scope_call, with_body
 from npuscope.check.fixes.tree import (
+    LOOPS,
     Edit,
     Source,
     Statement,
@@ -37,8 +38,6 @@ from npuscope.check.rule import Finding
 from npuscope.ops.elementwise import ADD
 from npuscope.ops.shaping import SLICE
 from npuscope.ops.transfers import ASSEMBLE
-
-LOOPS = ("range", "parallel", "pipeline", "unroll")
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +141,7 @@ def summing_loops(source: Source) -> Iterator[SummingLoop]:
         above = None if found is None else source.parent(source.block_of(one) or one)
         scope = above if isinstance(above, cst.With) and scope_call(above) is not None else None
         loop = above if scope is None else source.parent(source.block_of(scope) or scope)
-        if found is None or not isinstance(loop, cst.For) or called(loop.iter) not in LOOPS:
+        if found is None or not isinstance(loop, cst.For) or called(loop.iter) not in (*LOOPS, "parallel"):
             continue
         one_place = names_in(found.place, *([found.read] if found.read is not None else []))
         changing = (names_in(loop.target) | bound_in(loop)) - {found.tensor}

@@ -14,6 +14,7 @@ import libcst as cst
 
 from npuscope.check.fixes.fix import Fix, NewText, Unmended
 from npuscope.check.fixes.tree import (
+    LOOPS,
     Edit,
     Source,
     Statement,
@@ -37,7 +38,6 @@ from npuscope.ops.shaping import FULL
 from npuscope.ops.transfers import ASSEMBLE, STORE
 
 MOST_PEELED = 8  # statements of a turn that are written twice; more, and the first turn is told by an `if`
-LOOPS = ("range", "pipeline", "unroll")
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ import libcst as cst
 from npuscope.check.fixes.fix import Fix, NewText, Unmended
 from npuscope.check.fixes.scopes import body_of, is_scalar
 from npuscope.check.fixes.tree import (
+    LOOPS,
     Edit,
     Source,
     Statement,
@@ -33,7 +34,6 @@ from npuscope.ops.cube import MATMUL, MATMUL_ACC
 from npuscope.ops.shaping import SLICE, TRANSPOSE
 
 LOADS = ("slice", "load", "gather", "read", "cast", "reshape", "view")
-LOOPS = ("range", "pipeline", "unroll")
 
 
 def _hoist(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:

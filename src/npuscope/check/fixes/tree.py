@@ -21,6 +21,8 @@ Node = TypeVar("Node", bound=cst.CSTNode)
 
 GONE = cst.SimpleStatementLine((cst.Pass(),))  # holds the comments of a statement that went until they have a place
 
+LOOPS = ("range", "pipeline", "unroll")  # whose turns come one after the other
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
