@@ -158,7 +158,7 @@ def test_a_finding_is_worth_what_its_fix_gave_once_that_was_tried(one: Predictio
         return
     first = one.findings[0]
     assert not first.was_tried
-    told = as_text(check_report(one.request.file, "chip", [one.report(rules_of())]))
+    told = as_text(check_report(one.request.file, [one.report(rules_of())]))
     assert saving_text(first) in told
     assert saving_text(first).endswith("; no fix was tried")
     # WHEN its fix gave something else THEN findings, causes, judge and check say that
@@ -168,7 +168,7 @@ def test_a_finding_is_worth_what_its_fix_gave_once_that_was_tried(one: Predictio
     (left,) = known.findings  # the others would cost time: they are none
     assert (left.id, left.saves_ns, left.was_tried) == (first.id, 2_000, True)
     assert "its fix was tried: the simulated time is 2 µs shorter" in as_text(
-        check_report(one.request.file, "chip", [known.report(rules_of())])
+        check_report(one.request.file, [known.report(rules_of())])
     )
     assert ": 2 µs, tried" in as_text(judged([known.answer()]))
     remedies = " ".join(cause.remedy for cause in known.diagnosis.causes)

@@ -32,15 +32,15 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def checked(*findings: Finding) -> Checked:
-    return Checked("factory.<locals>.layer", ranked(findings, load("ascend910b1")), (), (), ())
+    return Checked("factory.<locals>.layer", ranked(findings, load("ascend910b1")), device="chip")
 
 
 def text_of(*findings: Finding, everything: bool = False, file: str = "layer.py") -> str:
-    return as_text(check(file, "chip", [checked(*findings)], everything))
+    return as_text(check(file, [checked(*findings)], everything))
 
 
 def review_of(*findings: Finding) -> str:
-    return as_markdown(check("layer.py", "chip", [checked(*findings)]), "npuscope check layer.py")
+    return as_markdown(check("layer.py", [checked(*findings)]), "npuscope check layer.py")
 
 
 def finding(file: str, line: int, id: str = "short-row", **more: object) -> Finding:

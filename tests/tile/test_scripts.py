@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
+from npuscope.answer.prediction import Prediction
+from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.tile.fault import TileError
 from npuscope.tile.script.run import run_script
@@ -226,8 +228,18 @@ def test_what_is_drawn_without_a_seed_is_the_same_in_every_run(
     assert tasks() != first
 
 
-@pytest.mark.parametrize(("platform", "noted"), [("a5sim", True), ("a2a3", False)])
-def test_a_platform_that_chooses_no_chip_is_noted(platform: str, noted: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("platform", "device", "chip", "noted"),
+    [
+        ("a5sim", "", "ascend950dt", "the program asks for the platform a5sim; the chip is ascend950dt"),
+        ("a5", "910b2", "ascend910b2", "the program asks for the platform a5; --device chose ascend910b2"),
+        ("a2a3", "", "ascend910b1", None),
+        ("elsewhere", "", "ascend910b1", None),
+    ],
+)
+def test_a_platform_chooses_the_chip_unless_it_is_named(
+    platform: str, device: str, chip: str, noted: str | None, tmp_path: Path
+) -> None:
     text = (
         "import numpy as np\nimport pypto.language as pl\nfrom golden import TensorSpec, run_jit\n\n@pl.jit\n"
         "def f(y: pl.Out[pl.Tensor[[8, 16], pl.FP32]]):\n    with pl.at(level=pl.Level.CORE_GROUP):\n"
@@ -235,5 +247,6 @@ def test_a_platform_that_chooses_no_chip_is_noted(platform: str, noted: bool, tm
         "specs = [TensorSpec('y', [8, 16], np.float32, is_output=True)]\n"
         f"run_jit(fn=f, specs=specs, runtime_cfg={{'platform': '{platform}'}})\n"
     )
-    (recorded,) = run_script(script(tmp_path, text), mode="shapes", echo=False).recordings
-    assert any(platform in note and "--device" in note for note in recorded.notes) is noted
+    one = Prediction(Request(str(script(tmp_path, text)), device=device))
+    assert one.simulated.prepared.program.device.name == chip
+    assert [note for note in one.recording.notes if "platform" in note] == ([noted] if noted else [])

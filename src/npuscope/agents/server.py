@@ -44,7 +44,9 @@ INSTRUCTIONS = (
 )
 
 Budget = Annotated[int, Field(ge=LEAST_BUDGET, description="Most bytes of the answer; `cut` says what was left out.")]
-Device = Annotated[str, Field(description="The chip: a name such as ascend910b1, or a TOML file.")]
+Device = Annotated[
+    str, Field(description="The chip: a name such as ascend910b1, or a TOML file; none: the program's own.")
+]
 Arguments = Annotated[list[str], Field(description="The program's own arguments.")]
 Settings = Annotated[dict[str, str], Field(description="Options, constants or fields of the program to set.")]
 Program = Annotated[str, Field(description="A tile program: a .py file, model:NAME, or a source of several lines.")]
@@ -212,7 +214,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
         baseline: Annotated[str | None, Field(description="A file or a source to compare with.")] = None,
         golden: Annotated[bool, Field(description="Also compute, and compare with the program's golden.")] = True,
         seconds: Annotated[float, Field(gt=0, description="Longest time of each candidate.")] = 120.0,
-        device: Device = "ascend910b1",
+        device: Device = "",
         budget: Budget = BUDGET,
     ) -> Judged:
         """Does each tile program run, is it right, fit and safe, how long does it take, and what is worth changing."""
@@ -233,7 +235,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     @made.tool()
     async def fixes(
         context: Context[Any, Any], given: Roots, path: Program, arguments: Arguments = [], settings: Settings = {},  # noqa: B006
-        device: Device = "ascend910b1", budget: Budget = 2 * BUDGET,
+        device: Device = "", budget: Budget = 2 * BUDGET,
     ) -> Fixed:  # fmt: skip
         """Patches for a tile program, each tried alone: it runs, its numbers agree, it fits, is safe and is predicted
         faster. Nothing is written: apply a diff yourself, or save the source."""
@@ -245,7 +247,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     async def improve(
         context: Context[Any, Any], given: Roots, path: Program, arguments: Arguments = [], settings: Settings = {},  # noqa: B006
         trials: Annotated[int, Field(ge=1, le=1000, description="Patches that are tried, at most.")] = 60,
-        device: Device = "ascend910b1", budget: Budget = 4 * BUDGET,
+        device: Device = "", budget: Budget = 4 * BUDGET,
     ) -> ImprovedAnswer:  # fmt: skip
         """Searches fixes and tile sizes of a program together, step by step; the diff of every step. Asked again, it
         goes on from the trials that it knows. Nothing is written."""
@@ -256,7 +258,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     @made.tool()
     async def explain(
         given: Roots, path: Capture, arguments: Arguments = [], settings: Settings = {}, step: int | None = None,  # noqa: B006
-        rank: int | None = None, device: Device = "ascend910b1", budget: Budget = BUDGET,
+        rank: int | None = None, device: Device = "", budget: Budget = BUDGET,
     ) -> Explained:  # fmt: skip
         """Where the time of a capture or of a simulated program went: causes with evidence, worth and remedy."""
         check(given, device, path)
@@ -267,7 +269,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     async def compare(
         given: Roots, a: Capture, b: Capture,
         kernels: Annotated[str | None, Field(description="A regular expression.")] = None,
-        arguments: Arguments = [], settings: Settings = {}, device: Device = "ascend910b1",  # noqa: B006
+        arguments: Arguments = [], settings: Settings = {}, device: Device = "",  # noqa: B006
         budget: Budget = BUDGET,
     ) -> Compared:  # fmt: skip
         """How B differs from A, kernel by kernel and cause by cause: captures or programs, which are simulated."""
@@ -278,7 +280,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     @made.tool()
     async def what_if(
         given: Roots, path: Capture, arguments: Arguments = [], settings: Settings = {}, rank: int | None = None,  # noqa: B006
-        device: Device = "ascend910b1", budget: Budget = BUDGET,
+        device: Device = "", budget: Budget = BUDGET,
     ) -> GainsAnswer:  # fmt: skip
         """What would be gained if one kernel, one kind of wait or one finding cost half or nothing."""
         check(given, device, path)
@@ -288,7 +290,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     @made.tool()
     async def findings(
         given: Roots, path: Program, arguments: Arguments = [], settings: Settings = {},  # noqa: B006
-        device: Device = "ascend910b1", budget: Budget = BUDGET,
+        device: Device = "", budget: Budget = BUDGET,
     ) -> Found:  # fmt: skip
         """What is wrong with a tile program or wasted by it, each with its line, its fix and what it is worth."""
         check(given, device, path)

@@ -26,7 +26,7 @@ class Asked:
     path: str
     argv: tuple[str, ...] = ()
     settings: dict[str, str] = field(default_factory=dict)
-    device: str = "ascend910b1"
+    device: str = ""
     step: int | None = None
     rank: int | None = None
 
@@ -122,9 +122,7 @@ def findings(asked: Asked) -> Told:
     from npuscope.report.check import check_data
 
     request = _request(asked)
-    found: Told = check_data(
-        "program.py" if "\n" in asked.path else asked.path, request.device, checks(request, rules_of())
-    )
+    found: Told = check_data("program.py" if "\n" in asked.path else asked.path, checks(request, rules_of()))
     listed = {"findings": [*found["errors"], *found["findings"]]}
     return {**listed, **{name: found[name] for name in ("races", "diagnoses", "unpriced")}}
 
@@ -135,7 +133,7 @@ def fixes(asked: Asked) -> Told:
     from npuscope.report.fixes import fixes_data
 
     with _request_of(asked) as request:
-        found = fixes_data(request.file, request.device, mend(request))
+        found = fixes_data(request.file, mend(request))
     kept = ("wall_ns", "fixes", "not_offered", "unmended")
     brief = [{k: v for k, v in one.items() if k not in ("diff", "versus")} for one in found["not_offered"]]  # type: ignore[attr-defined]
     return {**{name: found[name] for name in kept}, "not_offered": brief}
@@ -147,7 +145,7 @@ def improved(asked: Asked, trials: int) -> Told:
     from npuscope.report.fixes import improved_data
 
     with _request_of(asked) as request:
-        found = improved_data(request.file, request.device, improve(request, trials, resume=True))
+        found = improved_data(request.file, improve(request, trials, resume=True))
     return {name: found[name] for name in ("wall_ns", "best_ns", "versus", "ended", "steps", "trials")}
 
 

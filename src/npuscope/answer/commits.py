@@ -49,7 +49,7 @@ def simulate_commits(
     since: str,
     folder: Path,
     argv: Sequence[str] = (),
-    device: str = "ascend910b1",
+    device: str = "",
     jobs: int | None = None,
 ) -> int:
     """Fills a folder; how many commits were simulated now. `file` is its place in the repository."""

@@ -37,7 +37,7 @@ from npuscope.explain.changes import Gains
 from npuscope.explain.diagnosis import Diagnosis
 from npuscope.explain.explanation import Explanation
 from npuscope.lower.build_folder import build_program, is_build, read_build, with_build
-from npuscope.lower.chip import chip_to_lower_for
+from npuscope.lower.chip import DEFAULT, chip_to_lower_for
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program
 from npuscope.table.columns import Table
@@ -112,7 +112,19 @@ class Prediction:
 
     @cached_property
     def chip(self) -> Device:
-        return chip_to_lower_for(self.request.device)
+        """The one that was asked for, else that of the platform that the program itself asks for."""
+        named = self.request.device
+        return chip_to_lower_for(named, "" if named else self._platform)
+
+    @cached_property
+    def _platform(self) -> str:
+        return next((one.platform for one in self.ran.recordings if one.platform), "")
+
+    def _about_chip(self) -> Iterator[str]:
+        """Who chose the chip, where the program asks for another than the usual one."""
+        if chip_to_lower_for("", self._platform).name != DEFAULT:
+            who = "--device chose" if self.request.device else "the chip is"
+            yield f"the program asks for the platform {self._platform}; {who} {self.chip.name}"
 
     @cached_property
     def ran(self) -> ScriptRun:
@@ -126,7 +138,7 @@ class Prediction:
 
     @property
     def recording(self) -> Recording:
-        return self.program.recording if self.rank_programs else self._run.recording
+        return self.program.recording
 
     @cached_property
     def rank_programs(self) -> tuple[tuple[Program, ...], ...]:
@@ -156,7 +168,8 @@ class Prediction:
         goldens: dict[int, Callable[..., object] | None] = {id(one.run): one.golden_fn for one in self.ran.results}
         lowering = LoweringOptions(ring_slots=self.request.ring_slots)
         chip = with_runtime(self.chip, self.request.runtime or run.recording.runtime)
-        program = Program(run.recording, chip, lowering, goldens.get(id(run)))
+        recording = replace(run.recording, notes=(*run.recording.notes, *self._about_chip()))
+        program = Program(recording, chip, lowering, goldens.get(id(run)))
         return with_build(program, read_build(self.request.build)) if self.request.build else program
 
     @cached_property
@@ -421,7 +434,7 @@ class Prediction:
 
     def _answer(self) -> Answer:
         one = self.request
-        return Answer(one.name or one.file, "good", device=one.device)
+        return Answer(one.name or one.file, "good", device=one.device or self.chip.name)
 
 
 def _call(run: Finished) -> int | None:
@@ -441,7 +454,9 @@ def answer_of(request: Request, how: Callable[[Prediction], Answer] = Prediction
         raise
     except NpuscopeError as error:
         verdict: Verdict = "exited" if isinstance(error, Refused) else "fails"
-        return Answer(request.name or request.file, verdict, str(error), device=request.device, line=error.line)
+        return Answer(
+            request.name or request.file, verdict, str(error), device=request.device or DEFAULT, line=error.line
+        )
 
 
 def brief_answer_of(request: Request) -> Answer:

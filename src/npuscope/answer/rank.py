@@ -18,6 +18,7 @@ from npuscope.base import progress
 from npuscope.base.interval import Against
 from npuscope.base.jobs import Failed
 from npuscope.base.pool import Workers, run
+from npuscope.lower.chip import DEFAULT
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import COUNT, TEXT, TIME, Form, figures, percent
 from npuscope.time.uncertainty import COMPARED, INTERVAL, against
@@ -92,7 +93,11 @@ def brief_answers(requests: Sequence[Request], workers: Workers) -> Iterator[Ans
     """A brief answer for each; one that ended its process without any is tried again another time."""
     isolated = workers.jobs != 1 or workers.engine != "processes"
     for request, one in zip(requests, run(brief_answer_of, requests, workers, isolated), strict=True):
-        yield Answer(request.name, "crashed", one.message, device=request.device) if isinstance(one, Failed) else one
+        yield (
+            Answer(request.name, "crashed", one.message, device=request.device or DEFAULT)
+            if isinstance(one, Failed)
+            else one
+        )
 
 
 def ranked(found: Sequence[Answer]) -> list[Answer]:

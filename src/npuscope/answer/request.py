@@ -41,13 +41,14 @@ class Request:
     `program` counts the programs that a file runs. `mode`: "values" computes, where control flow depends on more than
     lengths and tables. `build`: a folder that the compiler left of the program. `texts` stand in for files of the
     program: whoever asks does so inside `unsaved(request.texts)`, as the functions that processes run do.
+    `device`: a chip's name or file; without it that of the platform that the program asks for, else ascend910b1.
     `runtime`: tmr or hbg; without it the one that the program asks for, else tmr by the chip's own file.
     """
 
     file: str
     argv: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
-    device: str = "ascend910b1"
+    device: str = ""
     program: int | None = None
     ring_slots: int | None = None
     mode: Mode = "shapes"

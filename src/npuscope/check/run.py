@@ -51,6 +51,7 @@ class Checked:
     unpriced: str = ""  # why they are not
     notes: tuple[str, ...] = ()  # on what was read of the compiler's assembly
     costly: int = 0  # found, and left out: mended, the program would take longer
+    device: str = ""
 
 
 def check(program: Program, rules: Sequence[Rule] | None = None) -> Checked:
@@ -71,6 +72,7 @@ def check(program: Program, rules: Sequence[Rule] | None = None) -> Checked:
         tuple(one for one in ordered if one.severity == "error"),
         ignored + len(racing) - len(unsilenced),
         notes=program.assembly_notes,
+        device=program.device.name,
     )
 
 

@@ -64,7 +64,7 @@ def command(
         str | None, typer.Argument(help="A tile program: a Python file; or a compiler's build folder.")
     ] = None,
     arguments: options.Arguments = None,
-    device: options.Device = "ascend910b1",
+    device: options.ProgramDevice = "",
     select: Annotated[list[str] | None, typer.Option(help="Only these rules: ids, or prefix*; comma or again.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Not these rules: ids, or prefix*; comma or again.")] = None,
     level: Annotated[
@@ -109,7 +109,7 @@ def command(
     if (apply and not fix) or (commit and not apply):
         raise NpuscopeError("--commit needs --apply, and --apply needs --fix")
     check_outputs([file], md, sarif)
-    chip = chip_to_lower_for(device)
+    chip_to_lower_for(device)  # refused before anything runs
     mode: Mode = "values" if values else "shapes"
     request = Request(file, tuple(arguments or ()), (), device, program, ring_slots, mode, runtime=runtime)
     if fix:
@@ -122,8 +122,8 @@ def command(
     with progress_bar(), collected_rarely():
         checks = checks_of(request, rules, price, seed if replay else None)
     show(
-        partial(report, file, chip.name, checks, everything),
-        lambda: check_data(file, chip.name, checks),
+        partial(report, file, checks, everything),
+        lambda: check_data(file, checks),
         json=json,
         md=md,
         pages={sarif: lambda: check_sarif(checks, rules)},
@@ -156,8 +156,8 @@ def _fix(
             steps = best_together(request, mending)
         written = applied(steps, commit)
     show(
-        partial(fixes, file, request.device, mending, here, written),
-        lambda: {**fixes_data(file, request.device, mending), "written": written},
+        partial(fixes, file, mending, here, written),
+        lambda: {**fixes_data(file, mending), "written": written},
         json=json,
         md=md,
         pages={sarif: lambda: fixes_sarif(mending, rules or all_rules())},

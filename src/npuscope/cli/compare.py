@@ -70,7 +70,7 @@ def command(
         bool,
         typer.Option("--runtimes", help="A tile program under tmr and hbg, simulated: which is faster, and why."),
     ] = False,
-    device: options.Device = "ascend910b1",
+    device: options.ProgramDevice = "",
     setting: options.Set = None,
     program: options.ProgramNumber = None,
     html: options.Html = None,

@@ -67,7 +67,7 @@ def command(
     audit: Annotated[
         bool, typer.Option("--audit", help="Judge its dependencies: what each that could go costs, simulated.")
     ] = False,
-    device: options.Device = "ascend910b1",
+    device: options.ProgramDevice = "",
     runtime: options.Runtime = "",
     html: options.Html = None,
     areas: options.Areas = None,

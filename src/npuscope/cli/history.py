@@ -43,7 +43,7 @@ def command(
         tuple[str, str] | None, typer.Option(metavar="REPO FILE", help="Simulate this program at every commit.")
     ] = None,
     since: Annotated[str | None, typer.Option(help="The first commit to simulate.")] = None,
-    device: options.Device = "ascend910b1",
+    device: options.ProgramDevice = "",
     jobs: Annotated[int | None, typer.Option(min=1, help="Commits at a time; all cores unless given.")] = None,
     threshold: Annotated[
         float, typer.Option(min=0, help="Of simulated runs, which have no noise: list changes above this share.")

@@ -44,7 +44,7 @@ def command(
         str | None, typer.Option("--patches", help="Also write a patch per step to this folder.")
     ] = None,
     golden: Annotated[bool, typer.Option("--golden/--no-golden", help="Compare the numbers of every patch.")] = True,
-    device: options.Device = "ascend910b1",
+    device: options.ProgramDevice = "",
     program: options.ProgramNumber = None,
     runtime: options.Runtime = "",
     ring_slots: options.RingSlots = None,
@@ -55,7 +55,7 @@ def command(
     if commit and not apply:
         raise NpuscopeError("--commit needs --apply")
     check_outputs([file], md)
-    chip = chip_to_time(device)
+    chip_to_time(device)  # refused before anything runs
     here = Path.cwd()
     path, given = str(program_file(file).resolve()), tuple(arguments or ())
     request = Request(path, given, (), device, program, ring_slots, runtime=runtime)
@@ -64,8 +64,8 @@ def command(
     written = [] if patches is None else written_patches(found.taken, Path(patches), here)
     written += applied(found.taken, commit) if apply else []
     show(
-        partial(improvement, file, chip.name, found, here, written),
-        lambda: {**improved_data(file, chip.name, found), "written": written},
+        partial(improvement, file, found, here, written),
+        lambda: {**improved_data(file, found), "written": written},
         json=json,
         md=md,
     )

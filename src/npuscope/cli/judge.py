@@ -42,7 +42,7 @@ def command(
     files: Annotated[list[str], typer.Argument(help="Tile programs: Python files.", metavar="FILE...")],
     baseline: Annotated[str | None, typer.Option(help="Compare each with this program.")] = None,
     setting: options.Set = None,
-    device: options.Device = "ascend910b1",
+    device: options.ProgramDevice = "",
     program: options.ProgramNumber = None,
     runtime: options.Runtime = "",
     ring_slots: options.RingSlots = None,

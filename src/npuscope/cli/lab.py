@@ -50,7 +50,7 @@ BrowserOption = Annotated[bool, typer.Option(help="Open a browser, if there is o
 def command(
     context: typer.Context,
     files: Annotated[list[str], typer.Argument(help="Captures, and at most one tile program.", metavar="FILE...")],
-    device: options.Device = "ascend910b1",
+    device: options.ProgramDevice = "",
     setting: options.Set = None,
     program: options.ProgramNumber = None,
     runtime: options.Runtime = "",

@@ -41,7 +41,7 @@ from npuscope.tile.record.model import Mode
 def command(
     file: Annotated[str, typer.Argument(help="A tile program: a Python file; or a compiler's build folder.")],
     arguments: options.Arguments = None,
-    device: options.Device = "ascend910b1",
+    device: options.ProgramDevice = "",
     kernel: Annotated[str | None, typer.Option(help="Only this kernel or function, with its tiles.")] = None,
     ring_slots: options.RingSlots = None,
     program: options.ProgramNumber = None,
@@ -59,10 +59,11 @@ def command(
         raise NpuscopeError("--dump - and --json both print", remedy="Give --dump a file.")
     to_file = None if dump == "-" else dump
     check_outputs([file], html, to_file)
-    chip = chip_to_lower_for(device)
+    chip_to_lower_for(device)  # refused before anything runs
     with progress_bar():
         mode: Mode = "values" if values else "shapes"
         fits = fits_of(Request(file, tuple(arguments or ()), (), device, program, ring_slots, mode), kernel)
+    chip = fits[0].program.device
     fit_all = not any(fit.errors for fit in fits)
     pages = {html: lambda: _page(file, chip, fits), to_file: lambda: lowering_text(fits)}
     if dump == "-":

@@ -31,6 +31,14 @@ Runtime = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option("--device", help="The chip: a name, or a TOML file of your own.")]
+ProgramDevice = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        help="The chip: a name, or a TOML file of your own. Else that of the program's platform, or ascend910b1.",
+        show_default=False,
+    ),
+]
 ProgramNumber = Annotated[
     int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
 ]

@@ -52,7 +52,7 @@ def command(
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=a,b,c: values to try; may be repeated.")
     ] = None,
-    device: options.Device = "ascend910b1",
+    device: options.ProgramDevice = "",
     program: options.ProgramNumber = None,
     runtime: options.Runtime = "",
     ring_slots: options.RingSlots = None,
@@ -66,7 +66,7 @@ def command(
     html: options.Html = None,
     json: options.Json = False,
 ) -> None:
-    chip = chip_to_time(device)
+    chip_to_time(device)  # refused before anything runs
     argv = after_dashes(context)
     variants = _variants(
         files, setting or [], Request("", argv, (), device, program, ring_slots, jitter=jitter, runtime=runtime)
@@ -80,7 +80,7 @@ def command(
         found = answers_of(variants, None if results is None else Path(results), engine, jobs)
     order = ranked(found)
     able = [one for one in order if one.error is None]
-    parts = [*rank(files, chip.name, order, found[0], top, variants)]
+    parts = [*rank(files, order, found[0], top, variants)]
     parts += [] if before is None else beside_capture(before)
     beside, text = None, list(parts)
     # against the first one named, or the next best where that one wins or does not run

@@ -60,7 +60,7 @@ from npuscope.trace.formats import check_target
 def command(
     file: options.Program,
     arguments: options.Arguments = None,
-    device: options.Device = "ascend910b1",
+    device: options.ProgramDevice = "",
     layers: Annotated[int | None, typer.Option(min=1, help="The program's own --layers, if it has one.")] = None,
     setting: options.Set = None,
     out: Annotated[
@@ -99,7 +99,7 @@ def command(
     of_both = [] if layers is None else [f"LAYERS={layers}"]  # of a program before the change, too
     settings = tuple(settings_of([*(setting or []), *of_both]).items())
     mode: Mode = "values" if values else "shapes"
-    chip = chip_to_time(device)
+    chip_to_time(device)  # refused before anything runs
     request = Request(
         file,
         tuple(arguments or ()),
@@ -116,7 +116,7 @@ def command(
     with progress_bar():
         prediction = Prediction(request)
         if prediction.unfit:
-            _refuse(file, chip.name, prediction.unfit, json)
+            _refuse(file, prediction.chip.name, prediction.unfit, json)
         if explained is not None:
             _show_reasons(file, reasons(prediction.simulated, explained), json, wide)
             return

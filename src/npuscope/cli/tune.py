@@ -51,7 +51,7 @@ def command(
     trials: Annotated[int, typer.Option(min=1, help="Points that are simulated, at most.")] = 50,
     front: Annotated[str | None, typer.Option(help="Also the best of time against this: memory or tasks.")] = None,
     seed: Annotated[int, typer.Option(help="Of the search.")] = 0,
-    device: options.Device = "ascend910b1",
+    device: options.ProgramDevice = "",
     program: options.ProgramNumber = None,
     runtime: options.Runtime = "",
     ring_slots: options.RingSlots = None,
@@ -68,7 +68,8 @@ def command(
     Workers(engine)  # refused at once where there is no such engine
     program_file(file)
     check_outputs([file], results, html)
-    chip, argv = chip_to_time(device), tuple(arguments or ())
+    chip_to_time(device)  # refused before anything runs
+    argv = tuple(arguments or ())
     with progress_bar():
         if setting:
             given, places = values_of(setting, "--set"), places_of(Path(file))
@@ -87,8 +88,8 @@ def command(
     beside = None
     if comparison is not None and best is not None and html:
         beside = compare_document((first.candidate, best.candidate), comparison)
-    parts = partial(report, file, chip.name, tuned, top, comparison)
+    parts = partial(report, file, tuned, top, comparison)
     pages = {html: lambda: parts_page("Variants", "rank", parts(), beside)}
-    show(parts, partial(tune_data, file, chip.name, tuned), json=json, pages=pages)
+    show(parts, partial(tune_data, file, tuned), json=json, pages=pages)
     if best is None:
         raise typer.Exit(1)

@@ -50,7 +50,7 @@ def command(
     cores: Annotated[list[str] | None, typer.Option(help="Another number of cores, as AIC=48.")] = None,
     dispatch_cost: Annotated[float, typer.Option(help="Factor on every wait for the scheduler.")] = 1.0,
     setting: options.Set = None,
-    device: options.Device = "ascend910b1",
+    device: options.ProgramDevice = "",
     program: options.ProgramNumber = None,
     runtime: options.Runtime = "",
     rank: options.Rank = None,

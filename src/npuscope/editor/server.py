@@ -46,7 +46,7 @@ class Options:
     """Of the client: initializationOptions, or its settings under `npuscope`. `arguments` are a program's, by the end
     of its path, or for all under `*`."""
 
-    device: str = "ascend910b1"
+    device: str = ""
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     seconds: float = 60.0
     run: bool = True
@@ -275,7 +275,7 @@ class Programs:
             request = self.options.request(file)
             command = [sys.executable, "-m", "npuscope", "lab", file, "--no-browser", "--in-editor"]
             process = await asyncio.create_subprocess_exec(
-                *command, "--device", request.device, "--", *request.argv,
+                *command, *(["--device", request.device] if request.device else []), "--", *request.argv,
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             )  # fmt: skip
             assert process.stdout is not None

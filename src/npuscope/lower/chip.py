@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.chip.devices import Device, load, names
+from npuscope.chip.devices import Device, is_known, load, names
 from npuscope.ops.dtypes import BY_NAME
 
 DEFAULT = "ascend910b1"
@@ -16,9 +16,13 @@ CORE = (  # constants of [core] that lowering and its checks read
 )  # fmt: skip
 
 
-def chip_to_lower_for(name: str) -> Device:
-    """A device by name or file, refused where its file leaves out what lowering needs."""
-    device = load(name)
+def chip_to_lower_for(name: str, platform: str = "") -> Device:
+    """A device by name or file, refused where its file leaves out what lowering needs.
+
+    Without a name the one of the platform that a program was written for (`a5`, `a2a3sim`), else the usual one.
+    """
+    meant = platform.removesuffix("sim")
+    device = load(name or (meant if is_known(meant) else DEFAULT))
     lacking = [f"space.{space}" for space in SPACES if space not in device.space]
     lacking += [f"core.{constant}" for constant in CORE if constant not in device.core]
     lacking += ["rules"] if device.rules is None else []

@@ -44,10 +44,10 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "hint": "note"}
 
 
-def check(file: str, device: str, checks: Sequence[Checked], everything: bool = False) -> Iterator[Part]:
+def check(file: str, checks: Sequence[Checked], everything: bool = False) -> Iterator[Part]:
     """The answer, then all programs of a file, one after the other; in text every finding where `everything`."""
     counted = counts(checks)
-    yield Heading(f"Check of {file} on {device}", 1, In.MARKDOWN)
+    yield Heading(f"Check of {file} on {checks[0].device}", 1, In.MARKDOWN)
     yield Say(f"{counted}.", where=In.MARKDOWN)
     if any(checked.errors for checked in checks):
         yield Say(f"Will not work as it is: {counted}", kind="error", where=In.TEXT)
@@ -61,7 +61,7 @@ def check(file: str, device: str, checks: Sequence[Checked], everything: bool = 
         yield Say(f"Fits on chip and {safe}: {counted}", strong=True, where=In.TEXT)
     for number, checked in enumerate(checks):
         name = f" program {number}," if len(checks) > 1 else ""
-        yield Say(f"{file}:{name} {short_name(checked.program)} on {device}", where=In.TEXT)
+        yield Say(f"{file}:{name} {short_name(checked.program)} on {checked.device}", where=In.TEXT)
         if len(checks) > 1:
             yield Heading(f"Program {short_name(checked.program)}", where=In.MARKDOWN)
         yield from _diagnosis(checked)
@@ -274,12 +274,12 @@ def _bullet(finding: Finding) -> str:
     return "\n".join(lines)
 
 
-def check_data(file: str, device: str, checks: Sequence[Checked]) -> dict[str, object]:
+def check_data(file: str, checks: Sequence[Checked]) -> dict[str, object]:
     """Findings, memory, races and errors of all programs; `program` counts them where a file runs several."""
     each = list(enumerate(checks))
     return {
         "file": file,
-        "device": device,
+        "device": checks[0].device,
         "programs": [checked.program for checked in checks],
         "diagnoses": [None if one.diagnosis is None else one.diagnosis.as_dict() for one in checks],
         "unpriced": [one.unpriced for one in checks],

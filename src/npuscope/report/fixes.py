@@ -28,10 +28,10 @@ MOST_TRIALS = 200  # rows
 MOST_REASONS = 40  # findings without a fix that are listed
 
 
-def fixes(file: str, device: str, mending: Mending, folder: Path, written: Sequence[str] = ()) -> Iterator[Part]:
+def fixes(file: str, mending: Mending, folder: Path, written: Sequence[str] = ()) -> Iterator[Part]:
     """Patches that are offered, the one that saves most first; then what is not offered, each with why."""
     before, offered = mending.survey.answer, _best_of_each(mending)
-    yield Heading(f"Fixes of {file} on {device}", 1, In.MARKDOWN)
+    yield Heading(f"Fixes of {file} on {before.device}", 1, In.MARKDOWN)
     if before.wall_ns is None:
         yield Say(f"As it is, it does not run: {before.message}", kind="error")
     elif not offered:
@@ -97,12 +97,12 @@ def _is_beaten(one: Tried, mending: Mending) -> bool:
     return any((other.patch.fix, other.patch.file, other.patch.mends) == alike for other in mending.offered)
 
 
-def fixes_data(file: str, device: str, mending: Mending) -> dict[str, object]:
+def fixes_data(file: str, mending: Mending) -> dict[str, object]:
     """The JSON contract of `check --fix`."""
     before = mending.survey.answer
     return {
         "file": file,
-        "device": device,
+        "device": before.device,
         "wall_ns": before.wall_ns,
         "findings": [
             {"id": one.id, "file": one.file, "line": one.line, "saves_ns": one.saves_ns, "tried": one.price.tried}
@@ -157,11 +157,11 @@ TRIALS = Columns(
 )
 
 
-def improvement(file: str, device: str, found: Improved, folder: Path, written: Sequence[str] = ()) -> Iterator[Part]:
+def improvement(file: str, found: Improved, folder: Path, written: Sequence[str] = ()) -> Iterator[Part]:
     """The best program of a search, a patch per step, and all that was tried."""
     first, best, sure = found.first, found.best, found.versus
     tried = f"{many(len(found.tried), 'trial')}, {many(found.compared, 'fix', 'fixes')} compared; {found.ended}"
-    yield Heading(f"{file} improved on {device}", 1, In.MARKDOWN)
+    yield Heading(f"{file} improved on {first.device}", 1, In.MARKDOWN)
     if sure is None or first.wall_ns is None or best.wall_ns is None:
         start = f"{duration(first.wall_ns)}, simulated: " if first.wall_ns else ""
         what = "nothing to improve was found" if not found.taken else "it runs now"
@@ -207,11 +207,11 @@ def _rows(found: Improved) -> Iterator[dict[str, object]]:
         }
 
 
-def improved_data(file: str, device: str, found: Improved) -> dict[str, object]:
+def improved_data(file: str, found: Improved) -> dict[str, object]:
     """The JSON contract of `improve`."""
     return {
         "file": file,
-        "device": device,
+        "device": found.first.device,
         "wall_ns": found.first.wall_ns,
         "best_ns": found.best.wall_ns,
         "versus": found.versus and asdict(found.versus),

@@ -25,7 +25,6 @@ BARS_MEANING = (
 
 def rank(
     files: Sequence[str],
-    device: str,
     found: Sequence[Answer],
     baseline: Answer,
     most: int,
@@ -39,7 +38,9 @@ def rank(
     what = files[0] if len(files) == 1 else f"{len(files)} programs"
     failed = len(found) - len(ran)
     cannot = f", {failed:,} of them cannot run" if failed else ""
-    yield from _table(f"{what} on {device}: {many(len(found), 'variant')}{cannot}", found, baseline, most, variants)
+    yield from _table(
+        f"{what} on {baseline.device}: {many(len(found), 'variant')}{cannot}", found, baseline, most, variants
+    )
 
 
 def _table(
@@ -125,10 +126,10 @@ def why(names: tuple[str, str], comparison: Comparison) -> Iterator[Part]:
     yield from compare(names, comparison)
 
 
-def tune(file: str, device: str, tuned: Tuned, top: int, comparison: Comparison | None) -> Iterator[Part]:
+def tune(file: str, tuned: Tuned, top: int, comparison: Comparison | None) -> Iterator[Part]:
     """The headline, the table of the best, the front where one was asked for, and why the best one wins."""
     first = tuned.answers[0]
-    yield Heading(_tuned_headline(file, device, tuned), 1)
+    yield Heading(_tuned_headline(file, tuned), 1)
     if tuned.best is not None and tuned.best.bound_message:
         yield Say(tuned.best.bound_message, strong=True)
     yield Notes(_how_tuned(tuned))
@@ -143,16 +144,16 @@ def tune(file: str, device: str, tuned: Tuned, top: int, comparison: Comparison 
         yield from why((first.candidate, tuned.best.candidate), comparison)
 
 
-def _tuned_headline(file: str, device: str, tuned: Tuned) -> str:
+def _tuned_headline(file: str, tuned: Tuned) -> str:
     """`layer.py: 45.1 µs with TILE=128, from 96 µs (−53.0%, 91% likely faster)`."""
     best, first = tuned.best, tuned.answers[0]
     if best is None:
-        return f"{file} on {device}: nothing was found that runs and is right"
-    text = f"{file} on {device}: {duration(best.wall_ns or 0)} with {best.candidate}"
+        return f"{file} on {tuned.answers[0].device}: nothing was found that runs and is right"
+    text = f"{file} on {tuned.answers[0].device}: {duration(best.wall_ns or 0)} with {best.candidate}"
     if first.wall_ns is None:
         return f"{text}; as it is it does not run"
     if best.candidate == first.candidate or not best.wall_ns or best.wall_ns >= first.wall_ns:
-        return f"{file} on {device}: {duration(first.wall_ns)} as it is, and nothing faster was found"
+        return f"{file} on {tuned.answers[0].device}: {duration(first.wall_ns)} as it is, and nothing faster was found"
     less, sure = percent(1 - best.wall_ns / first.wall_ns), against_first(best, first)
     return f"{text}, from {duration(first.wall_ns)} (−{less}{'' if sure is None else f', {sure}'})"
 
@@ -173,7 +174,7 @@ def _how_tuned(tuned: Tuned) -> list[str]:
     return lines
 
 
-def tune_data(file: str, device: str, tuned: Tuned) -> dict[str, object]:
+def tune_data(file: str, tuned: Tuned) -> dict[str, object]:
     """The contract of `npuscope tune --json` (docs/reference/json.md)."""
     settings = {variant.name: dict(variant.settings) for variant in tuned.variants}
     first = tuned.answers[0]
@@ -183,7 +184,7 @@ def tune_data(file: str, device: str, tuned: Tuned) -> dict[str, object]:
 
     return {
         "file": file,
-        "device": device,
+        "device": tuned.answers[0].device,
         "space": {name: list(values) for name, values in tuned.space.settings},
         "size": tuned.space.size,
         "simulated": tuned.simulated,

@@ -21,6 +21,7 @@ from npuscope.tile.graph.boxes import Box, overlaps
 from npuscope.tile.language.functions import EntryFunction, TileFunction, decorator
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import RankPlace, Site
+from npuscope.tile.record.recorder import asked_for
 from npuscope.tile.run import state
 from npuscope.tile.run.arguments import Placeholder
 from npuscope.tile.run.block import SteppedThread
@@ -212,7 +213,8 @@ class Host(TileFunction):
                 state.switch(run)
             return result
 
-        return run_entry(EntryCall(self.name, body, self.parameters, args, kwargs))
+        with asked_for(getattr(config, "__dict__", {})):
+            return run_entry(EntryCall(self.name, body, self.parameters, args, kwargs))
 
     def compile(self, *args: object, config: object = None, **kwargs: object) -> Compiled:
         """Ready to be called with the arguments."""

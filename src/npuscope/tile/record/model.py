@@ -309,6 +309,7 @@ class Recording:
     rings: RingSizes = field(default=RingSizes())  # what the run asked for
     runtime: str = ""  # that the run asked for; empty where it did not
     place: RankPlace | None = None  # where a host function ran it
+    platform: str = ""  # that the run asked for, such as a5 or a2a3sim
 
 
 def unique_names(buffers: Iterable[Buffer]) -> dict[str, int]:

@@ -384,10 +384,11 @@ class _Finish:
             aliases=tuple([replace(alias, site=self._site(alias.site)) for alias in rec.aliases]),
             host_reads=tuple([replace(read, site=self._site(read.site)) for read in rec.host_reads]),
             notices=tuple([Notice(k, self._site(s), m, *counted) for (k, s, m), counted in rec.notices.items()]),
-            notes=tuple(dict.fromkeys((*rec.notes, *_other_chip()))),
+            notes=tuple(dict.fromkeys(rec.notes)),
             auto_scope=rec.auto_scope,
             rings=ring_sizes(),
             runtime=asked_runtime(),
+            platform=str(_given.get().get(PLATFORM) or ""),
             place=rec.place,
             sites=tuple([sites.site(number) for number in self._sites]),
         )
@@ -502,13 +503,6 @@ def asked_for(runtime_cfg: Mapping[str, Any]) -> Iterator[None]:
 def asked_runtime() -> str:
     """The runtime that the run under way asks for; empty where it does not."""
     return str(_given.get().get(RUNTIME, ""))
-
-
-def _other_chip() -> Iterator[str]:
-    """A script chooses its chip by a platform; here whoever asks does."""
-    platform = str(_given.get().get(PLATFORM, ""))
-    if platform.startswith("a5"):
-        yield f"the script asks for the platform {platform}; here --device chooses the chip (ascend950 is one of a5)"
 
 
 def ring_sizes() -> RingSizes:

@@ -100,7 +100,7 @@ def run_script(
             raise
         ran = _run(path, argv, "values", echo, settings, golden)
         where = f"{Path(needs.path or path).name}, line {needs.line}"
-        note = f"values decide what runs ({where}), so it was run with values and the record is of these values"
+        note = f"values decide what it does ({where}), so it was run with values and the record is of these values"
         recordings = [replace(one, notes=(*one.notes, note)) for one in ran.recordings]
         runs = zip(ran.runs, recordings, strict=True)
         return replace(ran, runs=tuple(replace(run, recording=recording) for run, recording in runs))
@@ -172,8 +172,11 @@ def _run(
         except (NpuscopeError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            explained = _explained(error, file, "--values computes them." if mode == "shapes" else "")
-            if mode == "shapes" or not (_are_wrong(results) or (runs and isinstance(error, AssertionError))):
+            explained = _explained(error, file)
+            asserts = runs and isinstance(error, AssertionError)
+            if asserts and mode == "shapes":  # what it expects of numbers cannot hold where there are none
+                raise NeedsValues(explained.what, path=explained.path, line=explained.line) from error
+            if not asserts and not _are_wrong(results):
                 raise explained from error
             code, failure = 1, str(explained)
         unread = given.unread(seen)
@@ -402,11 +405,8 @@ def _as_main(file: Path, argv: Sequence[str]) -> Iterator[None]:
             files |= {place for place in found.values() if Path(place).is_file()}
 
 
-def _explained(error: BaseException, file: Path, values: str) -> BadInput:
-    """The user's own mistake: its last line in the user's code, in one sentence.
-
-    A script that asserts its numbers cannot be content where only shapes were recorded: `values` says what to do.
-    """
+def _explained(error: BaseException, file: Path) -> BadInput:
+    """The user's own mistake: its last line in the user's code, in one sentence."""
     frames = traceback.extract_tb(error.__traceback__)
     mine = [f for f in frames if sites.is_users(f.filename) and Path(f.filename).exists()]
     inside = [f for f in mine if f.filename == str(file) or str(file.resolve().parent) in f.filename]
@@ -419,8 +419,7 @@ def _explained(error: BaseException, file: Path, values: str) -> BadInput:
         return BadInput(f"SyntaxError: {error.msg}", path=error.filename or file, line=error.lineno)
     if frame is None:
         return BadInput(what, path=file)
-    remedy = f"Only shapes were recorded, no numbers: {values}" if values and isinstance(error, AssertionError) else ""
-    return BadInput(what, path=frame.filename, line=frame.lineno, remedy=remedy)
+    return BadInput(what, path=frame.filename, line=frame.lineno)
 
 
 _SERVED = ("pypto", "golden", "harness")
