@@ -22,7 +22,8 @@ if not __package__:  # run as a script: the package is the folder's
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile.golden import Differences, diff_runs
+from npuscope.tile.golden import diff_runs
+from npuscope.tile.golden.traced import ValueTrace
 from qwen3_14b import decode, decode_a8w8, decode_layer_a8w8, flags, generate, golden, golden_a8w8
 from qwen3_14b.config import SMALL, Qwen3
 from qwen3_14b.flags import Flags
@@ -91,7 +92,7 @@ def check(model: Qwen3, chosen: Flags, count: int, seed: int = 0) -> Quality:
     return Quality(tokens, tuple(map(distinct_ngrams, tokens)), np.max(logits, axis=-1) - chosen_logits)
 
 
-def located(model: Qwen3, chosen: Flags, seed: int = 0) -> Differences:
+def located(model: Qwen3, chosen: Flags, seed: int = 0) -> ValueTrace:
     """One layer with these flags beside one with the default ones, on the same inputs: all named tensors, bit by bit.
 
     Both scale Q, K and V in their projections (or both do not), so that what stands in GM before RoPE is comparable.

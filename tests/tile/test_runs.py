@@ -160,11 +160,11 @@ def variant(wrong: float):
 def test_the_tensor_at_fault_comes_before_what_was_computed_from_it() -> None:
     # t's first differing element in memory is written last; the one that u was computed from is written first
     told = diff_runs(variant(0.0), variant(0.5), ones(64), ones(32))
-    assert [d.name for d in told.differing] == ["t", "u"]
-    index, written = told.differing[0].index, told.differing[0].written_a
-    assert index is not None
-    assert index[0] >= 32
-    assert "lower" in (written or "")
+    assert [one.name for one in told.tensors if one.apart] == ["t", "u"]
+    assert told.first is not None
+    assert told.first.apart is not None
+    assert told.first.apart.index[0] >= 32
+    assert "lower" in told.first.apart.writer
 
 
 @pl.jit

@@ -58,9 +58,9 @@ def traced(file: str, traces: Sequence[ValueTrace]) -> Iterator[Part]:
     for trace in traces:
         if len(traces) > 1:
             yield Heading(trace.program, 2)
-        yield Say(_verdict(trace), strong=True, kind="error" if trace.first is not None else "")
+        yield Say(trace.verdict, strong=True, kind="error" if trace.first is not None else "")
         if trace.first is not None and trace.first.apart is not None:
-            yield Say(_first(trace.first, trace.first.apart))
+            yield Say(trace.first.text())
         for event in trace.events[:EVENTS]:
             yield Say(_event(event))
         if len(trace.events) > EVENTS:
@@ -76,33 +76,6 @@ def traced(file: str, traces: Sequence[ValueTrace]) -> Iterator[Part]:
             yield Chart(_sizes(trace.first, trace.first.apart))
             for chart in _places(trace.first, trace.first.apart):
                 yield Chart(chart)
-
-
-def _verdict(trace: ValueTrace) -> str:
-    compared = sum(one.compared for one in trace.tensors)
-    if not trace.against:
-        return f"{many(len(trace.tensors), 'tensor')}, nothing to compare them with"
-    if trace.first is None:
-        return f"{many(compared, 'tensor')} as in {trace.against}"
-    differing = sum(one.apart is not None for one in trace.tensors)
-    return f"{trace.first.name} differs first from {trace.against}; {differing} of {compared} tensors differ"
-
-
-def _first(tensor: TracedTensor, apart: ValueDifference) -> str:
-    share = apart.differing / max(1, _size(tensor))
-    where = f"first at {list(apart.index)}: {apart.mine:.7g} here, {apart.other:.7g} there"
-    much = f"{apart.differing:,} of {_size(tensor):,} elements ({share:.1%})"
-    far = f"by at most {apart.largest:.3g}, half of them by less than {apart.median:.3g}"
-    if not apart.largest:
-        far = "all of them NaN or infinite on one side"
-    return f"{tensor.name}: {much}, {far}; {where}; {apart.writer or 'never written'}"
-
-
-def _size(tensor: TracedTensor) -> int:
-    size = 1
-    for extent in tensor.shape:
-        size *= extent
-    return size
 
 
 def _event(event: ValueEvent) -> str:

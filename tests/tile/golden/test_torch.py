@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npuscope.tile.golden import ScalarSpec, TensorSpec, diff_runs, ratio_allclose, ratio_reldiff, run_jit
+from npuscope.tile.golden import ScalarSpec, TensorSpec, ratio_allclose, ratio_reldiff, run_jit
 from npuscope.tile.golden.comparators import close
 from npuscope.tile.golden.spec import array_of
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("fake_runs")
 
 
 def scaled(wrote, x, factor, y) -> None:
@@ -33,37 +34,37 @@ def specs(dtype=torch.bfloat16, init=torch.randn) -> list:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_a_right_program_passes(executor, dtype, capsys) -> None:
-    assert run_jit(scaled, specs(dtype), golden, rtol=0, atol=0, executor=executor).passed
+def test_a_right_program_passes(dtype, capsys) -> None:
+    assert run_jit(scaled, specs(dtype), golden, rtol=0, atol=0).passed
     assert f"'y' PASS  shape=(4, 8) dtype={dtype}" in capsys.readouterr().out
 
 
-def test_a_wrong_one_fails(executor) -> None:
-    assert not run_jit(scaled, specs(), lambda values: values["y"].fill_(9), executor=executor).passed
+def test_a_wrong_one_fails() -> None:
+    assert not run_jit(scaled, specs(), lambda values: values["y"].fill_(9)).passed
 
 
 @pytest.mark.parametrize(
     "init", [torch.randn, lambda: torch.randn(8, 4).T, lambda: torch.rand(4, 8, dtype=torch.float64)]
 )
-def test_inputs_are_the_same_in_every_run(executor, init) -> None:
+def test_inputs_are_the_same_in_every_run(init) -> None:
     torch.manual_seed(2**40)  # as if torch had seeded itself
-    first, second = (run_jit(scaled, specs(init=init), executor=executor).run.arguments[0] for _ in range(2))
+    first, second = (run_jit(scaled, specs(init=init)).run.arguments[0] for _ in range(2))
     assert first.tobytes() == second.tobytes()
-    assert run_jit(scaled, specs(init=init), executor=executor, seed=3).run.arguments[0].tobytes() != first.tobytes()
+    assert run_jit(scaled, specs(init=init), seed=3).run.arguments[0].tobytes() != first.tobytes()
 
 
-def test_a_script_that_seeds_torch_keeps_its_stream(executor) -> None:
+def test_a_script_that_seeds_torch_keeps_its_stream() -> None:
     torch.manual_seed(7)
     expected = torch.randn([4, 8], dtype=torch.bfloat16)
     torch.manual_seed(7)
-    made = run_jit(scaled, specs(), executor=executor).run.arguments[0]
+    made = run_jit(scaled, specs()).run.arguments[0]
     assert made.tobytes() == array_of(expected).tobytes()
     torch.manual_seed(7)
-    assert run_jit(scaled, specs(), executor=executor, seed=0).run.arguments[0].tobytes() != made.tobytes()
+    assert run_jit(scaled, specs(), seed=0).run.arguments[0].tobytes() != made.tobytes()
 
 
 @pytest.mark.parametrize("by_script", [True, False])
-def test_integers_are_the_same_with_and_without_the_floats_before_them(executor, by_script) -> None:
+def test_integers_are_the_same_with_and_without_the_floats_before_them(by_script) -> None:
     shapes = False
     given = [
         TensorSpec("x", [4], torch.float32, init_value=torch.randn),
@@ -73,58 +74,49 @@ def test_integers_are_the_same_with_and_without_the_floats_before_them(executor,
     seen = []
     for shapes in (False, True):
         torch.manual_seed(5 if by_script else 2**40)
-        result = run_jit(lambda wrote, *arguments: None, given, compile_only=shapes, executor=executor)
+        result = run_jit(lambda wrote, *arguments: None, given, compile_only=shapes)
         lengths = result.run.arguments[1]
         seen.append((lengths.make() if shapes else lengths).tolist())
     assert seen[0] == seen[1]
 
 
-def test_data_is_saved_as_torch_saves_and_read_by_either(executor, tmp_path) -> None:
-    assert run_jit(scaled, specs(), golden, save_data=tmp_path / "case", executor=executor).passed
+def test_data_is_saved_as_torch_saves_and_read_by_either(tmp_path) -> None:
+    assert run_jit(scaled, specs(), golden, save_data=tmp_path / "case").passed
     x = torch.load(tmp_path / "case" / "in" / "x.pt", weights_only=True)
     assert x.dtype is torch.bfloat16
-    assert run_jit(scaled, specs(), golden_data=tmp_path / "case", rtol=0, atol=0, executor=executor).passed
+    assert run_jit(scaled, specs(), golden_data=tmp_path / "case", rtol=0, atol=0).passed
     as_numpy = [
         TensorSpec(s.name, s.shape, s.storage, is_output=s.is_output) if isinstance(s, TensorSpec) else s
         for s in specs()
     ]
-    assert run_jit(scaled, as_numpy, golden_data=tmp_path / "case", rtol=0, atol=0, executor=executor).passed
+    assert run_jit(scaled, as_numpy, golden_data=tmp_path / "case", rtol=0, atol=0).passed
 
 
-def test_a_golden_of_another_dtype_is_taken_only_if_it_was_saved_so(executor, tmp_path) -> None:
+def test_a_golden_of_another_dtype_is_taken_only_if_it_was_saved_so(tmp_path) -> None:
     def wide(values) -> None:
         golden(values)
         values["y"] = values["y"].float()
 
-    assert run_jit(scaled, specs(), wide, save_data=tmp_path / "case", executor=executor).passed
-    assert run_jit(scaled, specs(), golden_data=tmp_path / "case", executor=executor).passed
+    assert run_jit(scaled, specs(), wide, save_data=tmp_path / "case").passed
+    assert run_jit(scaled, specs(), golden_data=tmp_path / "case").passed
     (tmp_path / "case" / "out" / "dtypes.json").unlink()
-    result = run_jit(scaled, specs(), golden_data=tmp_path / "case", executor=executor)
+    result = run_jit(scaled, specs(), golden_data=tmp_path / "case")
     assert "holds float32, the spec of 'y' says torch.bfloat16" in result.error
 
 
-def test_complex_tensors_are_refused(executor) -> None:
+def test_complex_tensors_are_refused() -> None:
     with pytest.raises(ValueError, match="no real numbers"):
-        run_jit(scaled, specs(init=lambda: torch.ones(4, 8) * 1j), golden, executor=executor)
+        run_jit(scaled, specs(init=lambda: torch.ones(4, 8) * 1j), golden)
     with pytest.raises(ValueError, match=r"the golden leaves .* no numbers"):
-        run_jit(scaled, specs(), lambda values: values.update(y=torch.ones(4, 8) * 1j), executor=executor)
+        run_jit(scaled, specs(), lambda values: values.update(y=torch.ones(4, 8) * 1j))
 
 
-def test_files_that_hold_no_tensor_are_refused(executor, tmp_path) -> None:
-    run_jit(scaled, specs(), golden, save_data=tmp_path / "case", executor=executor)
+def test_files_that_hold_no_tensor_are_refused(tmp_path) -> None:
+    run_jit(scaled, specs(), golden, save_data=tmp_path / "case")
     torch.save({"a": 1}, tmp_path / "case" / "in" / "x.pt")
-    assert "holds a dict" in run_jit(scaled, specs(), golden_data=tmp_path / "case", executor=executor).error
+    assert "holds a dict" in run_jit(scaled, specs(), golden_data=tmp_path / "case").error
     (tmp_path / "case" / "in" / "x.pt").write_bytes(b"nothing")
-    assert (
-        "no tensor saved by torch" in run_jit(scaled, specs(), golden_data=tmp_path / "case", executor=executor).error
-    )
-
-
-def test_tensors_serve_for_a_diff(executor) -> None:
-    x, y = torch.randn(4, 8), torch.zeros(4, 8)
-    found = diff_runs(scaled, scaled, x, 2.0, y, executor=executor)
-    assert found.identical == ("y",)
-    assert not y.any()
+    assert "no tensor saved by torch" in run_jit(scaled, specs(), golden_data=tmp_path / "case").error
 
 
 def test_comparators_agree_with_torch() -> None:

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from command import npuscope
+from hypothesis import given
+from hypothesis import strategies as st
+from tiers import examples
 
 import npuscope.tile as pl
 from npuscope.tile.golden import TensorSpec
@@ -111,6 +114,27 @@ def test_the_first_tensor_that_differs_comes_before_what_is_made_of_it() -> None
     assert apart.largest == pytest.approx(0.5, rel=1e-5)
     assert "shift (task 6)" in apart.writer
     assert [value > 0 for value in apart.along[0]] == [32 <= row < 48 for row in range(64)]
+
+
+@pl.jit
+def copied(x: pl.Tensor[[2, 8], pl.FP32], y: pl.Out[pl.Tensor[[2, 8], pl.FP32]]):
+    with pl.at(level=CORE):
+        y[:] = pl.reshape(x, [2, 8])
+    return y
+
+
+@given(st.lists(st.sampled_from([0.0, -0.0, 1.5, np.nan, np.inf]), min_size=16, max_size=16), st.data())
+@examples(20)
+def test_bits_decide_and_as_many_elements_differ_as_were_changed(values: list[float], data: st.DataObject) -> None:
+    changed = sorted(data.draw(st.sets(st.integers(0, 15))))
+    one = np.array(values, np.float32).reshape(2, 8)
+    other = one.copy()
+    other.view(np.uint32).reshape(-1)[changed] ^= 0x80000000  # only the sign, of NaN and 0 too
+    runs = [record(copied, x, np.zeros_like(x)) for x in (one, other)]
+    _, y = beside_version(*runs, "the other").tensors
+    assert (y.apart is None) == (not changed)
+    if y.apart is not None:
+        assert (y.apart.differing, y.apart.index) == (len(changed), divmod(changed[0], 8))
 
 
 def test_outputs_are_held_to_the_golden_within_its_tolerance() -> None:

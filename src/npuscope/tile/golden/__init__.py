@@ -1,4 +1,4 @@
-"""Is a tile program right? Specs for its inputs, a golden reference, comparators, and bitwise diffs between variants.
+"""Is a tile program right? Specs for its inputs, a golden reference, comparators, and variants side by side.
 
 Serves scripts that say `from golden import …`: names, parameters and rules are those of the public library's package.
 Works with NumPy alone; with torch where the script imports it.
@@ -11,23 +11,17 @@ from npuscope.tile.golden.comparators import (
     ratio_reldiff,
     topk_pair_compare,
 )
-from npuscope.tile.golden.difference import Differences, TensorDifference, diff_runs, differences
-from npuscope.tile.golden.runner import Executed, Executor, RunConfig, RunResult, driven, run, run_jit
+from npuscope.tile.golden.runner import RunConfig, RunResult, driven, run, run_jit
 from npuscope.tile.golden.spec import ScalarSpec, TensorSpec
-from npuscope.tile.golden.validation import LastWriter, validate_golden
+from npuscope.tile.golden.traced import diff_runs
+from npuscope.tile.golden.validation import validate_golden
 
 __all__ = [
-    "Differences",
-    "Executed",
-    "Executor",
-    "LastWriter",
     "RunConfig",
     "RunResult",
     "ScalarSpec",
-    "TensorDifference",
     "TensorSpec",
     "diff_runs",
-    "differences",
     "driven",
     "error_distribution",
     "mapped_pool_ratio_allclose",

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -42,10 +42,11 @@ from npuscope.tile.golden.spec import (
     python_number,
     to_read,
 )
-from npuscope.tile.golden.validation import LastWriter, validate_golden
+from npuscope.tile.golden.validation import validate_golden
 from npuscope.tile.record.model import Recording
 from npuscope.tile.record.recorder import asked_for
 from npuscope.tile.run.arguments import Placeholder, is_lazy, is_torch_tensor
+from npuscope.tile.run.execute import Finished, record
 
 MOST_NOTICES = 5  # of the run in the message of a failed golden
 RUNTIME_KEYS = frozenset({"platform", "device_id", "device_ids", "log_level", "profiling", "pto_isa_commit"})
@@ -53,39 +54,21 @@ RUNTIME_KEYS |= {f"enable_{name}" for name in ("chip_swimlane", "dep_gen", "dump
 RUNTIME_KEYS |= {"ring_dep_pool", "ring_heap", "ring_task_window"}
 COMPILE_KEYS = frozenset({"backend_type", "compile_profiling", "distributed_config", "dump_passes", "platform"})
 Golden = Callable[[dict[str, object]], object]
+Execute = Callable[..., Finished]
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-class Executed(LastWriter, Protocol):
-    """What one execution leaves behind. `named`: every named GM tensor at the end, `name#2` for a second of a name."""
-
-    @property
-    def recording(self) -> Recording: ...
-    @property
-    def named(self) -> Mapping[str, Array]: ...
-    @property
-    def seconds(self) -> float: ...
-
-
-class Executor(Protocol):
-    """Executes a program on arrays, which it writes in place."""
-
-    def __call__(
-        self, program: object, /, *arguments: object, mode: Literal["values", "shapes"], **settings: object
-    ) -> Executed: ...
-
-
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended. `execution_time` in seconds; `run`: what the executor left behind, None if it did not run."""
+    """How a run ended. `execution_time` in seconds; `run`: what it left behind, None if it did not run."""
 
     passed: bool
     error: str | None = None
     execution_time: float | None = None
     work_dir: Path | None = None
     bench: None = None  # for hardware; always None here
-    run: Executed | None = field(default=None, repr=False)
+    run: Finished | None = field(default=None, repr=False)
     compared: bool | None = None  # False: there was nothing to compare; None: it did not come to that
     unchecked: str = ""  # why it passed although nothing was compared
     golden_fn: Callable[..., object] | None = field(default=None, repr=False)
@@ -105,7 +88,6 @@ class _Driver:
 
     watch: Callable[[RunResult], None] | None = None
     shapes: bool = False
-    executor: Executor | None = None
     golden: bool = True
 
 
@@ -114,17 +96,14 @@ _driver = _Driver()
 
 @contextmanager
 def driven(
-    watch: Callable[[RunResult], None] | None = None,
-    shapes: bool = False,
-    executor: Executor | None = None,
-    golden: bool = True,
+    watch: Callable[[RunResult], None] | None = None, shapes: bool = False, golden: bool = True
 ) -> Iterator[None]:
     """For commands that run scripts: every run hands its result to `watch`; with `shapes` all are `compile_only`.
 
     Without `golden` a program computes and nothing is compared: who asks for its time does not wait for its golden.
     """
     global _driver
-    before, _driver = _driver, _Driver(watch, shapes, executor, golden)
+    before, _driver = _driver, _Driver(watch, shapes, golden)
     try:
         yield
     finally:
@@ -194,7 +173,6 @@ def run(
     save_data: bool | str | Path = False,
     *,
     seed: int | None = None,
-    executor: Executor | None = None,
 ) -> RunResult:
     """Run a `@pl.program` class or a `@pl.jit` function; specs in the order of its parameters.
 
@@ -226,9 +204,8 @@ def run(
     ]
     for note in [*_notes(compile_cfg or {}, runtime_cfg or {}, runtime_dir), *unused]:
         print(f"[RUN]   note: {note}", flush=True)
-    execute = executor or _driver.executor or default_executor()
-    if (ranks := (compile_cfg or {}).get("distributed_config")) is not None:
-        execute = functools.partial(execute, config=ranks)
+    ranks = (compile_cfg or {}).get("distributed_config")
+    execute = record if ranks is None else functools.partial(record, config=ranks)
     with asked_for({**(compile_cfg or {}), **(runtime_cfg or {})}):
         if compile_only or _driver.shapes:
             result = _record_shapes(program, specs, chosen(seed), execute)
@@ -296,7 +273,7 @@ class _Source:
 
 
 def _run(
-    program: object, specs: Sequence[Spec], source: _Source, compare: Callable[..., None], execute: Executor
+    program: object, specs: Sequence[Spec], source: _Source, compare: Callable[..., None], execute: Execute
 ) -> RunResult:
     place = None if source.target is None else source.target.parent
     try:
@@ -337,7 +314,7 @@ def _notices(recording: Recording) -> str:
     return "".join(lines)
 
 
-def _record_shapes(program: object, specs: Sequence[Spec], seed: Seed, execute: Executor) -> RunResult:
+def _record_shapes(program: object, specs: Sequence[Spec], seed: Seed, execute: Execute) -> RunResult:
     """Inputs get values when somebody asks for them, those that steer the program; numbers have theirs."""
     inputs = _Inputs(specs, seed)
     with _stage("generate inputs"):
@@ -398,13 +375,6 @@ def _placeholder(spec: TensorSpec, make: Callable[[], Array]) -> Placeholder:
     if dtype is None:
         raise NpuscopeError(f"'{spec.name}' is of {spec.dtype}, which the chip has not")
     return Placeholder(tuple(spec.shape), dtype, make)
-
-
-def default_executor() -> Executor:
-    """The tile language's own, imported when it is first needed."""
-    from npuscope.tile.run.execute import record
-
-    return record
 
 
 def _notes(

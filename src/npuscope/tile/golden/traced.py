@@ -1,21 +1,24 @@
 """The values of a run tensor by tensor in program order, alone, beside its golden, or beside another version's.
 
-Two versions are compared bit by bit, as `difference` does; a golden within its tolerance.
+Two versions are compared bit by bit, a golden within its tolerance. Inputs come first, then a tensor by the last task
+that wrote it; one that differs by the task that wrote its first differing element. So a wrong tensor comes before those
+computed from it. NaNs are equal when their bits are; 0 and -0 differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from math import prod
 
 import numpy as np
 
-from npuscope.tile.golden.difference import last_tasks
-from npuscope.tile.golden.runner import RunResult
-from npuscope.tile.golden.spec import Array, array_of
+from npuscope.table.formats import many
+from npuscope.tile.golden.runner import RunResult, make
+from npuscope.tile.golden.spec import Array, ScalarSpec, TensorSpec, array_of, chosen, copy_of, python_number
 from npuscope.tile.record.model import unique_names
 from npuscope.tile.record.walk import earliest
-from npuscope.tile.run.execute import Finished
+from npuscope.tile.run.execute import Finished, record
 from npuscope.tile.run.value_watch import NOTICES, ValueEvent
 
 DECADES = range(-12, 7)  # of differences that are counted
@@ -55,6 +58,18 @@ class TracedTensor:
     apart: ValueDifference | None = None
     reason: str = ""  # why it was not compared although both have it
 
+    def text(self) -> str:
+        """How far it is from the other, where it is."""
+        apart, size = self.apart, prod(self.shape)
+        if apart is None:
+            return f"{self.name}: the same"
+        much = f"{apart.differing:,} of {size:,} elements ({apart.differing / max(1, size):.1%})"
+        far = f"by at most {apart.largest:.3g}, half of them by less than {apart.median:.3g}"
+        if not apart.largest:
+            far = "all of them NaN or infinite on one side"
+        where = f"first at {list(apart.index)}: {apart.mine:.7g} here, {apart.other:.7g} there"
+        return f"{self.name}: {much}, {far}; {where}; {apart.writer or 'never written'}"
+
 
 @dataclass(frozen=True)
 class ValueTrace:
@@ -71,8 +86,29 @@ class ValueTrace:
     def first(self) -> TracedTensor | None:
         return next((one for one in self.tensors if one.apart is not None), None)
 
+    @property
+    def verdict(self) -> str:
+        compared = sum(one.compared for one in self.tensors)
+        if not self.against:
+            return f"{many(len(self.tensors), 'tensor')}, nothing to compare them with"
+        if self.first is None:
+            return f"{many(compared, 'tensor')} as in {self.against}"
+        differing = sum(one.apart is not None for one in self.tensors)
+        return f"{self.first.name} differs first from {self.against}; {differing} of {compared} tensors differ"
+
+    def text(self) -> str:
+        return self.verdict if self.first is None else f"{self.verdict}\n{self.first.text()}"
+
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
+
+
+def diff_runs(fn_a: object, fn_b: object, *arguments: object) -> ValueTrace:
+    """The second of two variants beside the first, on copies of the same arguments: arrays, tensors, numbers, specs."""
+    given = [make(one, chosen()) if isinstance(one, TensorSpec | ScalarSpec) else one for one in arguments]
+    given = [python_number(one) if getattr(one, "shape", None) == () else one for one in given]
+    first, second = (record(fn, *map(copy_of, given)) for fn in (fn_a, fn_b))
+    return beside_version(second, first, getattr(fn_a, "__name__", "the first"))
 
 
 def beside_version(run: Finished, other: Finished, against: str) -> ValueTrace:
@@ -119,13 +155,14 @@ def events_of(run: Finished) -> tuple[ValueEvent, ...]:
 def _traced(
     run: Finished, pairs: dict[str, tuple[Array, Array]], tolerance: tuple[float, float] | None
 ) -> tuple[TracedTensor, ...]:
-    last = last_tasks(run)
     kernels = {task.id: task.kernel for task in run.recording.tasks}
     numbers = unique_names(run.recording.buffers)
+    writers = {a.buffer: task.id for task in run.recording.tasks for a in task.arguments if a.writes}
+    last = {name: writers.get(numbers[name], -1) for name in run.named}
     found = []
     for name, array in run.named.items():
         pair = pairs.get(name)
-        apart, reason, task = None, "", last.get(name, -1)
+        apart, reason, task = None, "", last[name]
         if pair is not None and (pair[0].shape != pair[1].shape or pair[0].dtype != pair[1].dtype):
             reason = f"{list(pair[0].shape)} {pair[0].dtype} here, {list(pair[1].shape)} {pair[1].dtype} there"
         elif pair is not None:
@@ -136,7 +173,7 @@ def _traced(
         finite = values[np.isfinite(values)] if floats else values
         found.append(
             TracedTensor(
-                name, tuple(array.shape), array.dtype.name, task, kernels.get(last.get(name, -1), ""),
+                name, tuple(array.shape), array.dtype.name, task, kernels.get(last[name], ""),
                 int(np.isnan(values).sum()) if floats else 0, int(np.isinf(values).sum()) if floats else 0,
                 float(finite.min()) if finite.size else 0.0, float(finite.max()) if finite.size else 0.0,
                 pair is not None and not reason, apart, reason,

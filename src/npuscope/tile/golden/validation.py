@@ -11,7 +11,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 from npuscope.tile.golden.comparators import (
     Comparator,
@@ -36,6 +35,7 @@ from npuscope.tile.golden.spec import (
     misuse_of,
 )
 from npuscope.tile.run.arguments import Parameter
+from npuscope.tile.run.execute import Finished
 from npuscope.tile.values.signature import ScalarType, TensorType
 
 __all__ = [
@@ -52,12 +52,6 @@ MOST_SHOWN = 12  # names of parameters in a sentence
 CONTEXT = ("actual_outputs", "expected_outputs", "inputs", "rtol", "atol")
 
 
-class LastWriter(Protocol):
-    """What a run must be able to say: the op that last wrote an element of a named tensor; None if none did."""
-
-    def last_writer(self, name: str, flat_index: int, /) -> object | None: ...
-
-
 def validate_golden(
     outputs: Mapping[str, UserTensor],
     golden: Mapping[str, object],
@@ -65,7 +59,7 @@ def validate_golden(
     atol: float = 1e-5,
     compare_fn: Mapping[str, Callable[..., Verdict]] | None = None,
     inputs: Mapping[str, object] | None = None,
-    run: LastWriter | None = None,
+    run: Finished | None = None,
 ) -> None:
     """Print one line per output; raise AssertionError with the first mismatches of each that failed.
 
@@ -106,7 +100,7 @@ def _judged(
         raise misuse_of(compare, what) from None
 
 
-def _written_by(run: LastWriter | None, name: str, flat_index: int) -> str:
+def _written_by(run: Finished | None, name: str, flat_index: int) -> str:
     if run is None:
         return ""
     writer = run.last_writer(name, flat_index)
