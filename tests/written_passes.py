@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import polars as pl
 from made import Task, made
 
+from npuscope import explain as analysis
+from npuscope.explain.passes.found import Passes, passes
+from npuscope.explain.repetition import Steps
 from npuscope.trace import Trace
 
 # type, microseconds, and perhaps shapes
@@ -55,3 +59,15 @@ PREDICTED: list[Call] = [
     ("aten.mm.default", 10.0, "16,512;512,512"),
     ("all_reduce", 16.0),
 ]  # fmt: skip
+
+
+def same(trace: Trace) -> tuple[Steps, Passes]:
+    """What `report` and `forward` say of a trace, after they were found to agree."""
+    steps, found = analysis.explain(trace).steps, passes(trace)
+    assert steps.count == found.count
+    inside = found.table.filter(pl.col("step").is_not_null() | (steps.source == "passes"))
+    if steps.table.height == inside.height:
+        spans = (inside["end_ns"] - inside["start_ns"]).to_list()
+        assert steps.table["span_ns"].to_list() == spans
+        assert [phase or "unknown" for phase in steps.table["phase"]] == inside["phase"].to_list()
+    return steps, found

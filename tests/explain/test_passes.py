@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from planted import DEEPSEEK, QWEN, QWEN_RING, STRANGE, Plan, Planted, plant
 from tiers import examples
+from written_passes import same
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.explain.passes import Passes, passes
@@ -62,6 +63,7 @@ def plans(draw: st.DrawFn) -> Plan:
 def test_every_planted_pass_is_found_exactly(plan: Plan, tmp_path: Path) -> None:
     truth, found = planted_and_found(plan, tmp_path)
     assert told(found) == truth
+    same(found.trace)  # in `report`, where no anchor is named
 
 
 def test_unknown_kernels_are_found_by_their_repetition(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from builders import write_events, x
 from made import Task, made
+from written_passes import same
 
 import npuscope
 from npuscope import explain as analysis
-from npuscope.explain.passes.found import Passes, passes
+from npuscope.explain.passes.found import passes
 from npuscope.explain.passes.layers import usual_size
 from npuscope.explain.passes.statistics import statistics
-from npuscope.explain.repetition import Steps
 from npuscope.trace import Trace
 
 LAYER = ("rms_norm", "qkv_gemm", "flash_fwd_kernel", "out_gemm", "mlp_gemm")
@@ -45,18 +45,6 @@ class Stream:
 
     def read(self, path: Path) -> Trace:
         return npuscope.read(write_events(path / "t.json", self.events, deviceProperties=[]))
-
-
-def same(trace: Trace) -> tuple[Steps, Passes]:
-    """What both say, after they were found to agree."""
-    steps, found = analysis.explain(trace).steps, passes(trace)
-    inside = found.table.filter(found.table["start_ns"].is_not_null())
-    assert steps.passes == inside.height
-    if steps.table.height == inside.height:
-        spans = (inside["end_ns"] - inside["start_ns"]).to_list()
-        assert steps.table["span_ns"].to_list() == spans
-        assert [phase or "unknown" for phase in steps.table["phase"]] == inside["phase"].to_list()
-    return steps, found
 
 
 def test_a_prefill_among_decodes_is_no_outlier(tmp_path: Path) -> None:
@@ -107,7 +95,7 @@ def test_steps_of_a_diffusion_are_passes_and_not_layers(tmp_path: Path) -> None:
     # WHEN / THEN
     steps, found = same(stream.read(tmp_path))
     assert found.table["layers"].to_list() == [4, 8, 8, 8]
-    assert (steps.table.height, steps.passes, steps.layers) == (1, 4, 8)
+    assert (steps.table.height, found.count.passes, steps.layers) == (1, 4, 8)
 
 
 def test_what_is_typical_of_several_models_is_the_one_of_most_time(tmp_path: Path) -> None:
@@ -155,3 +143,15 @@ def test_an_attention_for_training_is_no_prefill() -> None:
     assert passes(made(tasks)).table["phase"].to_list() == ["unknown"]
     backward = Task(99, "g", "stream_1", 180, 189, more=(("Type", "FlashAttentionScoreGrad"), *shapes.items()))
     assert passes(made([*tasks, backward])).table["phase"].to_list() == ["training"]
+
+
+def test_a_pass_that_no_step_marks_counts_in_both(tmp_path: Path) -> None:
+    # GIVEN the rest of a pass before the profiler's first step, which is whole
+    stream, body = Stream(), ("embedding_kernel", *LAYER * 6, "argmax_kernel")
+    stream.run(*LAYER * 2, "argmax_kernel")
+    stream.now += 50
+    stream.step("ProfilerStep#6", *body)
+    # WHEN / THEN
+    steps, found = same(stream.read(tmp_path))
+    assert (found.count.passes, found.count.clean, found.count.layers) == (2, 1, 6)
+    assert (steps.table.height, found.count.pass_ns) == (1, len(body) * 10 * US)

@@ -34,7 +34,7 @@ SEARCHED = 200_000  # slices of a sequence looked at
 
 STEPS = Columns(
     "report.steps.table",
-    "A step, in order. Sums and unions are of all rows, core times of those that count once.",
+    "A step, in order. Sums and unions are of all rows, spans and core times of those that count once.",
     Column("step", COUNT, "its number"),
     Column("start", COUNT, "the first start, ns of the capture's clock", only="a moment of a clock says little"),
     Column("phase", TEXT, "prefill, decode, mixed or training, where mark or kernels tell", optional=True),
@@ -50,6 +50,35 @@ STEPS = Columns(
 )
 
 
+@dataclass(frozen=True)
+class PassCount:
+    """The forward passes of a run in few numbers; `report` and `forward` both take them, and their words, from here."""
+
+    passes: int
+    clean: int  # of them whole and undisturbed
+    phases: dict[str, int]  # how many are of each, the most first
+    phase: str  # of the passes that the next two are of
+    layers: int
+    pass_ns: float | None  # first start to last end, median
+    layers_vary: bool  # whole passes of other models have other layers
+
+    def __str__(self) -> str:
+        known = ", ".join(f"{count} {phase}" for phase, count in self.phases.items())
+        if self.phases.keys() == {"training"}:
+            what = many(self.passes, "training step")
+        else:
+            what = many(self.passes, "forward pass", "forward passes")
+            what += "" if self.phases.keys() <= {"unknown"} else f" ({known})"
+        if self.clean < self.passes:
+            what += f", {f'{self.clean:,}' if self.clean else 'none'} of them whole and undisturbed"
+        titles = {"unknown": "a pass", "training": "a training step"}
+        one = "one" if len(self.phases) == 1 else titles.get(self.phase, f"a {self.phase}")
+        one += f" of {many(self.layers, 'layer')}" if self.layers_vary else ""
+        layers = f"{self.layers} layers {'in most' if self.layers_vary else 'each'}" if self.layers > 1 else ""
+        takes = "" if self.pass_ns is None else f"{one} takes {duration(self.pass_ns)} (median)"
+        return "; ".join(part for part in (what, layers, takes) if part)
+
+
 @dataclass(frozen=True, repr=False)
 class Steps(Tabular):
     table: pl.DataFrame
@@ -57,10 +86,9 @@ class Steps(Tabular):
     layers: int | None  # of a pass; found inside a typical step where nothing tells passes
     unassigned: int  # slices of the work that belong to no step
     first_penalty: float | None = None  # the first step's span over the median of the others of its kind
-    passes: int | None = None  # forward passes in all steps, where they are told apart
-    layers_vary: bool = False  # whole passes of other models have other layers
+    count: PassCount | None = None  # the forward passes in all steps and outside, where they are told apart
 
-    in_json = ("source", "first_penalty", "outliers", "layers", "unassigned", "passes")
+    in_json = ("source", "first_penalty", "outliers", "layers", "unassigned", "count")
 
     @property
     def outliers(self) -> list[int]:
@@ -80,18 +108,14 @@ class Steps(Tabular):
     def title(self) -> str:
         if self.source == "none":
             return "steps: none marked, and no repetition found"
-        steps, several = self.table.height, (self.passes or 0) > self.table.height
-        what = "training steps" if self.phases.keys() == {"training"} else "forward passes"
-        counted = {"column": f"steps: {steps} marked", "passes": f"{what}: {steps}"}
-        commonest = next(iter(self.phases), None)
-        like = self.table if commonest is None else self.table.filter(pl.col("phase") == commonest)
-        each = "one" if commonest is None or self.phases.keys() == {commonest} else f"a {commonest}"
+        steps = self.table.height
+        counted = {"column": f"steps: {steps} marked", "passes": "steps found"}
+        spans = self.table["span_ns"].to_numpy()
+        inside = f"{self.layers} layers each; " if self.layers else ""
+        plain = f"{inside}one takes {duration(float(np.median(spans)))} (median)" if steps else ""
         parts = [
             counted.get(self.source, f"{steps} repeats found, steps or layers"),
-            ", ".join(f"{count} {phase}" for phase, count in self.phases.items()),
-            f"{self.passes} forward passes inside" if several else "",
-            f"{self.layers} layers {'in most' if self.layers_vary else 'each'}" if self.layers else "",
-            f"{each} takes {duration(float(np.median(like['span_ns'].to_numpy())))} (median)" if steps else "",
+            plain if self.count is None else str(self.count),
             f"the first takes {self.first_penalty:.2f} times the median of the others"
             if self.first_penalty is not None
             else "",
@@ -103,7 +127,7 @@ class Steps(Tabular):
 
 def steps_from(
     rows: pl.DataFrame, source: str, marks: pl.DataFrame, kinds: dict[int, str], layers: int | None,
-    passes: int | None, layers_vary: bool = False,
+    count: PassCount | None = None,
 ) -> Steps:  # fmt: skip
     """Steps of rows that have one; `marks` has phase, tokens and marked_ns by step. Those of a kind are compared."""
     known = rows.filter(pl.col("step").is_not_null())
@@ -115,7 +139,7 @@ def steps_from(
     like = table.with_columns(kind.alias("kind")).filter(pl.col("kind") == pl.col("kind").first())["span_ns"].to_numpy()
     others = float(np.median(like[1:])) if len(like) > 2 else 0.0
     first = float(like[0]) / others if others else None
-    return Steps(table.select(STEPS.keys), source, layers, rows.height - known.height, first, passes, layers_vary)
+    return Steps(table.select(STEPS.keys), source, layers, rows.height - known.height, first, count)
 
 
 def layers_inside(rows: pl.DataFrame) -> int | None:
@@ -242,9 +266,11 @@ def _cuts(places: Ints, period: int, start: Ints, end: Ints, length: int) -> Int
 
 def _table(rows: pl.DataFrame) -> pl.DataFrame:
     once = ~pl.col("duplicate")
+    counted = once | (pl.col("duplicate").all())  # a second listing, as on the AI CPU, may begin earlier
+    first = pl.col("start").filter(counted).min()
     table = rows.group_by("step").agg(
-        start=pl.col("start").min(),
-        span_ns=(pl.col("start") + pl.col("dur")).max() - pl.col("start").min(),
+        start=first,
+        span_ns=(pl.col("start") + pl.col("dur")).filter(counted).max() - first,
         slices=pl.len(),
         sum_ns=pl.col("dur").sum(),
         core_ns=pl.col("dur").filter(once).sum(),

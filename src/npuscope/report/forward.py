@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import polars as pl
 
+from npuscope.explain.passes.found import pass_count
 from npuscope.table.formats import arithmetic, duration, many, percent, sentence_start, short, traffic
 from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say, Spec, axis
 
@@ -46,10 +47,7 @@ def _rank(rank: RankPasses, several: bool, wide: bool) -> Iterator[Part]:
               if several and number is not None]  # fmt: skip
     name = f"{''.join(places)}{rank.path}"
     passes, about = rank.passes, rank.about
-    training, every = int((passes.frame["phase"] == "training").sum()), passes.frame.height
-    count = many(every, "training step") if 0 < training == every else many(every, "forward pass", "forward passes")
-    count += f" ({training:,} of training)" if 0 < training < every else ""
-    yield Say(f"{name}: {count}{_typical(passes.frame)}", strong=True)
+    yield Say(f"{name}: {pass_count(passes.frame)}", strong=True)
     yield Say(f"passes by {about['rule']}, layers by {short(str(about['anchor']), 80)}")
     if rank.statistics is not None and not rank.statistics.positions.is_empty():
         found = rank.statistics
@@ -64,21 +62,6 @@ def _rank(rank: RankPasses, several: bool, wide: bool) -> Iterator[Part]:
     yield Notes([*flags[:MOST_FLAGS], *more])
     if rank.statistics is not None:
         yield from _statistics(rank.statistics, wide)
-
-
-def _typical(passes: pl.DataFrame) -> str:
-    """How many are clean, and what those take."""
-    clean = passes.filter(pl.col("complete") & ~pl.col("disturbed"))
-    if clean.is_empty():
-        return ", none of them whole and undisturbed" if passes.height else ""
-    phase = clean.group_by("phase").len().sort("len", "phase", descending=[True, False])["phase"][0]
-    like = clean.filter(pl.col("phase") == phase)
-    spent = like.group_by("layers").agg(pl.col("union_ns").sum()).sort("union_ns", "layers")
-    spans = like.filter(pl.col("layers").eq_missing(spent["layers"][-1]))["span_ns"]
-    how_many = "" if clean.height == passes.height else f", {clean.height:,} of them whole and undisturbed"
-    what = "a pass" if phase == "unknown" else phase
-    what += f" of {many(spent['layers'][-1], 'layer')}" if spent.height > 1 else ""
-    return f"{how_many}; {what} takes {duration(float(np.median(spans.to_numpy())))} (median)"
 
 
 def _flags(rank: RankPasses) -> list[str]:

@@ -19,9 +19,9 @@ from npuscope.explain.passes.condition import Phase, complete_and_draft, disturb
 from npuscope.explain.passes.cuts import bounds
 from npuscope.explain.passes.layers import HEAD, OUTSIDE, TAIL, alike, layers, pass_and_layer
 from npuscope.explain.passes.sequence import FEWEST_ANCHORS, REPETITION, Flags, Sequence, stretches
-from npuscope.explain.repetition import numbers_of_repeats
-from npuscope.explain.work import kernel_group
-from npuscope.table.columns import Column, Columns, Table, Tabular
+from npuscope.explain.repetition import PassCount, numbers_of_repeats
+from npuscope.explain.work import CORES, kernel_group
+from npuscope.table.columns import Column, Columns, Table, Tabular, as_data
 from npuscope.table.formats import COUNT, FLAG, LIST, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, Form, duration, percent
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Intervals, Ints, inside, one_group, sum_by, union
@@ -143,7 +143,7 @@ class Passes(Tabular):
     outside: int  # rows that count and are in no pass
     outside_ns: int  # their device time
 
-    in_json = ("rule", "anchor", "attentions_per_layer", "outside", "outside_ns")
+    in_json = ("rule", "anchor", "attentions_per_layer", "outside", "outside_ns", "count")
 
     def tables(self) -> dict[str, Table]:
         table = self.table.with_columns(
@@ -158,6 +158,11 @@ class Passes(Tabular):
         if self.outside:
             title += f"; {self.outside:,} rows ({duration(self.outside_ns)}) are in none"
         return title
+
+    @cached_property
+    def count(self) -> PassCount:
+        """All of them in few numbers."""
+        return pass_count(self.table)
 
     @cached_property
     def rows(self) -> pl.DataFrame:
@@ -175,7 +180,30 @@ class Passes(Tabular):
 
     def about(self) -> dict[str, object]:
         """What is said of all passes together."""
-        return {name: getattr(self, name) for name in self.in_json}
+        return {name: as_data(getattr(self, name)) for name in self.in_json}
+
+
+def pass_count(table: pl.DataFrame) -> PassCount:
+    """Passes, as PASSES tells, in few numbers. One takes what the clean ones of the main kind take; where none is
+    clean, the whole ones; else all."""
+    whole = table.filter(pl.col("complete"))
+    clean = whole.filter(~pl.col("disturbed"))
+    usable = next((some for some in (clean, whole) if some.height), table)
+    phases = dict(table["phase"].value_counts().sort("count", "phase", descending=[True, False]).iter_rows())
+    phase, layers = main_kind(usable)
+    like = usable.filter((pl.col("phase") == phase) & (pl.col("layers") == layers))
+    spans = (like["end_ns"] - like["start_ns"]).to_numpy()
+    vary = whole.filter(pl.col("phase") != "draft")["layers"].n_unique() > 1
+    pass_ns = float(np.median(spans)) if len(spans) else None
+    return PassCount(table.height, clean.height, phases, phase, layers, pass_ns, vary)
+
+
+def main_kind(table: pl.DataFrame) -> tuple[str, int]:
+    """The phase and the layers that most device time of passes went to: a pass of other layers is another model's."""
+    kind = ["phase", "layers"]
+    spent = table.group_by(kind).agg(pl.col("union_ns").sum()).sort("union_ns", *kind)
+    phase, layers = spent.select(kind).row(-1) if spent.height else ("unknown", 0)
+    return str(phase), int(layers)
 
 
 class NoPasses(NpuscopeError):
@@ -188,7 +216,11 @@ def passes(trace: Trace, anchor: str | None = None) -> Passes:
     path = trace.meta.files[0] if trace.meta.files else None
     if not len(sequence):
         raise NoPasses("no kernel ran in this capture, so there is no forward pass", path=path)
-    anchors, how = sequence.anchors(anchor)
+    # tasks of one kernel run side by side on cores: no order tells passes
+    if anchor is None and trace.lanes["unit"].is_in(CORES).any():
+        anchors, how = sequence.row[:0], ""
+    else:
+        anchors, how = sequence.anchors(anchor)
     per_step = np.unique(sequence.step[anchors], return_counts=True)[1] if len(anchors) else np.zeros(1)
     # where few repeat in each of a capture's steps, what repeats is the step and no layer
     only_steps = how.startswith(REPETITION) and sequence.has_steps and np.median(per_step) < FEWEST_ANCHORS

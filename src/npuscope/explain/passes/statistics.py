@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.explain.passes.found import LAYERS, PASSES, POSITIONS, SKEW, TYPICAL, Passes
+from npuscope.explain.passes.found import LAYERS, PASSES, POSITIONS, SKEW, TYPICAL, Passes, main_kind
 from npuscope.explain.repetition import OUTLIER
 from npuscope.table.columns import Table, Tabular
 
@@ -66,19 +66,15 @@ def statistics(found: Passes, numbers: Sequence[int] | None = None) -> Statistic
     if usable.is_empty():
         raise NpuscopeError("no pass is complete")
     # a capture with one disturbed prefill and many decode passes is about the latter
-    kind = ["phase", "layers"]  # a pass of other layers is another model's
-    spent = usable.group_by(kind).agg(pl.col("union_ns").sum()).sort("union_ns", *kind)
-    phase, layers = spent.select(kind).row(-1)
-    counted = usable.filter((pl.col("phase") == phase) & pl.col("layers").eq_missing(layers))["index"]
+    phase, layers = main_kind(usable)
+    counted = usable.filter((pl.col("phase") == phase) & (pl.col("layers") == layers))["index"]
     rows = found.order.filter(pl.col("in_pass").is_in(counted.implode()))
     rows = rows.with_columns(nth=pl.int_range(pl.len()).over("in_pass", "part", "layer", "kernel") + 1)
     sequences = _sequences(rows, counted.head(TAUGHT_BY))
     spans = found.table.filter(pl.col("index").is_in(counted.implode())).sort(pl.col("end_ns") - pl.col("start_ns"))
     middle = spans.row((spans.height - 1) // 2, named=True)
     typical = _made_of(rows.filter(pl.col("in_pass") == middle["index"]), middle["end_ns"] - middle["start_ns"])
-    return Statistics(
-        str(phase), tuple(counted), _layers(rows), _positions(rows), sequences, int(middle["index"]), typical
-    )
+    return Statistics(phase, tuple(counted), _layers(rows), _positions(rows), sequences, int(middle["index"]), typical)
 
 
 def _made_of(rows: pl.DataFrame, span: int) -> pl.DataFrame:

@@ -3,12 +3,9 @@ and phases that `forward` finds, so that both say the same."""
 
 from __future__ import annotations
 
-from collections import Counter
-
 import polars as pl
 
 from npuscope.explain.passes.found import NoPasses, Passes, passes
-from npuscope.explain.passes.sequence import REPETITION
 from npuscope.explain.repetition import Steps, in_steps, layers_inside, steps_from
 from npuscope.explain.work import Work
 
@@ -22,10 +19,10 @@ def steps_of(work: Work) -> Steps:
     if found is None:
         layers = layers_inside(rows) if work.on_cores or source == "repetition" else None
         kinds = {step: phase or "" for step, phase in marks.select("step", "phase").iter_rows()}
-        return steps_from(rows, source, marks, kinds, layers, None)
+        return steps_from(rows, source, marks, kinds, layers)
     table = found.table.with_columns(kind=pl.Series(found.kinds, dtype=pl.String))
     table = table if source == "column" else table.with_columns(step=pl.col("index").cast(pl.Int64))
-    main = table.filter(~pl.col("phase").is_in(["draft"]))
+    main = table.filter(pl.col("phase") != "draft") if source == "column" else table  # a draft is part of its step
     known = (
         main.filter(pl.col("phase") != "unknown")
         .group_by("step")
@@ -38,17 +35,13 @@ def steps_of(work: Work) -> Steps:
     )
     marks = known.join(marks.select("step", "marked_ns"), on="step", how="full", coalesce=True)
     kinds = dict(main.group_by("step").agg(pl.col("kind").str.join(", ")).iter_rows())
-    sizes = Counter([] if found.anchor.startswith(REPETITION) else main["layers"].to_list())
-    layers = max(sizes, key=lambda size: (sizes[size] * size, size), default=0)
-    vary = main.filter("complete")["layers"].n_unique() > 1
-    return steps_from(rows, source, marks, kinds, layers if layers > 1 else None, main["step"].count(), vary)
+    layers = layers_inside(rows) if work.on_cores else found.count.layers
+    return steps_from(rows, source, marks, kinds, layers if layers and layers > 1 else None, found.count)
 
 
 def rows_in_steps(work: Work) -> tuple[pl.DataFrame, str, Passes | None]:
     """The device's rows with the step of each, null for none; who says so, as `Steps.source`; and the passes."""
     rows, source = in_steps(work)
-    if work.on_cores:  # tasks of one kernel run side by side there: no order tells passes
-        return rows, source, None
     try:
         found = passes(work.trace)
     except NoPasses:
