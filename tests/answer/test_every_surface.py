@@ -171,7 +171,7 @@ def from_lab(file: Path) -> Facts:
         listener.until("panels", id="1")
         run = found.get("run/1.json").json()
         pair = found.get("compare/1/1.json").json()
-        gains = found.post("whatif/1", {}).json()
+        gains = found.post("panel/1/whatif", {}).json()
     assert version["wall"] == run["wall"]
     assert version["verdict"] == run["diagnosis"]["verdict"]
     for same in pair["diagnoses"]:

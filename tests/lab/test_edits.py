@@ -11,8 +11,8 @@ from made import dozen
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.lab.edits import edits
-from npuscope.lab.job import replayed
-from npuscope.lab.messages import Replay
+from npuscope.lab.job import answered
+from npuscope.lab.messages import Question
 from npuscope.tile.script.write_settings import with_settings
 
 PROGRAM = """import argparse
@@ -74,7 +74,7 @@ def test_a_change_off_the_critical_path_says_so() -> None:
 
     def first(kernel: str) -> str:
         change = {"what": "scale", "kernels": [kernel], "factor": 0.9}
-        return str(json.loads(replayed(Replay(trace, change)))["parts"][0]["text"])
+        return str(json.loads(answered(Question("whatif", "run", trace, change)))["parts"][0]["text"])
 
     assert first("gate") == "No effect: gate is off the critical path."
     assert first("qk").startswith("What if: ")

@@ -114,20 +114,20 @@ def test_the_inside_of_any_block_is_there_when_asked_for(watched: Watched, runni
     told = page.locator(".inside .reasons").inner_text()
     assert "entering the block" in told
     assert "timing.block_start" in told
-    tables = [part for part in running[0].get("why/1/0.json").json()["parts"] if part["part"] == "table"]
+    tables = [part for part in running[0].post("panel/1/why", {"body": 0}).json()["parts"] if part["part"] == "table"]
     asked = npuscope("simulate", str(running[1]), "--explain", "copy", "--json")
     chain, depends = (orjson.loads(asked.stdout)[name] for name in ("chain", "depends"))
     for table, rows in zip(tables, (chain, depends), strict=True):
         shown_there = [row["constant"]["value"] for row in table["rows"]]
         assert shown_there == [row["constant"] for row in rows][: len(shown_there)]
-    assert running[0].get("why/1/99.json").status_code == 409
+    assert running[0].post("panel/1/why", {"body": 99}).status_code == 409
     # AND a version whose files are gone by says so
     settled = running[1].read_text()
     save(running[1], settled + "# changed\n")
     until(page, "npuscope.store.state.versions.at(-1).has_panels && npuscope.store.state.run !== '1'")
-    refused = running[0].get("inside/1/0.json")
+    refused = running[0].post("panel/1/inside", {"body": 0})
     assert (refused.status_code, "program.py has changed since" in refused.json()["message"]) == (409, True)
-    assert running[0].get("inside/c1/0.json").status_code == 409
+    assert running[0].post("panel/c1/inside", {"body": 0}).status_code == 409
     save(running[1], settled)
     until(
         page,

@@ -30,7 +30,7 @@ from npuscope.explain.comparison import compare_explained
 from npuscope.explain.explanation import Explanation
 from npuscope.lab.document import Payload, as_json
 from npuscope.lab.edits import edits
-from npuscope.lab.messages import Pair, PerfettoFile, Question, Replay, SaveBefore, VersionJob, VersionResult, WrittenIn
+from npuscope.lab.messages import Pair, PerfettoFile, Question, SaveBefore, VersionJob, VersionResult, WrittenIn
 from npuscope.lab.payload.files import source_changes
 from npuscope.lab.payload.inside import inside, planned_body
 from npuscope.lab.payload.overview import comparison, parts
@@ -45,8 +45,9 @@ from npuscope.tile.script.observed import Reads, reads
 from npuscope.tile.script.places import own_files, places_of
 from npuscope.tile.script.run import imported
 from npuscope.tile.script.write_settings import with_settings
-from npuscope.time.per_line import kinds_of
+from npuscope.time.per_line import TimedKind, kinds_of
 from npuscope.time.reasons import reasons
+from npuscope.time.run import Simulated
 from npuscope.time.uncertainty import against
 from npuscope.time.whatif import replay_against
 from npuscope.trace.core import Trace
@@ -160,7 +161,7 @@ def _explained(made: VersionResult) -> Explanation:
 
 def reprice(question: Question) -> VersionResult:
     """Source and causes of a version once fixes were tried: worth what each gave."""
-    with unsaved(question.request.texts):
+    with unsaved(_program_of(question).texts):
         one = _once_more(question)
         source = dict(panels_of(one, question.sources))["source"]
         later = as_json({"panels": {"source": source}, "diagnosis": one.diagnosis.as_dict()})
@@ -178,38 +179,47 @@ def written_in(order: WrittenIn) -> dict[str, tuple[str, str]]:
     return {str(path): texts for path, texts in with_settings(Path(order.file), order.settings).items()}
 
 
-def looked_into(question: Question) -> bytes:
-    """One kind of block of a simulated run, whatever its size, as the panel of that name has them."""
-    with unsaved(question.request.texts):
-        return as_json(inside(_once_more(question).simulated, question.body))
+def answered(question: Question) -> bytes:
+    """What a page asks of a run, as the panel that shows it reads it."""
+    with unsaved(question.request.texts if question.request else ()):
+        match question.what:
+            case "inside":
+                simulated, kind = _kind(question)
+                return as_json(inside(simulated, kind.body))
+            case "why":  # as `npuscope simulate --explain` has it of its kernel
+                simulated, kind = _kind(question)
+                found: Iterable[Part] = reasons_report(
+                    Path(_program_of(question).file).name, reasons(simulated, planned_body(simulated, kind).kernel)
+                )
+            case "whatif" if question.asked:
+                found = _replayed(question)
+            case "whatif" if question.request is None:  # every change alone, as `npuscope whatif` has it
+                found = gains(whatif_each(pickle.loads(question.trace))[1])
+            case "whatif":
+                one = _once_more(question)
+                found = gains(one.gains, one.diagnosis)
+            case _:
+                from npuscope.lab.later_panels import panel
+
+                found = panel(question)
+        return as_json(parts(found))
 
 
-def reasoned(question: Question) -> bytes:
-    """How the time of a kind of block came about, as `npuscope simulate --explain` has it of its kernel."""
-    with unsaved(question.request.texts):
-        simulated = _once_more(question).simulated
-        kind = next((kind for kind in kinds_of(simulated) if kind.body == question.body), None)
-        if kind is None:
-            raise NpuscopeError("the run has no such kind of block")
-        kernel = planned_body(simulated, kind).kernel
-        return as_json(parts(reasons_report(Path(question.request.file).name, reasons(simulated, kernel))))
+def _kind(question: Question) -> tuple[Simulated, TimedKind]:
+    """The kind of block that is asked for, of the run."""
+    simulated, body = _once_more(question).simulated, question.asked.get("body")
+    kind = next((kind for kind in kinds_of(simulated) if kind.body == body), None)
+    if kind is None:
+        raise NpuscopeError("the run has no such kind of block")
+    return simulated, kind
 
 
-def every_change(question: Question) -> bytes:
-    """What every change of a program would buy, as `npuscope whatif PROGRAM` has it."""
-    with unsaved(question.request.texts):
-        one = _once_more(question)
-        return as_json(parts(gains(one.gains, one.diagnosis)))
-
-
-def replayed(order: Replay) -> bytes:
-    """What a change would buy, or every change, as `npuscope whatif CAPTURE` has it."""
-    trace = pickle.loads(order.trace)
-    if not order.change:
-        return as_json(parts(gains(whatif_each(trace)[1])))
-    found = whatif(trace, change_of(order.change))
-    shown = asked(found, replay_against(found, order.bound) if order.bound else None)
-    return as_json(parts([*_without_effect(trace, order.change, found), *shown]))
+def _replayed(question: Question) -> Iterator[Part]:
+    """What a change would buy, as `npuscope whatif CAPTURE` has it."""
+    trace = pickle.loads(question.trace)
+    found = whatif(trace, change_of(question.asked))
+    yield from _without_effect(trace, question.asked, found)
+    yield from asked(found, replay_against(found, question.bound) if question.bound else None)
 
 
 def _without_effect(trace: Trace, change: Mapping[str, object], found: WhatIf) -> Iterator[Part]:
@@ -263,11 +273,16 @@ def _once_more(question: Question) -> Prediction:
             f"{', '.join(differ)} has changed since this version, whose run is not kept",
             remedy="Ask this of the newest version, or write the version's source back.",
         )
-    one = Prediction(question.request)
-    trouble = one.trouble
-    if trouble is not None:
-        raise NpuscopeError(trouble.message)
+    one = Prediction(_program_of(question))
+    if one.trouble is not None:
+        raise NpuscopeError(one.trouble.message)
     return one
+
+
+def _program_of(question: Question) -> Request:
+    if question.request is None:
+        raise NpuscopeError("only a simulated run has an inside")
+    return question.request
 
 
 def _holds(file: str, text: str) -> bool:

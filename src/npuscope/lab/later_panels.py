@@ -15,9 +15,7 @@ from npuscope.explain.sql import answer
 from npuscope.explain.work import area_rules
 from npuscope.forward.llm.tpot import Decoding, tpot
 from npuscope.forward.roofline import roofline
-from npuscope.lab.document import as_json
-from npuscope.lab.messages import CaptureFile, PanelQuestion
-from npuscope.lab.payload.overview import parts
+from npuscope.lab.messages import CaptureFile, Question
 from npuscope.lab.program_runs import captures_of
 from npuscope.lab.versions import Version
 from npuscope.report import forward as forward_report
@@ -29,10 +27,9 @@ from npuscope.trace import read
 SQL_ROWS = 1000
 
 
-def panel(question: PanelQuestion) -> bytes:
-    """The parts of a panel."""
+def panel(question: Question) -> list[Part]:
     try:
-        return as_json(parts(list(_parts(question))))
+        return list(_parts(question))
     except NpuscopeError as error:  # which names the file that the trace came from: the reader knows it
         raise NpuscopeError(error.what, remedy=error.remedy.replace("with --device", "above")) from error
 
@@ -42,7 +39,7 @@ def read_capture(file: CaptureFile) -> tuple[Version, ...]:
     return captures_of([file.name], [explain_ranks(read(file.path))], file.known).versions
 
 
-def _parts(question: PanelQuestion) -> Iterator[Part]:
+def _parts(question: Question) -> Iterator[Part]:
     trace, name = pickle.loads(question.trace), question.name
     match question.what:
         case "roofline":
@@ -56,7 +53,7 @@ def _parts(question: PanelQuestion) -> Iterator[Part]:
     raise NpuscopeError("this run has no such panel")
 
 
-def _word(question: PanelQuestion, name: str) -> str | None:
+def _word(question: Question, name: str) -> str | None:
     return str(question.asked[name]) if name in question.asked else None
 
 

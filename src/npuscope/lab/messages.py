@@ -93,25 +93,18 @@ class WrittenIn:
 
 @dataclass(frozen=True)
 class Question:
-    """One that needs a version's program once more, which is run again if its files are as they were.
+    """What a page asks of a run: a panel that is made when it is opened, a kind of block, what a change would buy.
 
-    `body` is the kind of block to look into; without one, every change is tried.
+    `request` is a program's, which is run again if its files hold `sources`; `bound` is what limits a simulated run.
     """
-
-    request: Request
-    sources: Mapping[str, str]
-    body: int | None = None
-
-
-@dataclass(frozen=True)
-class PanelQuestion:
-    """A panel of a run that is made when it is opened, with what its reader asked for; `request` is a program's."""
 
     what: str
     name: str
     trace: bytes
-    asked: Mapping[str, object]
+    asked: Mapping[str, object] = field(default_factory=dict)
     request: Request | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+    bound: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,26 +116,10 @@ class CaptureFile:
     known: int
 
 
-@dataclass(frozen=True)
-class Replay:
-    """A change to try in the trace of a run: as pages ask for it, `{}` for every change alone.
-
-    `bound` is what limits the run where it is simulated.
-    """
-
-    trace: bytes
-    change: Mapping[str, object]
-    bound: str = ""
-
-
 WORK = "npuscope.lab.job"
 perform: Named[VersionJob, VersionResult] = Named(WORK, "perform")
 compared: Named[Pair, bytes] = Named(WORK, "compared")
 written: Named[PerfettoFile, str] = Named(WORK, "written")
-looked_into: Named[Question, bytes] = Named(WORK, "looked_into")
-reasoned: Named[Question, bytes] = Named(WORK, "reasoned")
-every_change: Named[Question, bytes] = Named(WORK, "every_change")
+answered: Named[Question, bytes] = Named(WORK, "answered")
 reprice: Named[Question, VersionResult] = Named(WORK, "reprice")
-replayed: Named[Replay, bytes] = Named(WORK, "replayed")
 written_in: Named[WrittenIn, dict[str, tuple[str, str]]] = Named(WORK, "written_in")
-panel: Named[PanelQuestion, bytes] = Named("npuscope.lab.later_panels", "panel")

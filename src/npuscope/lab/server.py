@@ -28,7 +28,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from watchfiles import awatch
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.base.jobs import Failed
 from npuscope.lab.document import as_json, document, page
 from npuscope.lab.session import Session
 from npuscope.lab.versions import Version
@@ -151,8 +150,7 @@ def app_of(session: Session, port: int, token: str, frames: str = NO_FRAMES) -> 
             return refused("a setting is a name and a value")
         texts = {name: str(value) for name, value in settings.items()}
         if body.get("write") is True:
-            written = await session.write_settings(texts)
-            return refused(written.message, 409) if isinstance(written, Failed) else done(written)
+            return done(await session.write_settings(texts))
         return json_answer(as_json({"id": session.turn(texts)}))
 
     async def edit(request: Request) -> Response:
@@ -180,27 +178,13 @@ def app_of(session: Session, port: int, token: str, frames: str = NO_FRAMES) -> 
         return json_answer(as_json(renamed.as_dict()))
 
     async def compare(request: Request) -> Response:
-        answer = await session.compare(request.path_params["a"], request.path_params["b"])
-        return refused(answer.message, 409) if isinstance(answer, Failed) else json_answer(answer)
-
-    async def inside(request: Request) -> Response:
-        answer = await session.look_into(request.path_params["id"], request.path_params["body"])
-        return refused(answer.message, 409) if isinstance(answer, Failed) else json_answer(answer)
-
-    async def why(request: Request) -> Response:
-        answer = await session.reasons(request.path_params["id"], request.path_params["body"])
-        return refused(answer.message, 409) if isinstance(answer, Failed) else json_answer(answer)
-
-    async def what_if(request: Request) -> Response:
-        answer = await session.what_if(request.path_params["id"], await body_of(request))
-        return refused(answer.message, 409) if isinstance(answer, Failed) else json_answer(answer)
+        return json_answer(await session.compare(request.path_params["a"], request.path_params["b"]))
 
     async def fixes(request: Request) -> Response:
         body, id = await body_of(request), request.path_params["id"]
         key = body.get("key")
         if key is None:
-            answer = await session.fixes(id)
-            return refused(answer.message, 409) if isinstance(answer, Failed) else json_answer(answer)
+            return json_answer(await session.fixes(id))
         if not isinstance(key, str):
             return refused("a fix is known by its key")
         if body.get("write") is True:
@@ -219,12 +203,11 @@ def app_of(session: Session, port: int, token: str, frames: str = NO_FRAMES) -> 
                         return refused("the capture is too large: name it on the command line", 413)
                     out.write(piece)
             found = await session.add_capture(path)
-        return refused(found.message, 409) if isinstance(found, Failed) else json_answer(as_json({"ids": found}))
+        return json_answer(as_json({"ids": found}))
 
     async def panel(request: Request) -> Response:
         id, what = request.path_params["id"], request.path_params["what"]
-        answer = await session.panel(id, what, await body_of(request))
-        return refused(answer.message, 409) if isinstance(answer, Failed) else json_answer(answer)
+        return json_answer(await session.ask(id, what, await body_of(request)))
 
     async def perfetto(request: Request) -> Response:
         id, address = request.path_params["id"], request.path_params["address"]
@@ -232,8 +215,7 @@ def app_of(session: Session, port: int, token: str, frames: str = NO_FRAMES) -> 
         if session.versions.get(id) is None or not interface.is_there:
             return missing()
         if address == "localtrace":
-            trace = await session.perfetto(id)
-            return missing() if trace is None else FileResponse(trace, 200, headers, "application/octet-stream")
+            return FileResponse(await session.perfetto(id), 200, headers, "application/octet-stream")
         text = interface.text(address)
         if text is not None:
             kind = TYPES.get(PurePosixPath(address).suffix, "application/json")
@@ -257,9 +239,6 @@ def app_of(session: Session, port: int, token: str, frames: str = NO_FRAMES) -> 
         Route(f"/{token}/edit", edit, methods=["POST"]),
         Route(f"/{token}/version/{{id}}", version, methods=["POST"]),
         Route(f"/{token}/compare/{{a}}/{{b}}.json", compare),
-        Route(f"/{token}/inside/{{id}}/{{body:int}}.json", inside),
-        Route(f"/{token}/why/{{id}}/{{body:int}}.json", why),
-        Route(f"/{token}/whatif/{{id}}", what_if, methods=["POST"]),
         Route(f"/{token}/fixes/{{id}}", fixes, methods=["POST"]),
         Route(f"/{token}/capture", capture, methods=["POST"]),
         Route(f"/{token}/panel/{{id}}/{{what}}", panel, methods=["POST"]),

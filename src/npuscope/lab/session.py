@@ -28,29 +28,9 @@ from npuscope.base.jobs import GIB, Failed, Limits
 from npuscope.base.pool import Handle, Named, Pool
 from npuscope.base.unsaved import Texts
 from npuscope.check.rule import TrialPrice
+from npuscope.lab import messages
 from npuscope.lab.document import Payload, as_json
-from npuscope.lab.messages import (
-    CaptureFile,
-    Pair,
-    PanelQuestion,
-    PerfettoFile,
-    Question,
-    Replay,
-    SaveBefore,
-    VersionJob,
-    VersionResult,
-    WrittenIn,
-    compared,
-    every_change,
-    looked_into,
-    panel,
-    perform,
-    reasoned,
-    replayed,
-    reprice,
-    written,
-    written_in,
-)
+from npuscope.lab.messages import CaptureFile, Pair, Question, SaveBefore, VersionJob, VersionResult
 from npuscope.lab.payload.files import fixes_payload
 from npuscope.lab.versions import Version, Versions, replaced, text_of, unreadable
 
@@ -140,7 +120,7 @@ class Session:
         job = VersionJob(id, name, self._request(version), f"{self._folder}/early", self._before())
         self.publish({"type": "working", "what": what, "version": version.as_dict()})
         limits = self.limits if self.versions.last_made() else self.limits._replace(seconds=FIRST_S)
-        handle = self._pool.ask(perform, job, limits)
+        handle = self._pool.ask(messages.perform, job, limits)
         self._running[id] = handle
         then(handle, partial(self._done, id))
         return id
@@ -261,30 +241,24 @@ class Session:
             raise NpuscopeError("this is no file of the program")
         return replaced({Path(file): text}, lambda _, found: found == before)
 
-    async def write_settings(self, settings: Mapping[str, str]) -> tuple[str, ...] | Failed:
+    async def write_settings(self, settings: Mapping[str, str]) -> tuple[str, ...]:
         """Writes values of settings into the program's files."""
         assert self.subject is not None
-        texts = await self._answer(written_in, WrittenIn(self.subject.file, settings))
-        if isinstance(texts, Failed):
-            return texts
+        texts = await self._answer(messages.written_in, messages.WrittenIn(self.subject.file, settings))
         if any(file not in self.files for file in texts):
             raise NpuscopeError("this is no file of the program")
         return replaced({Path(file): new for file, (_, new) in texts.items()}, lambda file, now: texts[file][0] == now)
 
     # ---- fixes
 
-    async def fixes(self, id: str) -> bytes | Failed:
+    async def fixes(self, id: str) -> bytes:
         """Tries the fixes of a version whose files are still as they were; what came of each."""
-        version = self.versions.get(id)
-        if version is None or version.made is None or version.measured or not version.has_run:
-            return Failed("refused", "only a program that runs has fixes")
-        if any(text_of(file) != text for file, text in version.made.sources.items()) or version.texts:
-            return Failed("refused", "the files have changed since this version: ask for the fixes of the newest")
-        how = How(limits=self.limits, jobs=1)
-        try:
-            found = await asyncio.to_thread(mend, self._request(version), how)
-        except NpuscopeError as error:
-            return Failed("refused", str(error))
+        version, made = self._ran(id)
+        if version.measured:
+            raise NpuscopeError("only a program that runs has fixes")
+        if any(text_of(file) != text for file, text in made.sources.items()) or version.texts:
+            raise NpuscopeError("the files have changed since this version: ask for the fixes of the newest")
+        found = await asyncio.to_thread(mend, self._request(version), How(limits=self.limits, jobs=1))
         self._fixes[id] = {one.patch.key: one for one in found.tried}
         self._prices[id] = trial_prices(found)
         await self._reprice(version)
@@ -292,10 +266,12 @@ class Session:
 
     async def _reprice(self, version: Version) -> None:
         """Findings and causes are worth what fixes gave, from now on."""
-        assert version.made is not None
-        found = await self._answer(reprice, Question(self._request(version), version.made.sources))
+        try:
+            found = await self._answer(messages.reprice, self._question(version.id, "reprice"))
+        except NpuscopeError:  # its files have changed meanwhile
+            return
         now = self.versions.get(version.id)
-        if isinstance(found, Failed) or now is None or now.made is None or not now.made.panels:
+        if now is None or now.made is None or not now.made.panels:
             return
         whole, later = orjson.loads(now.made.panels), orjson.loads(found.panels)
         panels = orjson.dumps({"panels": whole["panels"] | later["panels"], "diagnosis": later["diagnosis"]})
@@ -321,46 +297,26 @@ class Session:
 
     # ---- questions
 
-    async def compare(self, a: str, b: str) -> bytes | Failed:
+    def _ran(self, id: str) -> tuple[Version, VersionResult]:
+        version = self.versions.get(id)
+        if version is None or version.made is None or not version.made.trace:
+            raise NpuscopeError("the version must have run")
+        return version, version.made
+
+    async def compare(self, a: str, b: str) -> bytes:
         """The payload of the compare panel."""
-        sides = [self.versions.get(id) for id in (a, b)]
-        if any(one is None or one.made is None or not one.made.trace for one in sides):
-            return Failed("refused", "both versions must have run")
-        (name, one), (other_name, other) = [(side.name, side.made) for side in sides if side and side.made]
-        return await self._answer(compared, Pair((name, other_name), (_for_comparing(one), _for_comparing(other))))
+        (one, made), (other, other_made) = self._ran(a), self._ran(b)
+        both = _for_comparing(made), _for_comparing(other_made)
+        return await self._answer(messages.compared, Pair((one.name, other.name), both))
 
-    async def look_into(self, id: str, body: int) -> bytes | Failed:
-        """A kind of block of a simulated version, for the panel that shows its inside."""
-        question = self._about_block(id, body)
-        return question if isinstance(question, Failed) else await self._answer(looked_into, question)
-
-    async def reasons(self, id: str, body: int) -> bytes | Failed:
-        """How the time of a kind of block came about."""
-        question = self._about_block(id, body)
-        return question if isinstance(question, Failed) else await self._answer(reasoned, question)
-
-    def _about_block(self, id: str, body: int) -> Question | Failed:
-        version = self.versions.get(id)
-        if version is None or version.made is None or version.measured or not version.has_run:
-            return Failed("refused", "only a simulated run has an inside")
-        return Question(self._request(version), version.made.sources, body)
-
-    async def what_if(self, id: str, change: Mapping[str, object]) -> bytes | Failed:
-        """What a change would buy, or every change: the parts of the what-if panel."""
-        version = self.versions.get(id)
-        if version is None or version.made is None or not version.made.trace:
-            return Failed("refused", "the version must have run")
-        if change or version.measured:
-            return await self._answer(replayed, Replay(version.made.trace, change, version.made.bound))
-        return await self._answer(every_change, Question(self._request(version), version.made.sources))
-
-    async def panel(self, id: str, what: str, asked: Mapping[str, object]) -> bytes | Failed:
-        """A panel that is made when it is opened."""
-        version = self.versions.get(id)
-        if version is None or version.made is None or not version.made.trace:
-            return Failed("refused", "the version must have run")
+    def _question(self, id: str, what: str, asked: Mapping[str, object] = MappingProxyType({})) -> Question:
+        version, made = self._ran(id)
         request = None if version.measured else self._request(version)
-        return await self._answer(panel, PanelQuestion(what, version.name, version.made.trace, asked, request))
+        return Question(what, version.name, made.trace, dict(asked), request, made.sources, made.bound)
+
+    async def ask(self, id: str, what: str, asked: Mapping[str, object]) -> bytes:
+        """What a page asks of a run."""
+        return await self._answer(messages.answered, self._question(id, what, asked))
 
     @asynccontextmanager
     async def incoming(self, name: str) -> AsyncIterator[Path]:
@@ -368,32 +324,29 @@ class Session:
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             yield Path(folder, Path(name).name or "capture")
 
-    async def add_capture(self, path: Path) -> tuple[str, ...] | Failed:
+    async def add_capture(self, path: Path) -> tuple[str, ...]:
         """Reads a capture; the numbers of its runs."""
         known = sum(one.measured for one in self.versions.all())
         found = await self._answer(READ_CAPTURE, CaptureFile(str(path), path.name, known))
-        if isinstance(found, Failed):
-            return found
         for version in found:
             self.versions.put(version)
             self.publish({"type": "version", "version": version.as_dict()})
         return tuple(version.id for version in found)
 
-    async def perfetto(self, id: str) -> Path | None:
+    async def perfetto(self, id: str) -> Path:
         """The file of a version's trace for the Perfetto UI."""
-        version = self.versions.get(id)
-        if version is None or version.made is None or not version.made.trace:
-            return None
-        file = Path(self._folder, f"{version.id}.pftrace")
+        file = Path(self._folder, f"{id}.pftrace")
         if not file.is_file():
-            answer = await self._answer(written, PerfettoFile(version.made.trace, str(file)))
-            if isinstance(answer, Failed):
-                return None
+            await self._answer(messages.written, messages.PerfettoFile(self._ran(id)[1].trace, str(file)))
         return file
 
-    async def _answer(self, function: Callable[[A], B], argument: A) -> B | Failed:
+    async def _answer(self, function: Callable[[A], B], argument: A) -> B:
+        """What a process answers; raises why it does not."""
         assert self._pool is not None
-        return await awaited(self._pool.ask(function, argument, self.limits))
+        found = await awaited(self._pool.ask(function, argument, self.limits))
+        if isinstance(found, Failed):
+            raise found.error or NpuscopeError(found.message)
+        return found
 
     # ---- who listens
 

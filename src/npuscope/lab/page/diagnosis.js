@@ -16,13 +16,13 @@ export class DiagnosisBox {
     this.store = store;
     this.pane = pane;
     this.stretch = -1;
-    this.list = element("ol", { class: "causes" });
-    this.together = element("p", { class: "soft together" });
-    this.lines = element("div", { class: "slowest" });
+    this.list = element("ol.causes");
+    this.together = element("p.soft.together");
+    this.lines = element("div.slowest");
     this.box = element(
-      "section",
-      { class: "diagnosis", "aria-label": "Diagnosis" },
-      element("h2", {}, "Diagnosis ", element("span", { class: "soft" }, "and what mending is worth")),
+      "section.diagnosis",
+      { "aria-label": "Diagnosis" },
+      element("h2", "Diagnosis ", element("span.soft", "and what mending is worth")),
       this.list,
       this.together,
       this.lines,
@@ -51,19 +51,18 @@ export class DiagnosisBox {
       source.files.find((/** @type {any} */ file) => file.name === line.file)?.text?.[line.line - 1]?.trim() ?? "";
     fill(
       this.lines,
-      total ? element("h2", {}, "Slowest lines ", element("span", { class: "soft" }, "of all blocks' time")) : null,
+      total ? element("h2", "Slowest lines ", element("span.soft", "of all blocks' time")) : null,
       ...all.slice(0, total ? SLOWEST : 0).map((line) =>
         element(
-          "button",
+          "button.slow-line",
           {
-            class: "slow-line",
             title: text(line),
             onclick: () =>
               this.store.set({ panel: "source", selection: { kind: "line", file: line.file, line: line.line } }),
           },
-          element("b", {}, percent(line.core_ns / total)),
-          element("span", { class: "soft" }, `${line.file}:${line.line}`),
-          element("code", {}, text(line)),
+          element("b", percent(line.core_ns / total)),
+          element("span.soft", `${line.file}:${line.line}`),
+          element("code", text(line)),
         ),
       ),
     );
@@ -80,26 +79,25 @@ export class DiagnosisBox {
       cause.confidence && cause.confidence !== "sure" ? cause.confidence : null,
     ].filter(Boolean);
     const step = (/** @type {string} */ text, /** @type {string} */ label, /** @type {number} */ by) =>
-      element("button", { class: "plain", "aria-label": label, onclick: () => this.goTo(place, by) }, text);
+      element("button.plain", { "aria-label": label, onclick: () => this.goTo(place, by) }, text);
     const where =
       spans === 0 && cause.evidence.length === 0
         ? null
         : element(
-            "div",
-            { class: "where" },
+            "div.where",
             ...(spans === 0
               ? []
               : [
                   step("‹", "Stretch before", -1),
                   element(
-                    "span",
-                    { class: "soft", "data-stretch": "" },
+                    "span.soft",
+                    { "data-stretch": "" },
                     `${whole(spans)} ${spans === 1 ? "stretch" : "stretches"}`,
                   ),
                   step("›", "Next stretch", 1),
                 ]),
             cause.evidence.length
-              ? element("button", { class: "plain details", onclick: () => this.choose(place) }, "evidence")
+              ? element("button.plain.details", { onclick: () => this.choose(place) }, "evidence")
               : null,
           );
     const width = (/** @type {number} */ ns) => `width:${Math.min((100 * ns) / wall, 100).toFixed(1)}%`;
@@ -107,33 +105,27 @@ export class DiagnosisBox {
       "li",
       { "data-cause": String(place), class: place === 0 ? "verdict-cause" : null },
       element(
-        "button",
+        "button.cause",
         {
-          class: "cause",
           "aria-pressed": "false",
           title: cause.sentence,
           id: place === 0 ? "verdict" : null,
           onclick: () => this.choose(place),
         },
-        element("span", { class: "sentence" }, ...worded(cause.sentence)),
-        element("span", { class: "worth" }, gain ? duration(gain.ns) : ""),
+        element("span.sentence", ...worded(cause.sentence)),
+        element("span.worth", gain ? duration(gain.ns) : ""),
       ),
       element(
-        "div",
-        { class: "bar", title: gain ? `${worth(gain)} of ${duration(wall)}` : "what it is worth is not known" },
-        gain ? element("span", { class: "most", style: width(gain.high_ns) }) : null,
+        "div.bar",
+        { title: gain ? `${worth(gain)} of ${duration(wall)}` : "what it is worth is not known" },
+        gain ? element("span.most", { style: width(gain.high_ns) }) : null,
         gain ? element("span", { style: width(gain.ns) }) : null,
       ),
       element(
-        "div",
-        { class: "more" },
-        facts.length ? element("div", { class: "soft facts" }, facts.join(" · ")) : null,
-        cause.evidence.length
-          ? element("ul", {}, ...cause.evidence.map((line) => element("li", {}, ...worded(line))))
-          : null,
-        cause.remedy
-          ? element("p", { class: "remedy" }, element("b", {}, "What to do: "), ...worded(cause.remedy))
-          : null,
+        "div.more",
+        facts.length ? element("div.soft.facts", facts.join(" · ")) : null,
+        cause.evidence.length ? element("ul", ...cause.evidence.map((line) => element("li", ...worded(line)))) : null,
+        cause.remedy ? element("p.remedy", element("b", "What to do: "), ...worded(cause.remedy)) : null,
         where,
       ),
     );

@@ -88,25 +88,33 @@ export function whole(number) {
 }
 
 /**
- * An element; a child that is text stays text. Names that begin with `on` are listeners.
- * @param {string} tag @param {Record<string, any>} attributes @param {(Node | string | null | undefined)[]} children
+ * Attributes, where there are some, and children go into an element whose tag may have classes: `p.soft`. A child that
+ * is text stays text, null is nothing. Names that begin with `on` are listeners.
+ * @param {Element} made @param {string[]} classes @param {any[]} parts
  * @returns {any}
  */
-export function element(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
+function filled(made, classes, parts) {
+  const [attributes, children] = parts[0]?.constructor === Object ? [parts[0], parts.slice(1)] : [{}, parts];
+  if (classes.length) made.setAttribute("class", classes.join(" "));
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else if (value !== null && value !== undefined) made.setAttribute(name, value);
   }
-  for (const child of children) if (child !== null && child !== undefined) made.append(child);
+  made.append(...children.filter((child) => child !== null && child !== undefined));
   return made;
+}
+
+/** @param {string} tag @param {any[]} parts attributes, children */
+export function element(tag, ...parts) {
+  const [name, ...classes] = tag.split(".");
+  return filled(document.createElement(name), classes, parts);
 }
 
 /** Text with `names` between backticks as code. @param {string} text @returns {(Node | string)[]} */
 export function worded(text) {
   const parts = text.split("`");
   if (parts.length % 2 === 0) return [text]; // one without its other half is a backtick
-  return parts.map((part, n) => (n % 2 ? element("code", {}, part) : part));
+  return parts.map((part, n) => (n % 2 ? element("code", part) : part));
 }
 
 /** Puts children into an element in place of what it has; null is nothing. @param {any} box @param {(Node | string | null | undefined)[]} children */
@@ -116,12 +124,10 @@ export function fill(box, ...children) {
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** @param {string} tag @param {Record<string, any>} attributes @param {(Node | string)[]} children */
-export function svg(tag, attributes = {}, ...children) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
+/** @param {string} tag @param {any[]} parts attributes, children */
+export function svg(tag, ...parts) {
+  const [name, ...classes] = tag.split(".");
+  return filled(document.createElementNS(SVG, name), classes, parts);
 }
 
 /** What does not fit is left out of the end. @param {string} text @param {number} most */

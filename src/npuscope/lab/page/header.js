@@ -116,16 +116,12 @@ export function answer(store, show) {
     since = sinceParts(store);
   const turn = versus?.verdict === "faster" ? "good" : versus?.verdict === "slower" ? "bad" : "soft";
   return [
-    text === "" ? null : element("span", { class: "standing" }, text),
+    text === "" ? null : element("span.standing", text),
     newest === null
       ? null
-      : element(
-          "button",
-          { class: "newest", title: `Show ${newest.name}`, onclick: () => show(newest.id) },
-          "newest ▸",
-        ),
-    element("b", { class: "wall" }, wallText(run?.wall)),
-    run?.part ? element("span", { class: "soft" }, run.part) : null,
+      : element("button.newest", { title: `Show ${newest.name}`, onclick: () => show(newest.id) }, "newest ▸"),
+    element("b.wall", wallText(run?.wall)),
+    run?.part ? element("span.soft", run.part) : null,
     versus?.ratio === undefined ? null : element("b", { class: `ratio ${turn}` }, ratioText(versus)),
     run === undefined
       ? null
@@ -136,6 +132,6 @@ export function answer(store, show) {
         ),
     since.length === 0
       ? null
-      : element("span", { class: "since", role: "status" }, `since ${versus?.name}: ${since.join(" · ")}`),
+      : element("span.since", { role: "status" }, `since ${versus?.name}: ${since.join(" · ")}`),
   ];
 }

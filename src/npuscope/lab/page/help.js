@@ -16,14 +16,14 @@ const MOUSE = [
 
 export function helpSheet() {
   const list = (/** @type {[string, string][]} */ rows) =>
-    element("dl", {}, ...rows.flatMap(([key, text]) => [element("dt", {}, key), element("dd", {}, text)]));
+    element("dl", ...rows.flatMap(([key, text]) => [element("dt", key), element("dd", text)]));
   const close = element("button", { "aria-label": "Close" }, "close");
   const sheet = element(
-    "dialog",
-    { class: "help", "aria-label": "Keyboard and mouse" },
-    element("h2", {}, "Keyboard"),
+    "dialog.help",
+    { "aria-label": "Keyboard and mouse" },
+    element("h2", "Keyboard"),
     list(KEYS),
-    element("h2", {}, "Mouse, on the timeline"),
+    element("h2", "Mouse, on the timeline"),
     list(MOUSE),
     close,
   );

@@ -271,21 +271,6 @@ export class Live {
     return asked("knob", { settings, write: true });
   }
 
-  /** One kind of block of a run. @param {string} id @param {number} body */
-  async inside(id, body) {
-    return unpackAll(await asked(`inside/${id}/${body}.json`));
-  }
-
-  /** How the time of a kind of block came about. @param {string} id @param {number} body */
-  why(id, body) {
-    return asked(`why/${id}/${body}.json`);
-  }
-
-  /** What a change would buy; none: every change. @param {string} id @param {object} change */
-  whatif(id, change) {
-    return asked(`whatif/${id}`, change);
-  }
-
   /** The fixes of a run's program, each tried. @param {string} id @returns {Promise<import("./types").Mending>} */
   fixes(id) {
     return asked(`fixes/${id}`, {});
@@ -303,9 +288,9 @@ export class Live {
     return asked(`fixes/${id}`, { key, write: true });
   }
 
-  /** A panel that is made when it is opened. @param {string} id @param {string} what @param {object} body */
-  panel(id, what, body) {
-    return asked(`panel/${id}/${what}`, body);
+  /** What is asked of a run: a panel that is made when it is opened, a kind of block, a change. @param {string} id @param {string} what @param {object} body */
+  async panel(id, what, body) {
+    return unpackAll(await asked(`panel/${id}/${what}`, body));
   }
 
   /** A capture that the reader dropped onto the page. @param {File} file @returns {Promise<{ids: string[]}>} */
@@ -357,31 +342,28 @@ export class Live {
       { versions } = this.store.state,
       last = this.decides();
     const lines = [];
-    if (live.gone) lines.push(element("span", { class: "bad" }, "The lab has ended. The page keeps what it shows."));
-    else if (live.lost)
-      lines.push(element("span", { class: "bad" }, "The connection to the lab is lost; trying again …"));
+    if (live.gone) lines.push(element("span.bad", "The lab has ended. The page keeps what it shows."));
+    else if (live.lost) lines.push(element("span.bad", "The connection to the lab is lost; trying again …"));
     if (live.working?.length)
       lines.push(
         element(
-          "span",
-          { class: "working" },
+          "span.working",
           `${live.working.map((id) => versions.find((one) => one.id === id)?.name ?? id).join(", ")}: working …`,
         ),
       );
     if (live.away?.length)
       lines.push(
         element(
-          "div",
-          { class: "trouble" },
-          element("b", {}, `${live.away.join(", ")}. `),
-          element("span", { class: "soft" }, "Work goes on when it is back; a version's source can be written back."),
+          "div.trouble",
+          element("b", `${live.away.join(", ")}. `),
+          element("span.soft", "Work goes on when it is back; a version's source can be written back."),
         ),
       );
     if (last?.trouble) lines.push(this.trouble({ ...last, trouble: last.trouble }));
     const shown = versions.find((one) => one.id === this.store.state.run);
     if (shown?.noticed?.length)
-      lines.push(element("div", { class: "trouble" }, element("b", {}, `${shown.name}: `), shown.noticed.join(" ")));
-    if (live.notice) lines.push(element("span", {}, live.notice));
+      lines.push(element("div.trouble", element("b", `${shown.name}: `), shown.noticed.join(" ")));
+    if (live.notice) lines.push(element("span", live.notice));
     fill(this.status, ...lines);
     this.status.hidden = lines.length === 0;
   }
@@ -393,24 +375,17 @@ export class Live {
       { edits = [], name = "" } = version.versus ?? {};
     const place = (/** @type {import("./types").Place} */ at, /** @type {number} */ n) =>
       at.line > 0 && broken?.id === version.id && broken.files[at.file] !== undefined
-        ? element(
-            "button",
-            { class: "plain source", title: "Show the line", onclick: () => this.lookAt(n) },
-            placeText(at),
-          )
-        : element("span", { class: "source" }, placeText(at));
+        ? element("button.plain.source", { title: "Show the line", onclick: () => this.lookAt(n) }, placeText(at))
+        : element("span.source", placeText(at));
     const kept = version.has_run || this.store.state.runs.length === 0 ? "" : "What is shown is the last that ran.";
     return element(
-      "div",
-      { class: "trouble" },
-      element("b", {}, `${version.name} does not run. `),
+      "div.trouble",
+      element("b", `${version.name} does not run. `),
       place(version.trouble, 0),
-      element("span", {}, ` ${message}${/[.!?]$/.test(message) ? "" : "."} ${remedy ?? ""} `),
-      edits.length ? element("b", {}, `Edited since ${name}: ${edits.map((one) => one.text).join(", ")}. `) : null,
-      element("span", { class: "soft" }, kept),
-      more.length
-        ? element("ul", {}, ...more.map((one, n) => element("li", {}, place(one, n + 1), one.message)))
-        : null,
+      element("span", ` ${message}${/[.!?]$/.test(message) ? "" : "."} ${remedy ?? ""} `),
+      edits.length ? element("b", `Edited since ${name}: ${edits.map((one) => one.text).join(", ")}. `) : null,
+      element("span.soft", kept),
+      more.length ? element("ul", ...more.map((one, n) => element("li", place(one, n + 1), one.message))) : null,
     );
   }
 

@@ -37,11 +37,9 @@ async function main() {
 
 /** A program has not run yet: says so until it has. @param {import("./types").Store} store */
 function waitFor(store) {
-  const status = element("div", { class: "status", role: "status", "aria-live": "polite" });
-  const text = element("div", {});
-  document
-    .getElementById("app")
-    ?.append(element("div", { class: "waiting" }, element("h1", {}, store.state.title), status, text));
+  const status = element("div.status", { role: "status", "aria-live": "polite" });
+  const text = element("div");
+  document.getElementById("app")?.append(element("div.waiting", element("h1", store.state.title), status, text));
   /** @type {any} */
   let shown = null;
   store.on(["live"], (state) => {
@@ -58,9 +56,7 @@ function waitFor(store) {
 }
 
 main().catch((error) => {
-  document
-    .getElementById("app")
-    ?.append(element("p", { class: "errors" }, `This page could not be drawn: ${error.message}`));
+  document.getElementById("app")?.append(element("p.errors", `This page could not be drawn: ${error.message}`));
   document.documentElement.dataset.ready = "failed";
   throw error;
 });

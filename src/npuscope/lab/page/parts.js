@@ -10,16 +10,12 @@ function shown(part, picked) {
   if (part.part === "say") return element("p", { class: part.strong ? "verdict" : null }, ...worded(part.text));
   if (part.part === "notes")
     return part.lines.length
-      ? element(
-          "ul",
-          { class: "notes" },
-          ...part.lines.map((/** @type {string} */ line) => element("li", {}, ...worded(line))),
-        )
+      ? element("ul.notes", ...part.lines.map((/** @type {string} */ line) => element("li", ...worded(line))))
       : null;
   if (part.part === "chart") return chart(part.spec);
-  if (part.rows.length === 0) return element("p", { class: "soft" }, "Nothing.");
-  const more = part.left_out > 0 ? element("p", { class: "soft" }, `… and ${whole(part.left_out)} more rows`) : null;
-  return element("div", {}, sortable(part.columns, part.rows, { picked }), more);
+  if (part.rows.length === 0) return element("p.soft", "Nothing.");
+  const more = part.left_out > 0 ? element("p.soft", `… and ${whole(part.left_out)} more rows`) : null;
+  return element("div", sortable(part.columns, part.rows, { picked }), more);
 }
 
 /** `picked` is called with a row of a table that the reader chooses, or null. @param {any[]} parts @param {((row: any) => void) | null} picked */

@@ -20,8 +20,8 @@ export class PinsBox {
   /** @param {import("./types").Store} store */
   constructor(store) {
     this.store = store;
-    this.list = element("ol", { class: "pins" });
-    this.box = element("section", { "aria-label": "Pins", hidden: "" }, element("h2", {}, "Pins"), this.list);
+    this.list = element("ol.pins");
+    this.box = element("section", { "aria-label": "Pins", hidden: "" }, element("h2", "Pins"), this.list);
     store.on(["pins"], () => this.draw());
     this.draw();
   }
@@ -60,16 +60,15 @@ export class PinsBox {
         });
         return element(
           "li",
-          {},
           element(
-            "button",
-            { class: "plain", title: "Show it", onclick: () => center(this.store, pin.start, pin.end) },
+            "button.plain",
+            { title: "Show it", onclick: () => center(this.store, pin.start, pin.end) },
             `${duration(pin.start)}, ${duration(pin.end - pin.start)}`,
           ),
           note,
           element(
-            "button",
-            { class: "plain", "aria-label": `Take pin ${place + 1} away`, onclick: () => this.change(place, null) },
+            "button.plain",
+            { "aria-label": `Take pin ${place + 1} away`, onclick: () => this.change(place, null) },
             "×",
           ),
         );

@@ -17,7 +17,7 @@ export class SelectionBox {
     this.pane = pane;
     this.pin = pin;
     this.address = address;
-    this.box = element("section", { class: "selection", "aria-label": "Selection", "aria-live": "polite", hidden: "" });
+    this.box = element("section.selection", { "aria-label": "Selection", "aria-live": "polite", hidden: "" });
     store.on(["selection", "run", "runs"], () => this.draw());
     this.draw();
   }
@@ -28,9 +28,8 @@ export class SelectionBox {
     const parts = selection === null || run === undefined ? [] : this.parts(selection);
     this.box.hidden = parts.length === 0;
     const close = element(
-      "button",
+      "button.plain.close",
       {
-        class: "plain close",
         "aria-label": "Select nothing (Esc)",
         onclick: () => this.store.set({ selection: null }),
       },
@@ -47,7 +46,7 @@ export class SelectionBox {
         () => (copy.textContent = "the address bar has it"),
       ),
     );
-    return element("p", { class: "tools" }, copy, element("button", { title: "Pin it (M)", onclick: this.pin }, "pin"));
+    return element("p.tools", copy, element("button", { title: "Pin it (M)", onclick: this.pin }, "pin"));
   }
 
   /** @param {import("./types").Selection} selection @returns {(Node | null)[]} */
@@ -57,8 +56,8 @@ export class SelectionBox {
     if (selection.kind === "kernel") return this.kernel(selection.kernel);
     if (selection.kind === "line")
       return [
-        element("h2", {}, `${selection.file.split("/").at(-1)}:${selection.line}`),
-        element("p", { class: "soft" }, "The slices of this line are marked."),
+        element("h2", `${selection.file.split("/").at(-1)}:${selection.line}`),
+        element("p.soft", "The slices of this line are marked."),
       ];
     if (selection.kind === "task") return this.task(selection.task);
     return [];
@@ -67,11 +66,10 @@ export class SelectionBox {
   /** @param {[string, string | Node | null][]} rows */
   facts(rows) {
     return element(
-      "dl",
-      { class: "facts" },
+      "dl.facts",
       ...rows
         .filter(([, value]) => value !== null && value !== "")
-        .flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]),
+        .flatMap(([name, value]) => [element("dt", name), element("dd", value)]),
     );
   }
 
@@ -100,20 +98,18 @@ export class SelectionBox {
       selection.file === null
         ? null
         : element(
-            "button",
-            { class: "plain source", onclick: () => this.toSource(selection) },
+            "button.plain.source",
+            { onclick: () => this.toSource(selection) },
             `${selection.file.split("/").at(-1)}:${selection.line}`,
           );
     const many = slices.drawn && slices.drawn[i] > 1;
     return [
       element(
         "h2",
-        {},
-        element("span", { class: "dot", style: `background:${kernelColors(timeline).all[slices.kernel[i]]}` }),
+        element("span.dot", { style: `background:${kernelColors(timeline).all[slices.kernel[i]]}` }),
         element(
-          "button",
+          "button.plain.name",
           {
-            class: "plain name",
             title: "Mark all slices of this kernel",
             onclick: () => this.store.set({ selection: { kind: "kernel", kernel: selection.kernel } }),
           },
@@ -139,10 +135,10 @@ export class SelectionBox {
             this.others("consumers", "Waits for it", model, place),
           ]),
       facts.some(([, value]) => value !== null)
-        ? element("details", { open: "" }, element("summary", {}, "Arguments and counters"), this.facts(facts))
+        ? element("details", { open: "" }, element("summary", "Arguments and counters"), this.facts(facts))
         : null,
       counters.some(([, value]) => value !== null)
-        ? element("details", { open: "" }, element("summary", {}, "Meanwhile, on average"), this.facts(counters))
+        ? element("details", { open: "" }, element("summary", "Meanwhile, on average"), this.facts(counters))
         : null,
     ];
   }
@@ -167,13 +163,11 @@ export class SelectionBox {
           : `${model.name(slice)}, ${duration(dur[slice])} at ${duration(start[slice])}`;
       return element(
         "li",
-        {},
         slice < 0
           ? name
           : element(
-              "button",
+              "button.plain",
               {
-                class: "plain",
                 title: `task ${model.timeline.tasks[one.task]}, ${one.kind}`,
                 onclick: () => this.to(model, slice),
               },
@@ -188,18 +182,13 @@ export class SelectionBox {
           ? [
               element(
                 "li",
-                {},
-                element(
-                  "button",
-                  { class: "plain", onclick: () => list(Infinity) },
-                  `… and ${whole(found.length - most)} more`,
-                ),
+                element("button.plain", { onclick: () => list(Infinity) }, `… and ${whole(found.length - most)} more`),
               ),
             ]
           : []),
       );
     list(MOST);
-    return element("div", {}, element("h3", {}, `${title} (${whole(found.length)})`), all);
+    return element("div", element("h3", `${title} (${whole(found.length)})`), all);
   }
 
   /** @param {import("./timeline/model.js").Model} model @param {number} slice */
@@ -239,7 +228,7 @@ export class SelectionBox {
   /** @param {number} start @param {number} end */
   range(start, end) {
     const parts = [
-      element("h2", {}, `${duration(end - start)} selected`),
+      element("h2", `${duration(end - start)} selected`),
       this.facts([
         ["from", `${micros(start)} µs`],
         ["to", `${micros(end)} µs`],
@@ -256,38 +245,30 @@ export class SelectionBox {
       ) =>
         element(
           "tr",
-          {},
-          element("td", { class: "name" }, element("span", { class: "dot", style: `background:${color}` }), name),
-          element("td", { class: "number" }, more),
-          element("td", { class: "number", "data-ns": String(ns) }, micros(ns)),
-          element("td", { class: "number" }, percent(ns / Math.max(lanes, 1))),
+          element("td.name", element("span.dot", { style: `background:${color}` }), name),
+          element("td.number", more),
+          element("td.number", { "data-ns": String(ns) }, micros(ns)),
+          element("td.number", percent(ns / Math.max(lanes, 1))),
         );
       const head = (/** @type {string[]} */ ...titles) =>
-        element(
-          "tr",
-          {},
-          ...titles.map((title, n) => element("th", { class: n ? "number" : null, scope: "col" }, title)),
-        );
+        element("tr", ...titles.map((title, n) => element("th", { class: n ? "number" : null, scope: "col" }, title)));
       parts.push(
-        this.pane.views.length > 1 ? element("h3", {}, view.model.run.name) : null,
-        totals.exact ? null : element("p", { class: "soft" }, "Slices drawn together count by their whole stretch."),
+        this.pane.views.length > 1 ? element("h3", view.model.run.name) : null,
+        totals.exact ? null : element("p.soft", "Slices drawn together count by their whole stretch."),
         element(
-          "table",
-          { class: "totals kernels" },
-          element("thead", {}, head("kernel", "slices", "core µs", "of lanes")),
+          "table.totals.kernels",
+          element("thead", head("kernel", "slices", "core µs", "of lanes")),
           element(
             "tbody",
-            {},
             ...totals.kernels.map((one) =>
               row(kernelColors(view.timeline).byName.get(one.name) ?? "", one.name, one.ns, whole(one.count)),
             ),
           ),
         ),
         element(
-          "table",
-          { class: "totals reasons" },
-          element("thead", {}, head("idle because", "", "µs", "of lanes")),
-          element("tbody", {}, ...totals.reasons.map((one) => row(reasonColor(one.id), one.title, one.ns, ""))),
+          "table.totals.reasons",
+          element("thead", head("idle because", "", "µs", "of lanes")),
+          element("tbody", ...totals.reasons.map((one) => row(reasonColor(one.id), one.title, one.ns, ""))),
         ),
       );
     }
@@ -309,12 +290,7 @@ export class SelectionBox {
         if (dur[i] > most) most = dur[i];
       }
     return [
-      element(
-        "h2",
-        {},
-        element("span", { class: "dot", style: `background:${kernelColors(model.timeline).all[place]}` }),
-        kernel,
-      ),
+      element("h2", element("span.dot", { style: `background:${kernelColors(model.timeline).all[place]}` }), kernel),
       this.facts([
         ["slices", whole(count)],
         ["core time", `${micros(sum)} µs`],
@@ -331,7 +307,7 @@ export class SelectionBox {
       place = model.timeline.tasks.indexOf(task),
       slices = place < 0 ? [] : [...model.slicesOfTask(place)];
     return [
-      element("h2", {}, `Task ${task}`),
+      element("h2", `Task ${task}`),
       this.facts([
         ["kernel", slices.length ? model.name(slices[0]) : null],
         ["slices", whole(slices.length)],

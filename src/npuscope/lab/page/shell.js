@@ -29,10 +29,10 @@ export class Shell {
       () => `${location.href.split("#")[0]}#${this.link()}`,
     );
     this.help = helpSheet();
-    this.tabs = element("div", { class: "tabs", role: "tablist", "aria-label": "Panels" });
-    this.place = element("section", { class: "panel-place", id: "panel", role: "tabpanel", tabindex: "-1" });
-    this.head = element("header", {});
-    this.status = element("div", { class: "status", role: "status", "aria-live": "polite", hidden: "" }); // for what the server says
+    this.tabs = element("div.tabs", { role: "tablist", "aria-label": "Panels" });
+    this.place = element("section.panel-place", { id: "panel", role: "tabpanel", tabindex: "-1" });
+    this.head = element("header");
+    this.status = element("div.status", { role: "status", "aria-live": "polite", hidden: "" }); // for what the server says
     /** @type {import("./types").Room} */
     let from = store.state.room;
     const begin = () => (from = store.state.room);
@@ -43,7 +43,7 @@ export class Shell {
     const columns = splitter("x", "Room for the diagnosis", begin, (by) =>
       store.set({ room: { ...from, aside: Math.round(Math.min(Math.max(from.aside - by, 180), innerWidth * 0.6)) } }),
     );
-    this.main = element("div", { class: "main" }, this.pane.box, rows, this.place);
+    this.main = element("div.main", this.pane.box, rows, this.place);
     this.aside = element(
       "aside",
       { "aria-label": "Diagnosis and selection" },
@@ -52,12 +52,11 @@ export class Shell {
       this.diagnosis.box,
     );
     this.box = element(
-      "div",
-      { class: "app" },
+      "div.app",
       this.head,
       this.status,
       this.tabs,
-      element("div", { class: "body" }, this.main, columns, this.aside),
+      element("div.body", this.main, columns, this.aside),
       this.help,
     );
     /** @type {{id: string, run: import("./types").Run | undefined, payload: unknown, due: boolean, shared: unknown, made: import("./types").Mounted} | null} */
@@ -191,16 +190,15 @@ export class Shell {
       others = able.filter((one) => one.id !== state.run);
     fill(
       this.head,
-      element("h1", {}, state.title),
+      element("h1", state.title),
       several ? choose("Run", state.run, able, "", (id) => this.show(id)) : null,
       several
         ? choose("Run beside it", state.beside, others, "beside: ", (id) => this.setBeside(id === "" ? null : id))
         : null,
       ...answer(store, (id) => this.show(id)),
-      element("span", { class: "grow" }),
+      element("span.grow"),
       element(
-        "span",
-        { class: "acts" },
+        "span.acts",
         ...state.links.map(([text, address]) =>
           element("a", { href: address, "aria-label": `open in ${text.split(" ")[0]}` }, text),
         ),
@@ -237,7 +235,7 @@ export class Shell {
     fill(
       this.tabs,
       ...[...groups].flatMap((group) => [
-        groups.size > 1 ? element("span", { class: "group", role: "presentation" }, group) : "",
+        groups.size > 1 ? element("span.group", { role: "presentation" }, group) : "",
         ...all
           .filter((one) => one.group === group)
           .map((one) => {
@@ -257,13 +255,12 @@ export class Shell {
             );
           }),
       ]),
-      element("span", { class: "grow" }),
+      element("span.grow"),
       panel === "timeline" || none
         ? null
         : element(
-            "button",
+            "button.plain.split",
             {
-              class: "plain split",
               "aria-pressed": String(split),
               title: "The timeline above a panel, or only its overview (T)",
               onclick: () => store.set({ split: !split }),
@@ -299,7 +296,7 @@ export class Shell {
     this.place.hidden = panel === null;
     if (panel !== null) {
       this.place.setAttribute("aria-labelledby", `tab-${panel.id}`);
-      if (due) this.place.append(element("p", { class: "soft" }, "being made …"));
+      if (due) this.place.append(element("p.soft", "being made …"));
       this.mounted = {
         id: panel.id,
         run,

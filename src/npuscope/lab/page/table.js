@@ -43,14 +43,7 @@ export function facts(columns, row) {
   const lines = columns.map((column) => [column.title, cell(column, row)]).filter(([, value]) => value !== "–");
   return element(
     "table",
-    {},
-    element(
-      "tbody",
-      {},
-      ...lines.map(([name, value]) =>
-        element("tr", {}, element("td", {}, name), element("td", { class: "number" }, value)),
-      ),
-    ),
+    element("tbody", ...lines.map(([name, value]) => element("tr", element("td", name), element("td.number", value)))),
   );
 }
 
@@ -82,7 +75,7 @@ export function sortable(columns, rows, { sorted = null, falling = true, picked 
           const text = cell(column, row),
             name = !column.right,
             color = dots[column.key];
-          const dot = color ? element("span", { class: "dot", style: `background:${color(row)}` }) : null;
+          const dot = color ? element("span.dot", { style: `background:${color(row)}` }) : null;
           return element(
             "td",
             { class: name ? "name" : "number", title: name && text.length > NAME ? text : null },
@@ -129,12 +122,9 @@ export function sortable(columns, rows, { sorted = null, falling = true, picked 
     });
   });
   fill();
-  const table = element("table", {}, element("thead", {}, element("tr", {}, ...heads)), body);
-  const left =
-    rows.length > most
-      ? element("p", { class: "soft" }, `the first ${whole(most)} of ${whole(rows.length)} rows`)
-      : null;
-  return element("div", {}, element("div", { class: "scroll" }, table), left);
+  const table = element("table", element("thead", element("tr", ...heads)), body);
+  const left = rows.length > most ? element("p.soft", `the first ${whole(most)} of ${whole(rows.length)} rows`) : null;
+  return element("div", element("div.scroll", table), left);
 }
 
 /** @param {any} x @param {any} y */

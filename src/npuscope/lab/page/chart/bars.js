@@ -30,7 +30,7 @@ export function bars(spec) {
       const mark = svg(
         "g",
         { class: row.best ? "bar best" : "bar" },
-        svg("rect", { x: 0, y: top, width, height: ROW, class: "row" }),
+        svg("rect.row", { x: 0, y: top, width, height: ROW }),
         svg(
           "text",
           { x: left - 8, y: top + 16, "text-anchor": "end" },
@@ -49,19 +49,14 @@ export function bars(spec) {
           high = x.at(row.high),
           middle = top + ROW / 2;
         mark.append(
-          svg("path", {
+          svg("path.interval", {
             d: `M${low} ${middle}H${high}M${low} ${middle - 4}v8M${high} ${middle - 4}v8`,
-            class: "interval",
           }),
         );
       }
       if (words)
         mark.append(
-          svg(
-            "text",
-            { x: far + 8, y: top + 16, class: "soft" },
-            cut(row.text, Math.floor((width - far - 10) / LETTER)),
-          ),
+          svg("text.soft", { x: far + 8, y: top + 16 }, cut(row.text, Math.floor((width - far - 10) / LETTER))),
         );
       return { mark, lines: [row.name, row.text] };
     });

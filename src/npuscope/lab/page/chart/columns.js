@@ -30,14 +30,14 @@ export function columns(spec) {
       if (n % every === 0 && step * every > 4 * LETTER)
         page.append(
           svg(
-            "text",
-            { x: LEFT + n * step, y: HIGH - 6, class: "soft" },
+            "text.soft",
+            { x: LEFT + n * step, y: HIGH - 6 },
             clippedEnd(one.name, Math.floor((step * every) / LETTER)),
           ),
         );
     });
     const marks = spec.columns.map((/** @type {any} */ one, /** @type {number} */ n) => {
-      const mark = svg("g", { class: "column" }),
+      const mark = svg("g.column"),
         left = LEFT + n * step;
       let level = 0;
       one.values.forEach((/** @type {number} */ value, /** @type {number} */ part) => {
@@ -55,9 +55,8 @@ export function columns(spec) {
       });
       if (one.marked)
         mark.append(
-          svg("path", {
+          svg("path.flag", {
             d: `M${left} ${y.at(level) - 8}h${Math.max(step * 0.82, 2)}v4h${-Math.max(step * 0.82, 2)}z`,
-            class: "flag",
           }),
         );
       return {

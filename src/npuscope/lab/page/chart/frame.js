@@ -64,7 +64,7 @@ function powers(low, high, most) {
  * @param {string} title @param {(width: number) => any} draw
  */
 export function drawn(title, draw) {
-  const place = element("div", { class: "drawn" });
+  const place = element("div.drawn");
   let width = 0;
   const paint = () => {
     const now = Math.round(place.clientWidth);
@@ -93,12 +93,12 @@ export function grid(ticks, along, across) {
   return ticks.flatMap(({ at, text }) =>
     along === "x"
       ? [
-          svg("line", { x1: at, x2: at, y1: across[0], y2: across[1], class: "grid" }),
-          svg("text", { x: at, y: across[1] + 15, "text-anchor": "middle", class: "soft" }, text),
+          svg("line.grid", { x1: at, x2: at, y1: across[0], y2: across[1] }),
+          svg("text.soft", { x: at, y: across[1] + 15, "text-anchor": "middle" }, text),
         ]
       : [
-          svg("line", { y1: at, y2: at, x1: across[0], x2: across[1], class: "grid" }),
-          svg("text", { x: across[0] - 6, y: at + 4, "text-anchor": "end", class: "soft" }, text),
+          svg("line.grid", { y1: at, y2: at, x1: across[0], x2: across[1] }),
+          svg("text.soft", { x: across[0] - 6, y: at + 4, "text-anchor": "end" }, text),
         ],
   );
 }
@@ -106,16 +106,13 @@ export function grid(ticks, along, across) {
 /** @param {{name: string, color: string}[]} entries @param {string} note */
 export function legend(entries, note = "") {
   return element(
-    "div",
-    { class: "legend" },
-    ...entries.map(({ name, color }) =>
-      element("span", {}, element("span", { class: "dot", style: `background:${color}` }), name),
-    ),
-    note ? element("span", {}, note) : null,
+    "div.legend",
+    ...entries.map(({ name, color }) => element("span", element("span.dot", { style: `background:${color}` }), name)),
+    note ? element("span", note) : null,
   );
 }
 
 /** A chart with its title and what explains it. @param {string} title @param {any[]} children */
 export function figure(title, ...children) {
-  return element("figure", { class: "chart" }, title ? element("figcaption", {}, title) : null, ...children);
+  return element("figure.chart", title ? element("figcaption", title) : null, ...children);
 }

@@ -26,9 +26,9 @@ export function knobs(spec) {
       const room = Math.max(Math.floor(step / 6.8), 2);
       page.append(
         ...grid(y.ticks, "y", [LEFT, width - RIGHT]),
-        svg("text", { x: 4, y: 14, class: "title" }, knob.name),
+        svg("text.title", { x: 4, y: 14 }, knob.name),
         ...knob.values.map((/** @type {string} */ value, /** @type {number} */ n) =>
-          svg("text", { x: x(n), y: HIGH - 8, "text-anchor": "middle", class: "soft" }, clipped(value, room)),
+          svg("text.soft", { x: x(n), y: HIGH - 8, "text-anchor": "middle" }, clipped(value, room)),
         ),
       );
       const best = knob.best
@@ -39,29 +39,22 @@ export function knobs(spec) {
         const mark = svg(
           "g",
           { class: point.best ? "best" : "" },
-          svg("circle", {
+          svg("circle.point", {
             cx: x(point.x),
             cy: y.at(point.y),
             r: point.best ? 5 : 3.5,
             fill: seriesColor(point.best ? 5 : 0),
-            class: "point",
           }),
         );
-        if (point.best) mark.append(svg("circle", { cx: x(point.x), cy: y.at(point.y), r: 10, class: "ring" }));
+        if (point.best) mark.append(svg("circle.ring", { cx: x(point.x), cy: y.at(point.y), r: 10 }));
         return { mark, lines: [point.name, duration(point.y), point.best ? "the best of all" : null] };
       });
       page.append(...marks.map((/** @type {any} */ one) => one.mark).reverse()); // the best on top
       telling(marks);
       return page;
     };
-    const more = knob.left_out
-      ? element("p", { class: "soft" }, `${knob.left_out} slower variants are not drawn`)
-      : null;
-    return element("div", { class: "knob" }, drawn(`${knob.name} against time`, draw), more);
+    const more = knob.left_out ? element("p.soft", `${knob.left_out} slower variants are not drawn`) : null;
+    return element("div.knob", drawn(`${knob.name} against time`, draw), more);
   });
-  return figure(
-    spec.title,
-    element("div", { class: "multiples" }, ...charts),
-    element("p", { class: "soft" }, spec.note),
-  );
+  return figure(spec.title, element("div.multiples", ...charts), element("p.soft", spec.note));
 }

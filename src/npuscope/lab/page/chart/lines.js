@@ -29,24 +29,19 @@ export function lines(spec) {
       .filter((/** @type {any} */ _, /** @type {number} */ n) => n % every === 0);
     page.append(
       ...grid(y.ticks, "y", [LEFT, width - RIGHT]),
-      svg(
-        "text",
-        { x: LEFT, y: 12, class: "soft" },
-        from > 0 ? `${spec.y.title} (the axis does not begin at 0)` : spec.y.title,
-      ),
+      svg("text.soft", { x: LEFT, y: 12 }, from > 0 ? `${spec.y.title} (the axis does not begin at 0)` : spec.y.title),
       ...ticks.map((/** @type {any} */ tick) =>
         svg(
-          "text",
+          "text.soft",
           {
             x: Math.min(Math.max(tick.at, 3.4 * tick.text.length), width - 3.4 * tick.text.length),
             y: HIGH - BOTTOM + 16,
             "text-anchor": "middle",
-            class: "soft",
           },
           tick.text,
         ),
       ),
-      svg("text", { x: (LEFT + width) / 2, y: HIGH - 6, "text-anchor": "middle", class: "soft" }, spec.x.title),
+      svg("text.soft", { x: (LEFT + width) / 2, y: HIGH - 6, "text-anchor": "middle" }, spec.x.title),
     );
     /** @type {any[]} */
     const marks = [];

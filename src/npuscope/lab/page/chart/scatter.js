@@ -38,12 +38,8 @@ export function scatter(spec) {
     page.append(
       ...grid(x.ticks, "x", [TOP, height - BOTTOM]),
       ...grid(y.ticks, "y", [LEFT, width - RIGHT]),
-      svg(
-        "text",
-        { x: (LEFT + width - RIGHT) / 2, y: height - 8, "text-anchor": "middle", class: "soft" },
-        spec.x.title,
-      ),
-      svg("text", { x: LEFT, y: 12, class: "soft" }, spec.y.title),
+      svg("text.soft", { x: (LEFT + width - RIGHT) / 2, y: height - 8, "text-anchor": "middle" }, spec.x.title),
+      svg("text.soft", { x: LEFT, y: 12 }, spec.y.title),
     );
     // words that are there: no two on one another
     /** @type {{left: number, right: number, top: number, bottom: number}[]} */
@@ -58,22 +54,19 @@ export function scatter(spec) {
       const flat = line.from[1] === line.to[1],
         y0 = Math.min(y.at(line.from[1]), height - BOTTOM),
         y1 = y.at(line.to[1]);
-      page.append(svg("line", { x1: x0, y1: y0, x2: x1, y2: y1, class: "roof" }));
-      if (flat) page.append(svg("text", { x: x1 - 4, y: y1 - 5, "text-anchor": "end", class: "halo" }, line.name));
+      page.append(svg("line.roof", { x1: x0, y1: y0, x2: x1, y2: y1 }));
+      if (flat) page.append(svg("text.halo", { x: x1 - 4, y: y1 - 5, "text-anchor": "end" }, line.name));
       if (flat) taken.push({ left: x1 - 6.6 * line.name.length, right: x1, top: y1 - 16, bottom: y1 });
       else
-        page.append(
-          svg("text", { x: (x0 + x1) / 2 - 6, y: (y0 + y1) / 2 - 8, "text-anchor": "end", class: "halo" }, line.name),
-        );
+        page.append(svg("text.halo", { x: (x0 + x1) / 2 - 6, y: (y0 + y1) / 2 - 8, "text-anchor": "end" }, line.name));
     }
     const marks = points.map((/** @type {any} */ point) => {
       const radius = 4 + 20 * Math.sqrt(point.size ?? 0);
-      const mark = svg("circle", {
+      const mark = svg("circle.point", {
         cx: x.at(point.x),
         cy: y.at(point.y),
         r: radius,
         fill: seriesColor(point.group ?? 0),
-        class: "point",
       });
       return { mark, lines: [point.name, ...(point.text ?? [])] };
     });
@@ -97,7 +90,7 @@ export function scatter(spec) {
         );
       if (box === undefined) continue;
       taken.push(box);
-      page.append(svg("text", { x: box.left, y: box.top + 10, class: "halo small" }, point.name));
+      page.append(svg("text.halo.small", { x: box.left, y: box.top + 10 }, point.name));
     }
     telling(marks);
     return page;

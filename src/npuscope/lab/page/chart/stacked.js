@@ -40,8 +40,8 @@ export function stacked(rows, { width: widest = 720 } = {}) {
       }
       page.append(
         svg(
-          "text",
-          { x: x + 6, y: top + 12, class: "soft" },
+          "text.soft",
+          { x: x + 6, y: top + 12 },
           clipped(row.text, Math.max(Math.floor((width - x - 6) / LETTER), 8)),
         ),
       );

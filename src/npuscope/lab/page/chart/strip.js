@@ -29,7 +29,7 @@ export function strip(timeline) {
       svg(
         "rect",
         { x: start[i] * scale, y, width: Math.max((end[i] - start[i]) * scale, 0.25), height: 14, fill: color },
-        svg("title", {}, `${name}: ${micros(end[i] - start[i])} µs`),
+        svg("title", `${name}: ${micros(end[i] - start[i])} µs`),
       ),
     );
     from = end[i];

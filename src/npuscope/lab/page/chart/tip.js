@@ -9,7 +9,7 @@ let under = null;
 
 function tipBox() {
   if (box === null) {
-    box = /** @type {HTMLElement} */ (element("div", { class: "tip", role: "status", hidden: "" }));
+    box = /** @type {HTMLElement} */ (element("div.tip", { role: "status", hidden: "" }));
     document.addEventListener("pointermove", (event) => {
       under ??= event.target;
       if (event.target !== under) hideTip();

@@ -39,9 +39,8 @@ export function waterfall(spec) {
     const marks = rows.map((row, n) => {
       const top = n * ROW;
       const mark = svg(
-        "g",
-        { class: "bar" },
-        svg("rect", { x: 0, y: top, width, height: ROW, class: "row" }),
+        "g.bar",
+        svg("rect.row", { x: 0, y: top, width, height: ROW }),
         svg(
           "text",
           { x: left - 8, y: top + 16, "text-anchor": "end" },
@@ -54,16 +53,15 @@ export function waterfall(spec) {
           height: ROW - 8,
           fill: themed(row.kind),
         }),
-        svg("text", { x: x(row.high) + 6, y: top + 16, class: "soft" }, row.text),
+        svg("text.soft", { x: x(row.high) + 6, y: top + 16 }, row.text),
       );
       if (n + 1 < rows.length)
         mark.append(
-          svg("line", {
+          svg("line.grid", {
             x1: x(row.kind === "--good" ? row.low : row.high),
             x2: x(row.kind === "--good" ? row.low : row.high),
             y1: top + 4,
             y2: top + ROW + 4,
-            class: "grid",
           }),
         );
       return { mark, lines: [row.name, row.text] };
@@ -75,6 +73,6 @@ export function waterfall(spec) {
   return figure(
     spec.title ?? "",
     drawn(spec.title ?? "From A to B", draw),
-    cut > 0 ? element("p", { class: "soft" }, `The axis begins at ${duration(cut)}.`) : null,
+    cut > 0 ? element("p.soft", `The axis begins at ${duration(cut)}.`) : null,
   );
 }

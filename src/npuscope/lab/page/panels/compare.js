@@ -76,13 +76,12 @@ function kernels(columns, rows, store) {
       "Kernels that differ",
       differ.length
         ? sortable(columns, differ, { sorted: null, picked })
-        : element("p", { class: "soft" }, `None: all ${whole(equal.length)} kernels are within ${percent(EQUAL)}.`),
+        : element("p.soft", `None: all ${whole(equal.length)} kernels are within ${percent(EQUAL)}.`),
     ),
     equal.length
       ? element(
           "details",
-          {},
-          element("summary", {}, `${whole(equal.length)} kernels are the same within ${percent(EQUAL)}`),
+          element("summary", `${whole(equal.length)} kernels are the same within ${percent(EQUAL)}`),
           sortable(columns, equal, { sorted: null, picked }),
         )
       : null,
@@ -103,8 +102,8 @@ function parts(found, store) {
     interval = found.versus ? "" : " Each was measured once, so the ratio has no interval.";
   return [
     element(
-      "p",
-      { class: "verdict", id: "gap" },
+      "p.verdict",
+      { id: "gap" },
       `A ${names[0]} takes ${duration(from)}, B ${names[1]} ${duration(to)}: ${change(to - from)}${ratio}.${interval}`,
     ),
     ...(found.first ?? []).map(said),
@@ -112,8 +111,7 @@ function parts(found, store) {
     titled(
       "Where the gap comes from",
       element(
-        "div",
-        { class: "two" },
+        "div.two",
         chart({ chart: "waterfall", from, to, steps, names: [`A ${names[0]}`, `B ${names[1]}`] }),
         sortable(columns["compare.waterfall_kernels"], found.waterfall_kernels),
       ),
@@ -124,20 +122,16 @@ function parts(found, store) {
       sortable(columns["compare.gaps"], found.gaps),
     ),
     unlike.length
-      ? titled(
-          "Not like for like",
-          element("ul", {}, ...unlike.map((/** @type {string} */ line) => element("li", {}, line))),
-        )
+      ? titled("Not like for like", element("ul", ...unlike.map((/** @type {string} */ line) => element("li", line))))
       : null,
     found.overlap === null
       ? null
       : titled(
           "Hidden and exposed",
           element(
-            "div",
-            { class: "pair" },
+            "div.pair",
             ...found.overlap.map((/** @type {any} */ one) =>
-              one === null ? element("p", { class: "soft" }, "has none of these kernels") : overlap(one),
+              one === null ? element("p.soft", "has none of these kernels") : overlap(one),
             ),
           ),
         ),
@@ -150,14 +144,12 @@ function choose(store) {
   const { versions, run, live, beside } = store.state,
     shown = versions.find((one) => one.id === run),
     others = versions.filter((one) => one.has_run && one.id !== run).reverse();
-  if (beside !== null) return element("p", { class: "soft" }, "comparing …");
+  if (beside !== null) return element("p.soft", "comparing …");
   return element(
     "div",
-    {},
-    element("p", {}, `Compare ${shown?.name ?? "what is shown"} with:`),
+    element("p", `Compare ${shown?.name ?? "what is shown"} with:`),
     element(
-      "p",
-      { class: "tools" },
+      "p.tools",
       ...others.map((one) =>
         element(
           "button",
@@ -170,8 +162,7 @@ function choose(store) {
       ),
     ),
     element(
-      "p",
-      { class: "soft" },
+      "p.soft",
       "A capture that is dropped onto this page is compared with what is shown; two captures with each other.",
     ),
   );

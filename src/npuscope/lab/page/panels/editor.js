@@ -24,23 +24,21 @@ export class Editor {
     );
     this.area.value = text;
     this.back = element("pre", { "aria-hidden": "true" });
-    this.note = element("span", { class: "soft", role: "status" });
+    this.note = element("span.soft", { role: "status" });
     const act = (/** @type {string} */ words, /** @type {string} */ title, /** @type {() => void} */ what) =>
       element("button", { title, onclick: what }, words);
     this.undo = act("undo the save", "The file as it was before the last save from here", () => this.takeBack());
     this.box = element(
-      "div",
-      { class: "editing" },
+      "div.editing",
       element(
-        "div",
-        { class: "tools" },
-        element("b", { class: "source" }, name),
+        "div.tools",
+        element("b.source", name),
         act("save", "Write the file (Ctrl+S)", () => this.save()),
         this.undo,
         act("close", "Back to the lines with their times", close),
         this.note,
       ),
-      element("div", { class: "editor" }, this.back, this.area),
+      element("div.editor", this.back, this.area),
     );
     this.area.addEventListener("input", () => {
       this.note.textContent = this.area.value === this.saved ? "" : "not saved";
@@ -71,7 +69,7 @@ export class Editor {
         element(
           "div",
           { class: this.faults.has(n + 1) ? "failed" : null },
-          element("span", { class: "line" }, String(n + 1)),
+          element("span.line", String(n + 1)),
           ...coloured(parts),
           "\n",
         ),

@@ -30,7 +30,7 @@ export const panel = {
   mount(box, store) {
     const run = store.run(),
       ask = /** @type {import("../live.js").Live} */ (store.state.live?.ask),
-      status = element("p", { class: "soft", role: "status" }),
+      status = element("p.soft", { role: "status" }),
       list = element("div", { "data-panel": "fixes" });
     /** @param {() => Promise<unknown>} work @param {string} words */
     const doing = async (work, words) => {
@@ -45,14 +45,12 @@ export const panel = {
     /** @param {import("../types").TriedFix} fix */
     const shown = (fix) =>
       element(
-        "section",
-        { class: "answer fix" },
-        element("h3", {}, fix.title),
-        element("p", {}, gain(fix)),
+        "section.answer.fix",
+        element("h3", fix.title),
+        element("p", gain(fix)),
         changedLines(fix.changes),
         element(
-          "p",
-          { class: "tools" },
+          "p.tools",
           element(
             "button",
             { onclick: () => doing(() => ask.tryFix(run.id, fix.key), "drawing …") },
@@ -72,18 +70,16 @@ export const panel = {
         others = found.fixes.filter((fix) => !fix.offered);
       fill(
         list,
-        element("p", {}, offered.length ? "Each was tried alone: gains do not add up." : "Nothing to offer."),
+        element("p", offered.length ? "Each was tried alone: gains do not add up." : "Nothing to offer."),
         ...offered.map(shown),
         others.length || found.unmended.length
           ? element(
               "details",
-              {},
-              element("summary", {}, "Not offered"),
+              element("summary", "Not offered"),
               element(
                 "ul",
-                {},
-                ...others.map((fix) => element("li", {}, `${fix.title}: ${fix.why}`)),
-                ...found.unmended.map((one) => element("li", {}, `${one.id}, ${one.place}: ${one.why}`)),
+                ...others.map((fix) => element("li", `${fix.title}: ${fix.why}`)),
+                ...found.unmended.map((one) => element("li", `${one.id}, ${one.place}: ${one.why}`)),
               ),
             )
           : null,
@@ -95,13 +91,11 @@ export const panel = {
     };
     box.append(
       element(
-        "p",
-        { class: "soft" },
+        "p.soft",
         "A fix rewrites the source of a finding. It is offered where the program still runs, has the same numbers, fits, does not race and is predicted faster.",
       ),
       element(
-        "p",
-        { class: "tools" },
+        "p.tools",
         element("button", { onclick: () => doing(look, "trying fixes …") }, "try the fixes of this program"),
       ),
       status,

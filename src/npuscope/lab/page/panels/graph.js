@@ -72,11 +72,10 @@ class TaskGraph {
         node.tasks.map((/** @type {number} */ task) => [task, node.kernel]),
       ),
     );
-    this.world = svg("g", { class: "world" });
+    this.world = svg("g.world");
     this.sheet = svg(
-      "svg",
+      "svg.graph",
       {
-        class: "graph",
         tabindex: "0",
         role: "group",
         "aria-label":
@@ -95,13 +94,11 @@ class TaskGraph {
       this.all = implied.checked;
       this.draw();
     });
-    this.note = element("p", { class: "soft graph-note", "aria-live": "polite" });
+    this.note = element("p.soft.graph-note", { "aria-live": "polite" });
     this.box = element(
-      "section",
-      { class: "graph-panel" },
+      "section.graph-panel",
       element(
-        "div",
-        { class: "tools" },
+        "div.tools",
         act("+", "Zoom in", () => this.zoom(1.3)),
         act("−", "Zoom out", () => this.zoom(1 / 1.3)),
         act("fit", "All of it", () => this.fit()),
@@ -109,7 +106,7 @@ class TaskGraph {
           this.opened.clear();
           this.draw();
         }),
-        element("label", {}, implied, " also edges that follow from others"),
+        element("label", implied, " also edges that follow from others"),
       ),
       this.sheet,
       this.key(),
@@ -164,7 +161,7 @@ class TaskGraph {
     for (const race of program.races) lines.push(`Race: ${race.text}. ${race.remedy}`);
     if (program.tasks.left_out)
       lines.push(`${whole(program.tasks.left_out)} edges between tasks are not in this page.`);
-    return lines.length ? element("ul", { class: "notes" }, ...lines.map((line) => element("li", {}, line))) : null;
+    return lines.length ? element("ul.notes", ...lines.map((line) => element("li", line))) : null;
   }
 
   /** Where every box stands: ranks of kernels from left to right or from top to bottom, whichever can be drawn larger. */
@@ -327,7 +324,7 @@ class TaskGraph {
       "data-tasks": tasks,
       "data-kind": kind,
     });
-    const wider = svg("path", { d, class: "reach" }); // thin lines are hard to point at
+    const wider = svg("path.reach", { d }); // thin lines are hard to point at
     for (const one of [mark, wider]) {
       one.addEventListener("pointerenter", (/** @type {PointerEvent} */ event) => {
         mark.classList.add("over");
@@ -338,7 +335,7 @@ class TaskGraph {
         hideTip();
       });
     }
-    return svg("g", {}, wider, mark);
+    return svg("g", wider, mark);
   }
 
   /** From one box to another: along the ranks, or around them where it leads back. @param {any} a @param {any} b @param {boolean} back */
@@ -377,15 +374,13 @@ class TaskGraph {
         y1 = b.y,
         top = Math.min(y0, y1) - 34;
       const mark = svg(
-        "g",
-        { class: "race" },
-        svg("path", {
+        "g.race",
+        svg("path.edge", {
           d: `M${x0} ${y0}C${x0} ${top} ${x1} ${top} ${x1} ${y1}`,
-          class: "edge",
           stroke: themed("--bad"),
           "stroke-width": 2.5,
         }),
-        svg("text", { x: (x0 + x1) / 2, y: top + 14, "text-anchor": "middle", class: "bolt" }, "⚡"),
+        svg("text.bolt", { x: (x0 + x1) / 2, y: top + 14, "text-anchor": "middle" }, "⚡"),
       );
       mark.addEventListener("pointerenter", (/** @type {PointerEvent} */ event) =>
         showTip([`Race of ${race.src} and ${race.dst}`, race.text, race.remedy, `${whole(race.count)} pairs`], {
@@ -427,13 +422,12 @@ class TaskGraph {
         "aria-label": lines.filter(Boolean).join("; "),
         "data-kernel": node.kernel,
       },
-      svg("rect", {
+      svg("rect.box", {
         x,
         y,
         width: w,
         height: h,
         rx: 7,
-        class: "box",
         stroke: color,
         fill: color,
         "fill-opacity": open ? 0.12 : 0.9,
@@ -454,9 +448,8 @@ class TaskGraph {
       node.tasks.slice(0, MOST_TASKS).forEach((/** @type {number} */ task) => {
         const place = this.placeOf(task);
         const one = svg(
-          "g",
+          "g.task",
           {
-            class: "task",
             "data-task": task,
             tabindex: "-1",
             role: "button",
@@ -471,11 +464,7 @@ class TaskGraph {
             fill: color,
             "fill-opacity": 0.85,
           }),
-          svg(
-            "text",
-            { x: place.x + place.w / 2, y: place.y + 13, "text-anchor": "middle", class: "on small" },
-            String(task),
-          ),
+          svg("text.on.small", { x: place.x + place.w / 2, y: place.y + 13, "text-anchor": "middle" }, String(task)),
         );
         one.addEventListener("click", (/** @type {MouseEvent} */ event) => {
           event.stopPropagation();
@@ -485,7 +474,7 @@ class TaskGraph {
       });
       if (node.tasks.length > MOST_TASKS)
         group.append(
-          svg("text", { x: x + 10, y: y + h - 8, class: "soft" }, `and ${whole(node.tasks.length - MOST_TASKS)} more`),
+          svg("text.soft", { x: x + 10, y: y + h - 8 }, `and ${whole(node.tasks.length - MOST_TASKS)} more`),
         );
     }
     const toggle = () => {
@@ -641,9 +630,9 @@ export const panel = {
       program,
       graph: new TaskGraph(program, store),
     }));
-    if (found.text) box.append(element("p", { class: "soft" }, found.text));
+    if (found.text) box.append(element("p.soft", found.text));
     for (const { program, graph } of made)
-      box.append(...(made.length > 1 ? [element("h2", {}, program.name)] : []), graph.box);
+      box.append(...(made.length > 1 ? [element("h2", program.name)] : []), graph.box);
     return {
       update: (/** @type {any} */ state) => {
         for (const { graph } of made) graph.mark(state);

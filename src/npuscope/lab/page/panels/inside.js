@@ -39,22 +39,20 @@ class Inside {
       "aria-label":
         "Pipes of the block over time; W and S zoom, A and D move, arrow keys go from instruction to instruction",
     });
-    this.place = element("div", { class: "lanes" }, this.canvas);
-    this.head = element("p", { class: "sums" });
-    this.decides = element("div", { class: "decides" });
-    this.facts = element("div", { class: "instruction", "aria-live": "polite" });
-    this.reasons = element("div", { class: "reasons", "aria-live": "polite" });
+    this.place = element("div.lanes", this.canvas);
+    this.head = element("p.sums");
+    this.decides = element("div.decides");
+    this.facts = element("div.instruction", { "aria-live": "polite" });
+    this.reasons = element("div.reasons", { "aria-live": "polite" });
     const act = (/** @type {string} */ words, /** @type {string} */ label, /** @type {() => void} */ what) =>
       element("button", { "aria-label": label, title: label, onclick: what }, words);
-    this.note = element("p", { class: "soft", id: "not-here" });
+    this.note = element("p.soft", { id: "not-here" });
     box.append(
       element(
-        "div",
-        { class: "inside" },
+        "div.inside",
         element(
-          "div",
-          { class: "tools" },
-          element("label", {}, "block ", this.picker),
+          "div.tools",
+          element("label", "block ", this.picker),
           act("+", "Zoom in (W)", () => this.zoom(0.5)),
           act("−", "Zoom out (S)", () => this.zoom(2)),
           act("fit", "The whole block (Esc)", () => this.whole()),
@@ -67,8 +65,7 @@ class Inside {
         found.bodies.length + found.left_out.length === 0
           ? null
           : element(
-              "p",
-              { class: "soft" },
+              "p.soft",
               "Outlined instructions decide when the block ends: shorten one of them and the block ends sooner. Drag to move, Ctrl and wheel to zoom, click an instruction for who it waited for.",
             ),
         this.facts,
@@ -123,7 +120,7 @@ class Inside {
     this.asked = body.body;
     this.note.textContent = `looking inside ${body.kernel} …`;
     try {
-      const [made] = (await ask.inside(run.id, body.body)).bodies;
+      const [made] = (await ask.panel(run.id, "inside", { body: body.body })).bodies;
       Object.assign(run.panels.inside, {
         bodies: [...run.panels.inside.bodies, made],
         left_out: run.panels.inside.left_out.filter((/** @type {any} */ one) => one.body !== body.body),
@@ -148,7 +145,7 @@ class Inside {
     }
     this.reasons.textContent = `timing ${body.kernel} with other constants …`;
     try {
-      const { parts } = await ask.why(this.store.run().id, body.body);
+      const { parts } = await ask.panel(this.store.run().id, "why", { body: body.body });
       if (body === this.body) this.reasons.replaceChildren(...partsOf(parts));
     } catch (error) {
       this.reasons.textContent = /** @type {Error} */ (error).message;
@@ -191,12 +188,11 @@ class Inside {
     this.head.textContent = `One of ${whole(body.blocks)} such block${body.blocks === 1 ? "" : "s"} of ${body.kernel}: ${whole(body.start.length)} instructions in ${duration(body.duration_ns)}${waited}.`;
     const parts = Object.entries(body.waits).sort((a, b) => b[1] - a[1]);
     this.decides.replaceChildren(
-      element("span", { class: "soft" }, "What decides its end: "),
+      element("span.soft", "What decides its end: "),
       ...parts.map(([name, ns]) =>
         element(
-          "span",
-          { class: "part" },
-          element("span", { class: "dot", style: `background:${this.color(this.found.places.indexOf(name))}` }),
+          "span.part",
+          element("span.dot", { style: `background:${this.color(this.found.places.indexOf(name))}` }),
           `${name} ${percent(ns / body.duration_ns)}`,
         ),
       ),
@@ -402,14 +398,13 @@ class Inside {
       site = this.store.run().timeline.sites[body.site[i]],
       before = body.because[i];
     const row = (/** @type {string} */ name, /** @type {any} */ value) =>
-      value === null ? [] : [element("dt", {}, name), element("dd", {}, value)];
+      value === null ? [] : [element("dt", name), element("dd", value)];
     const toLine =
       site === undefined
         ? null
         : element(
-            "button",
+            "button.plain.source",
             {
-              class: "plain source",
               onclick: () =>
                 this.store.set({
                   panel: "source",
@@ -422,15 +417,14 @@ class Inside {
       before < 0
         ? null
         : element(
-            "button",
-            { class: "plain", onclick: () => this.reveal(before) },
+            "button.plain",
+            { onclick: () => this.reveal(before) },
             `${this.name(before)} on ${this.found.places[body.pipe[before]]}`,
           );
     this.facts.replaceChildren(
-      element("h3", {}, this.name(i)),
+      element("h3", this.name(i)),
       element(
-        "dl",
-        { class: "facts" },
+        "dl.facts",
         ...row("pipe", this.found.places[body.pipe[i]]),
         ...row("from", duration(body.start[i] / TENTHS)),
         ...row("takes", duration(body.dur[i] / TENTHS)),

@@ -44,8 +44,8 @@ function spark(values, range, color, width, height) {
     most = Math.max(...found, 1),
     step = width / BINS;
   return svg(
-    "svg",
-    { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true", class: "spark" },
+    "svg.spark",
+    { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
     ...found.flatMap((count, n) =>
       count
         ? [
@@ -88,14 +88,12 @@ class Kernels {
       picked: (/** @type {any} */ row) =>
         store.set({ selection: row === null ? null : { kind: "kernel", kernel: row[this.first] } }),
     });
-    this.detail = element("div", { class: "kernel-detail", "aria-live": "polite" });
+    this.detail = element("div.kernel-detail", { "aria-live": "polite" });
     box.append(
       element(
-        "div",
-        { class: "kernels" },
+        "div.kernels",
         element(
-          "p",
-          { class: "soft" },
+          "p.soft",
           "A click on a heading sorts; on a kernel marks its slices and shows how its run times spread.",
         ),
         this.table,
@@ -132,11 +130,7 @@ class Kernels {
     if (name === null) return this.detail.replaceChildren();
     if (this.together)
       return this.detail.replaceChildren(
-        element(
-          "p",
-          { class: "soft" },
-          "This page draws short slices together, so the run times of single ones are not in it.",
-        ),
+        element("p.soft", "This page draws short slices together, so the run times of single ones are not in it."),
       );
     const own = this.runs.get(/** @type {number} */ (this.numbers.get(name)));
     if (!own) return this.detail.replaceChildren();
@@ -186,19 +180,18 @@ class Kernels {
         const place = x.at(at),
           last = labels.at(-1),
           words = `p${Math.round(share * 100)}`;
-        page.append(svg("line", { x1: place, x2: place, y1: top, y2: high - foot, class: "quantile" }));
+        page.append(svg("line.quantile", { x1: place, x2: place, y1: top, y2: high - foot }));
         if (last && place - last.x < 26 + 6 * (last.words.length - 2)) last.words += `, ${words}`;
         else labels.push({ x: place, words });
       }
       page.append(
         ...labels.map(({ x: place, words }) =>
           svg(
-            "text",
+            "text.small.halo",
             {
               x: place > width - 70 ? place - 3 : place + 3,
               y: 12,
               "text-anchor": place > width - 70 ? "end" : "start",
-              class: "small halo",
             },
             words,
           ),
@@ -233,21 +226,19 @@ class Kernels {
       const sum = dur.reduce((a, b) => a + b, 0),
         mean = sum / dur.length;
       return element(
-        "div",
+        "div.core",
         {
-          class: "core",
           title: `${this.timeline.lanes[lane].name}: ${whole(dur.length)} runs, mean ${duration(mean)}, ${percent(sum / total)} of its time`,
         },
-        element("span", { class: "name" }, this.timeline.lanes[lane].name),
+        element("span.name", this.timeline.lanes[lane].name),
         spark(dur, [low, high], color, 96, 26),
-        element("span", { class: "soft" }, `${whole(dur.length)} × ${duration(mean)}`),
+        element("span.soft", `${whole(dur.length)} × ${duration(mean)}`),
       );
     });
-    const left =
-      all.length > MOST_CORES ? element("p", { class: "soft" }, `${all.length - MOST_CORES} more cores ran it`) : null;
+    const left = all.length > MOST_CORES ? element("p.soft", `${all.length - MOST_CORES} more cores ran it`) : null;
     return figure(
       `Core by core, all on one axis from ${duration(low)} to ${duration(high)}`,
-      element("div", { class: "cores" }, ...cards),
+      element("div.cores", ...cards),
       left,
     );
   }

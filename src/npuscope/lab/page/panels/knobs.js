@@ -33,16 +33,15 @@ export const panel = {
   group: "try",
   has: (_, state) => state.live !== null && holder(state) !== undefined,
   mount(box, store) {
-    const list = element("div", {}),
-      below = element("p", { class: "bad", role: "alert", hidden: "" });
+    const list = element("div"),
+      below = element("p.bad", { role: "alert", hidden: "" });
     const failed = (/** @type {Error} */ error) => {
       below.textContent = error.message;
       below.hidden = false;
     };
     box.append(
       element(
-        "p",
-        { class: "soft" },
+        "p.soft",
         "A press simulates the program with that value and adds it to the versions; the file stays as it is. Times are of the whole run.",
       ),
       below,
@@ -131,8 +130,8 @@ export const panel = {
                 else if (!works) turn(knob.name, value);
               },
             },
-            element("b", {}, String(value)),
-            note ? element("span", {}, note) : null,
+            element("b", String(value)),
+            note ? element("span", note) : null,
           );
         });
         const free = element("input", {
@@ -151,9 +150,8 @@ export const panel = {
         const all =
           knob.values.length > 2 && !isOld
             ? element(
-                "button",
+                "button.plain",
                 {
-                  class: "plain",
                   title: "Simulate every value",
                   onclick: () => {
                     for (const value of knob.values) if (!found(knob.name, value)) turn(knob.name, value, false);
@@ -167,24 +165,22 @@ export const panel = {
           written === undefined || isOld
             ? null
             : element(
-                "button",
+                "button.plain",
                 {
-                  class: "plain",
                   title: `Write ${knob.name} = ${written} into ${placeText(knob).replace(/: $/, "")}`,
                   onclick: () => live.ask.writeSettings({ [knob.name]: written }).catch(failed),
                 },
                 "write into the file",
               );
         return element(
-          "div",
-          { class: "knob-line", "data-knob": knob.name },
+          "div.knob-line",
+          { "data-knob": knob.name },
           element(
             "div",
-            {},
-            element("b", { class: "source" }, knob.name),
-            element("span", { class: "soft" }, ` ${knob.text}, ${placeText(knob).replace(/: $/, "")}`),
+            element("b.source", knob.name),
+            element("span.soft", ` ${knob.text}, ${placeText(knob).replace(/: $/, "")}`),
           ),
-          element("div", { class: "knob-values" }, ...buttons, free, all, write),
+          element("div.knob-values", ...buttons, free, all, write),
         );
       });
       const tiles = knobs.filter((knob) => knob.cuts.length).length;
@@ -192,15 +188,13 @@ export const panel = {
         list,
         isOld
           ? element(
-              "p",
-              { class: "verdict" },
+              "p.verdict",
               `These are the knobs of ${own?.name}, but the files hold ${disk.name}: a knob is tried with the files as they are. Show ${disk.name}, or write ${own?.name} back in Versions.`,
             )
           : null,
         knobs.length === 0
           ? element(
-              "p",
-              { class: "soft" },
+              "p.soft",
               "No constant, option or field of this program can be turned. Give a size a name, such as TILE = 128.",
             )
           : null,
@@ -209,7 +203,7 @@ export const panel = {
           ? element(
               "details",
               { open: tiles === 0 ? "" : null },
-              element("summary", {}, "sizes and options, which change what is computed"),
+              element("summary", "sizes and options, which change what is computed"),
               ...lines.slice(tiles),
             )
           : null,

@@ -49,20 +49,17 @@ class Memory {
     });
     box.append(
       element(
-        "div",
-        { class: "memory" },
-        found.text ? element("p", { class: "soft" }, found.text) : null,
+        "div.memory",
+        found.text ? element("p.soft", found.text) : null,
         ...found.programs.map(verdict),
         ...(this.entries.length
           ? [
               table,
               element(
-                "div",
-                { class: "tools" },
-                element("label", {}, "function ", this.picker),
+                "div.tools",
+                element("label", "function ", this.picker),
                 element(
-                  "span",
-                  { class: "soft" },
+                  "span.soft",
                   "address upward, instructions to the right; a click on a tile selects the line that makes it",
                 ),
               ),
@@ -113,28 +110,21 @@ class Memory {
       picked: (/** @type {any} */ tile) => (tile === null ? this.store.set({ selection: null }) : pick(tile)),
     });
     return element(
-      "section",
-      { class: "space" },
+      "section.space",
       element(
         "h2",
-        {},
         `${space.space} of the ${space.core}: ${whole(space.used)} of ${whole(space.limit)} B, ${percent(space.used / space.limit)}${which}`,
       ),
       element(
-        "div",
-        { class: "tools" },
-        element("label", {}, close, " zoom to what is used"),
-        space.reserved ? element("span", { class: "soft" }, space.ring) : null,
+        "div.tools",
+        element("label", close, " zoom to what is used"),
+        space.reserved ? element("span.soft", space.ring) : null,
       ),
       map.box,
       space.shallow.length
-        ? element(
-            "ul",
-            { class: "notes" },
-            ...space.shallow.map((/** @type {string} */ line) => element("li", {}, line)),
-          )
+        ? element("ul.notes", ...space.shallow.map((/** @type {string} */ line) => element("li", line)))
         : null,
-      element("details", {}, element("summary", {}, `${whole(space.tiles.length)} tiles as a table`), table),
+      element("details", element("summary", `${whole(space.tiles.length)} tiles as a table`), table),
     );
   }
 
@@ -192,13 +182,12 @@ function verdict(program) {
   const many = program.functions.length === 1 ? "1 function" : `${whole(program.functions.length)} functions`;
   const verdict = over ? `${over === 1 ? "1 memory is" : `${over} memories are`} too small` : "everything fits";
   const lines = program.errors.map((/** @type {any} */ error) =>
-    element("li", {}, `${error.place}: ${error.message}. ${error.remedy}`),
+    element("li", `${error.place}: ${error.message}. ${error.remedy}`),
   );
   return element(
     "section",
-    {},
-    element("p", { class: "verdict" }, `${program.name}: ${many}, ${verdict}`),
-    lines.length ? element("ul", { class: "errors" }, ...lines) : null,
+    element("p.verdict", `${program.name}: ${many}, ${verdict}`),
+    lines.length ? element("ul.errors", ...lines) : null,
   );
 }
 

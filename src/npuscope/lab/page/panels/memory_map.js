@@ -43,7 +43,7 @@ export class MemoryMap {
     this.line = null;
     /** @type {Shape[]} */
     this.shapes = [];
-    this.box = element("div", { class: "map" });
+    this.box = element("div.map");
     this.observer = new ResizeObserver(() => {
       if (this.box.clientWidth !== this.width) this.draw();
     });
@@ -106,7 +106,7 @@ export class MemoryMap {
     const every = Math.max(1, Math.ceil(places / Math.max((this.width - LEFT) / 70, 1)));
     for (let place = 0; place < places; place += every)
       if (this.x(2 * place) < this.width - 30)
-        parts.push(svg("text", { x: this.x(2 * place), y: TOP + HEIGHT + 13, class: "soft" }, String(place)));
+        parts.push(svg("text.soft", { x: this.x(2 * place), y: TOP + HEIGHT + 13 }, String(place)));
     return parts;
   }
 
@@ -137,14 +137,12 @@ export class MemoryMap {
       to = this.x(2 * loop.end + 2),
       y = TOP + HEIGHT + AXIS + loop.depth * LOOP;
     const bar = svg(
-      "rect",
-      { x: from, y, width: Math.max(to - from - 1, 1), height: LOOP - 3, class: "loop", rx: 2 },
-      svg("title", {}, loop.text),
+      "rect.loop",
+      { x: from, y, width: Math.max(to - from - 1, 1), height: LOOP - 3, rx: 2 },
+      svg("title", loop.text),
     );
     const room = Math.floor((to - from) / LETTER) - 1;
-    return room > 4
-      ? [bar, svg("text", { x: from + 4, y: y + LOOP - 6, class: "soft small" }, clipped(loop.text, room))]
-      : [bar];
+    return room > 4 ? [bar, svg("text.soft.small", { x: from + 4, y: y + LOOP - 6 }, clipped(loop.text, room))] : [bar];
   }
 
   /** @returns {Shape} */
@@ -156,8 +154,8 @@ export class MemoryMap {
       svg(
         "pattern",
         { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-        svg("rect", { width: 6, height: 6, class: "hatch ground" }),
-        svg("rect", { width: 2.5, height: 6, class: "hatch" }),
+        svg("rect.hatch.ground", { width: 6, height: 6 }),
+        svg("rect.hatch", { width: 2.5, height: 6 }),
       ),
     );
     return [

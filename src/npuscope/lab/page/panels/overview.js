@@ -11,12 +11,12 @@ const STEPS = { column: "Steps", passes: "Forward passes" };
 
 /** @param {string} title @param {(Node | null)[]} children */
 export function titled(title, ...children) {
-  return element("section", {}, element("h2", {}, title), ...children);
+  return element("section", element("h2", title), ...children);
 }
 
 /** @param {string[]} lines */
 export function notes(lines) {
-  return lines.length ? element("ul", { class: "notes" }, ...lines.map((line) => element("li", {}, line))) : null;
+  return lines.length ? element("ul.notes", ...lines.map((line) => element("li", line))) : null;
 }
 
 /** @param {number} count */
@@ -26,7 +26,7 @@ function lanes(count) {
 
 /** @param {string} value @param {string} what */
 function tile(value, what) {
-  return element("div", { class: "tile" }, element("b", {}, value), element("span", {}, what));
+  return element("div.tile", element("b", value), element("span", what));
 }
 
 /** Sentences and tables that a command adds. @param {any} section */
@@ -43,8 +43,7 @@ function tiles(report) {
   const s = report.scheduling,
     units = Object.entries(report.units);
   return element(
-    "div",
-    { class: "tiles" },
+    "div.tiles",
     tile(duration(report.window_ns), "window"),
     tile(percent(report.on_core_ns / Math.max(report.window_ns, 1)), "of it with any work running"),
     ...units.map(([unit, u]) =>
@@ -76,20 +75,12 @@ function ledger(side) {
         })),
     );
   return element(
-    "div",
-    { class: "two" },
+    "div.two",
+    element("div", element("p.soft", `all cores × window, ${report.scheduling.cores} lanes`), draw("core_ns", "share")),
     element(
       "div",
-      {},
-      element("p", { class: "soft" }, `all cores × window, ${report.scheduling.cores} lanes`),
-      draw("core_ns", "share"),
-    ),
-    element(
-      "div",
-      {},
       element(
-        "p",
-        { class: "soft" },
+        "p.soft",
         report.critical_path.kind === "chain" ? "along the critical path" : "along the cover of the timeline",
       ),
       draw("path_ns", "path_share"),
@@ -111,12 +102,7 @@ function scheduling(side) {
   const tables = ["threads", "spmd"]
     .filter((name) => s[name].length)
     .map((name) => sortable(columns[`report.scheduling.${name}`], s[name]));
-  return element(
-    "div",
-    { class: "two" },
-    element("div", {}, facts(columns["report.scheduling"], s)),
-    element("div", {}, ...tables),
-  );
+  return element("div.two", element("div", facts(columns["report.scheduling"], s)), element("div", ...tables));
 }
 
 /** @param {any} side */
@@ -149,9 +135,8 @@ function path(side) {
       : "runs above, waits below. At each moment one running slice counts, compute before communication before copies.";
   return element(
     "div",
-    {},
     strip(side.timeline),
-    element("p", { class: "soft" }, text),
+    element("p.soft", text),
     sortable(side.columns["report.critical_path.table"], p.table),
   );
 }
@@ -177,29 +162,23 @@ export function overlap(found) {
   const p = found.ping_pong;
   return element(
     "div",
-    {},
     element(
       "p",
-      {},
       `in progress for ${duration(found.episode_ns)}, running on some core for ${duration(found.on_core_ns)} of it; other kernels covered ${percent(found.hidden_share)} of their waiting`,
     ),
     element(
-      "div",
-      { class: "legend" },
+      "div.legend",
       ...[
         ["#3f7fd0", "own run"],
         ["#3fa35b", "hidden: other kernels ran"],
         ["#c9504b", "exposed: idle"],
-      ].map(([color, text]) =>
-        element("span", {}, element("span", { class: "dot", style: `background:${color}` }), text),
-      ),
+      ].map(([color, text]) => element("span", element("span.dot", { style: `background:${color}` }), text)),
     ),
     stacked(rows),
     p === null
       ? null
       : element(
-          "p",
-          { class: "soft" },
+          "p.soft",
           `AIC alone ${duration(p.aic_alone_ns)}, AIV alone ${duration(p.aiv_alone_ns)}, both ${duration(p.both_ns)}, neither ${duration(p.neither_ns)}; ${whole(p.switches)} switches; longest serial stretch ${duration(p.longest_ns)}`,
         ),
     notes(found.notes),

@@ -14,7 +14,7 @@ export const panel = {
   mount(box, store) {
     if (store.state.shared.ranks === undefined) {
       // of a simulated program
-      box.append(element("div", { class: "parts" }, ...partsOf(store.run().panels.ranks.parts)));
+      box.append(element("div.parts", ...partsOf(store.run().panels.ranks.parts)));
       return {};
     }
     const ranks = store.state.shared.ranks,
@@ -25,9 +25,9 @@ export const panel = {
     };
     box.append(
       ...[
-        element("p", { class: "verdict", id: "all" }, ...worded(ranks.verdict)),
-        element("p", {}, ranks.overview),
-        element("p", {}, ranks.waits_text),
+        element("p.verdict", { id: "all" }, ...worded(ranks.verdict)),
+        element("p", ranks.overview),
+        element("p", ranks.waits_text),
         titled(`All ${ranks.what}, each explained alone`, sortable(columns, ranks.table, { picked })),
         ranks.waits.length === 0
           ? null

@@ -66,13 +66,13 @@ function mountAsked(id, asked, box, store) {
     examples = store.state.live?.examples ?? []; // of explain/sql.py: question and query
   last.text ||= examples[0]?.[1] ?? "";
   kept.set(run, answers);
-  const shown = element("div", { class: "parts", "data-panel": id }),
-    status = element("p", { class: "soft", role: "status" });
+  const shown = element("div.parts", { "data-panel": id }),
+    status = element("p.soft", { role: "status" });
   const draw = () => fill(shown, ...(answers[id] ? partsOf(answers[id].parts) : []));
   const inputs = asked.fields.map(([name, value]) => {
     const isText = name === "text";
     const input = isText
-      ? element("textarea", { class: "query source", rows: "4", spellcheck: "false", "aria-label": "Query" })
+      ? element("textarea.query.source", { rows: "4", spellcheck: "false", "aria-label": "Query" })
       : element("input", { size: "12", "aria-label": name, placeholder: value === "" ? "found by itself" : null });
     input.value = isText ? last.text : value;
     return { name, input, isText };
@@ -94,18 +94,16 @@ function mountAsked(id, asked, box, store) {
     draw();
   };
   const form = element(
-    "form",
-    { class: "tools" },
-    element("span", { class: "soft" }, asked.words),
-    ...inputs.map(({ name, input, isText }) => (isText ? input : element("label", {}, `${name} `, input))),
-    inputs.length ? element("button", {}, "ask") : null,
+    "form.tools",
+    element("span.soft", asked.words),
+    ...inputs.map(({ name, input, isText }) => (isText ? input : element("label", `${name} `, input))),
+    inputs.length ? element("button", "ask") : null,
     ...(id === "sql"
       ? examples.map(([words, text]) =>
           element(
-            "button",
+            "button.plain",
             {
               type: "button",
-              class: "plain",
               onclick: () => {
                 inputs[0].input.value = text;
                 send();
@@ -138,7 +136,7 @@ export const reports = REPORTS.map(([id, title, group, asked]) => ({
     (state.live !== null && run !== undefined && Boolean(asked?.for(run))),
   mount(box, store) {
     const found = store.state.shared[id] ?? store.run()?.panels[id];
-    if (found) box.append(element("div", { class: "parts", "data-panel": id }, ...partsOf(found.parts)));
+    if (found) box.append(element("div.parts", { "data-panel": id }, ...partsOf(found.parts)));
     else if (asked) mountAsked(id, asked, box, store);
     return {};
   },

@@ -51,10 +51,9 @@ class Source {
     this.files = shownFiles(found.files, this.broken);
     const names = this.files.map((file) => file.name);
     this.file = kept.file !== undefined && names.includes(kept.file) ? kept.file : names[0]; // the opened one is first
-    this.hot = element("div", { class: "hot" });
-    this.tabs = element("div", { class: "tools files", role: "group", "aria-label": "Files" });
-    this.code = element("table", {
-      class: "code",
+    this.hot = element("div.hot");
+    this.tabs = element("div.tools.files", { role: "group", "aria-label": "Files" });
+    this.code = element("table.code", {
       tabindex: "0",
       "aria-label": "Source lines; arrow keys go from line to line",
     });
@@ -70,22 +69,15 @@ class Source {
       this.mark(store.state);
     });
     choose.value = this.measure;
-    this.scroll = element("div", { class: "scroll tall" }, this.code);
-    this.below = element("div", {});
+    this.scroll = element("div.scroll.tall", this.code);
+    this.below = element("div");
     const timed = found.lines.length > 0;
-    this.state = element("p", { class: "bad", hidden: "" });
+    this.state = element("p.bad", { hidden: "" });
     box.append(
       element(
-        "div",
-        { class: "source-panel" },
+        "div.source-panel",
         timed
-          ? element(
-              "div",
-              { class: "tools heads" },
-              element("label", {}, "slowest lines by ", choose),
-              this.list(),
-              this.about(),
-            )
+          ? element("div.tools.heads", element("label", "slowest lines by ", choose), this.list(), this.about())
           : null,
         this.hot,
         this.state,
@@ -178,15 +170,13 @@ class Source {
 
   about() {
     return element(
-      "details",
-      { class: "about" },
-      element("summary", {}, "What is a line's time?"),
+      "details.about",
+      element("summary", "What is a line's time?"),
       element(
         "p",
-        {},
         `Lines add up to ${duration(this.found.core_ns)} of core time. On the critical path they run ${duration(this.found.path_ns)}; with ${duration(this.found.wall_ns - this.found.path_ns)} of waiting that is the ${duration(this.found.wall_ns)} from the first start to the last end.`,
       ),
-      ...this.found.about.map((/** @type {string} */ line) => element("p", {}, line)),
+      ...this.found.about.map((/** @type {string} */ line) => element("p", line)),
     );
   }
 
@@ -197,24 +187,21 @@ class Source {
     const items = all.map((/** @type {any} */ one) =>
       element(
         "li",
-        {},
         element(
           "button",
           { class: `plain finding ${one.severity}`, onclick: () => this.go(one.file, one.line, true) },
           `${SIGNS[one.severity]} ${one.file}:${one.line} ${one.id}`,
         ),
-        element("span", { class: "soft" }, ` ${worth(one)}`),
+        element("span.soft", ` ${worth(one)}`),
       ),
     );
     return element(
-      "details",
-      { class: "finding-list" },
+      "details.finding-list",
       element(
         "summary",
-        {},
         `${all.length} finding${all.length === 1 ? "" : "s"}${errors ? `, ${errors} of them error${errors === 1 ? "" : "s"}` : ""}`,
       ),
-      element("ul", {}, ...items),
+      element("ul", ...items),
     );
   }
 
@@ -228,24 +215,17 @@ class Source {
       ...hot.map((line) => {
         const text = this.text(line.file)?.[line.line - 1]?.trim() ?? "";
         return element(
-          "button",
-          { class: "hot-line", title: `${line.file}:${line.line}`, onclick: () => this.go(line.file, line.line) },
-          element("span", {
-            class: "bar",
+          "button.hot-line",
+          { title: `${line.file}:${line.line}`, onclick: () => this.go(line.file, line.line) },
+          element("span.bar", {
             style: `width:${Math.max((100 * line[this.measure]) / hot[0][this.measure], 1)}%`,
           }),
-          element(
-            "span",
-            { class: "number" },
-            `${shown(this.measure, line[this.measure])} ${percent(line[this.measure] / total)}`,
-          ),
-          element("span", { class: "place" }, `${line.file}:${line.line}`),
-          element("code", {}, text),
+          element("span.number", `${shown(this.measure, line[this.measure])} ${percent(line[this.measure] / total)}`),
+          element("span.place", `${line.file}:${line.line}`),
+          element("code", text),
         );
       }),
-      hot.length || this.found.lines.length === 0
-        ? null
-        : element("p", { class: "soft" }, `No line has ${measure[1]}.`),
+      hot.length || this.found.lines.length === 0 ? null : element("p.soft", `No line has ${measure[1]}.`),
     );
     this.tabs.replaceChildren(
       ...this.files.map((file) =>
@@ -287,7 +267,7 @@ class Source {
     const file = this.shown();
     if (!file || file.text === null) {
       this.code.replaceChildren(
-        element("tbody", {}, element("tr", {}, element("td", {}, `${this.file ?? "The file"} could not be read.`))),
+        element("tbody", element("tr", element("td", `${this.file ?? "The file"} could not be read.`))),
       );
       return;
     }
@@ -299,29 +279,20 @@ class Source {
     );
     const head = element(
       "tr",
-      {},
-      element("th", { class: "number" }, "line"),
-      element("th", { class: "number share" }, "share"),
+      element("th.number", "line"),
+      element("th.number.share", "share"),
       ...used.map(([key, name, meaning]) =>
         element("th", { class: `number ${key === this.measure ? "chief" : "other"}`, title: meaning }, name),
       ),
-      element(
-        "th",
-        { class: "other", title: "the pipe, or what else, that most of its time is waited for" },
-        "bound by",
-      ),
-      element("th", { class: "text" }, file.name),
+      element("th.other", { title: "the pipe, or what else, that most of its time is waited for" }, "bound by"),
+      element("th.text", file.name),
     );
     const colours = highlighted(file.text);
     const rows = file.text.flatMap((_, n) => this.row(colours[n], n + 1, used, most, total));
-    this.code.replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
+    this.code.replaceChildren(element("thead", head), element("tbody", ...rows));
     if (file.left_out)
       this.code.append(
-        element(
-          "tfoot",
-          {},
-          element("tr", {}, element("td", { colspan: 99 }, `${file.left_out} more lines are not shown`)),
-        ),
+        element("tfoot", element("tr", element("td", { colspan: 99 }, `${file.left_out} more lines are not shown`))),
       );
   }
 
@@ -358,8 +329,8 @@ class Source {
         style: heat > 0 ? `--heat:${heat.toFixed(3)}` : null,
         onclick: () => this.select(number),
       },
-      element("td", { class: "number line" }, String(number)),
-      element("td", { class: "number share" }, line && line[this.measure] ? percent(line[this.measure] / total) : ""),
+      element("td.number.line", String(number)),
+      element("td.number.share", line && line[this.measure] ? percent(line[this.measure] / total) : ""),
       ...used.map(([name]) =>
         element(
           "td",
@@ -367,16 +338,16 @@ class Source {
           line ? shown(name, line[name]) : "",
         ),
       ),
-      element("td", { class: "other place" }, line && line.core_ns > 0 ? line.place : ""),
-      element("td", { class: "text" }, element("code", {}, ...(text.length ? coloured(text) : [" "])), ...chips),
+      element("td.other.place", line && line.core_ns > 0 ? line.place : ""),
+      element("td.text", element("code", ...(text.length ? coloured(text) : [" "])), ...chips),
     );
     const details =
       found.length === 0
         ? []
         : [
             element(
-              "tr",
-              { class: "details", "data-of": number, hidden: "" },
+              "tr.details",
+              { "data-of": number, hidden: "" },
               element("td", { colspan: used.length + 4 }, ...found.map((one) => this.finding(one))),
             ),
           ];
@@ -385,8 +356,8 @@ class Source {
         ? []
         : [
             element(
-              "tr",
-              { class: "details fault", "data-fault": number },
+              "tr.details.fault",
+              { "data-fault": number },
               element("td", { colspan: used.length + 4 }, ...faults.map((fault) => this.fault(fault))),
             ),
           ];
@@ -396,31 +367,26 @@ class Source {
   /** Why the program does not run. @param {import("./source_text.js").Fault} one */
   fault(one) {
     return element(
-      "div",
-      { class: "note error", role: "alert" },
-      element("b", {}, `${SIGNS.error} ${one.message}`),
-      one.remedy ? element("p", {}, one.remedy) : null,
+      "div.note.error",
+      { role: "alert" },
+      element("b", `${SIGNS.error} ${one.message}`),
+      one.remedy ? element("p", one.remedy) : null,
     );
   }
 
   /** @param {any} one */
   finding(one) {
     const also = one.also.map((/** @type {any} */ place) =>
-      element(
-        "button",
-        { class: "plain", onclick: () => this.go(place.file, place.line) },
-        `${place.file}:${place.line}`,
-      ),
+      element("button.plain", { onclick: () => this.go(place.file, place.line) }, `${place.file}:${place.line}`),
     );
     return element(
       "div",
       { class: `note ${one.severity}` },
-      element("b", {}, `${one.severity}: ${one.message}`),
-      element("p", {}, `Remedy: ${one.remedy}`),
-      one.change ? element("pre", {}, `+ ${one.change}`) : null,
+      element("b", `${one.severity}: ${one.message}`),
+      element("p", `Remedy: ${one.remedy}`),
+      one.change ? element("pre", `+ ${one.change}`) : null,
       element(
-        "p",
-        { class: "soft" },
+        "p.soft",
         [
           worth(one) || "what it is worth was not simulated",
           one.count > 1 ? `met ${one.count} times` : "",
@@ -429,7 +395,7 @@ class Source {
           .filter(Boolean)
           .join(", "),
       ),
-      also.length ? element("p", { class: "soft" }, "also at ", ...also) : null,
+      also.length ? element("p.soft", "also at ", ...also) : null,
     );
   }
 

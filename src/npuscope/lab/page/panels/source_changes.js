@@ -6,31 +6,27 @@ import { element } from "../format.js";
 export function changedLines(files) {
   return element(
     "div",
-    {},
     ...files.map((file) =>
       element(
-        "div",
-        { class: "changed" },
-        element("h3", { class: "source" }, file.name),
+        "div.changed",
+        element("h3.source", file.name),
         element(
-          "table",
-          { class: "diff" },
+          "table.diff",
           element(
             "tbody",
-            {},
             ...file.lines.map((/** @type {[number, number, string, string]} */ [before, after, kind, text]) =>
               element(
                 "tr",
                 { class: kind === "+" ? "added" : kind === "-" ? "taken" : "" },
-                element("td", { class: "number soft" }, before ? String(before) : ""),
-                element("td", { class: "number soft" }, after ? String(after) : ""),
-                element("td", {}, kind),
-                element("td", { class: "source" }, text),
+                element("td.number.soft", before ? String(before) : ""),
+                element("td.number.soft", after ? String(after) : ""),
+                element("td", kind),
+                element("td.source", text),
               ),
             ),
           ),
         ),
-        file.left_out ? element("p", { class: "soft" }, `… and ${file.left_out} more lines`) : null,
+        file.left_out ? element("p.soft", `… and ${file.left_out} more lines`) : null,
       ),
     ),
   );

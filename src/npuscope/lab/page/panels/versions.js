@@ -11,18 +11,15 @@ const WRITE = "write these files back …";
 
 /** @param {import("../types").Store} store @param {Version} version @param {Version | undefined} shown */
 function outcome(store, version, shown) {
-  if (version.trouble) return element("span", { class: "bad", title: version.trouble.message }, "does not run");
+  if (version.trouble) return element("span.bad", { title: version.trouble.message }, "does not run");
   const wall = wallOf(version.wall),
     other = wallOf(shown?.wall);
-  if (wall === null)
-    return element("span", { class: "soft" }, liveOf(store).working.includes(version.id) ? "working …" : "–");
-  if (!other || shown?.id === version.id) return element("span", {}, duration(wall));
+  if (wall === null) return element("span.soft", liveOf(store).working.includes(version.id) ? "working …" : "–");
+  if (!other || shown?.id === version.id) return element("span", duration(wall));
   const change = wall / other - 1;
-  if (Math.abs(change) < 0.0005)
-    return element("span", {}, `${duration(wall)} `, element("span", { class: "soft" }, "the same"));
+  if (Math.abs(change) < 0.0005) return element("span", `${duration(wall)} `, element("span.soft", "the same"));
   return element(
     "span",
-    {},
     `${duration(wall)} `,
     element("span", { class: change <= 0 ? "good" : "bad" }, `${change < 0 ? "" : "+"}${percent(change)}`),
   );
@@ -37,15 +34,14 @@ export const panel = {
   mount(box, store) {
     const { ask: server } = liveOf(store),
       ask = () => server;
-    const list = element("div", {}),
-      below = element("div", {});
+    const list = element("div"),
+      below = element("div");
     const failed = (/** @type {Error} */ error) => {
-      fill(below, element("p", { class: "bad", role: "alert" }, error.message));
+      fill(below, element("p.bad", { role: "alert" }, error.message));
     };
     box.append(
       element(
-        "p",
-        { class: "soft" },
+        "p.soft",
         "Every save and every turned knob is a version. Percentages are against the one that is shown.",
       ),
       list,
@@ -84,7 +80,7 @@ export const panel = {
       const now = shown && !shown.measured && shown.id !== version.id ? await ask().sources(shown.id) : null;
       const files = Object.entries(others),
         differ = now === null ? [] : files.filter(([file, text]) => now[file] !== text);
-      const write = element("button", {}, WRITE);
+      const write = element("button", WRITE);
       /** The save that would be written over, once the reader was asked. @type {Version | null | undefined} */
       let over = null;
       write.addEventListener("click", () => {
@@ -114,14 +110,13 @@ export const panel = {
       });
       fill(
         below,
-        element("h2", {}, `Source of ${version.name}`),
-        element("p", {}, write),
+        element("h2", `Source of ${version.name}`),
+        element("p", write),
         ...(now === null
           ? []
           : [
               element(
-                "p",
-                { class: "soft" },
+                "p.soft",
                 differ.length
                   ? `against ${shown?.name}, which is shown:`
                   : `the same as ${shown?.name}, which is shown.`,
@@ -132,8 +127,8 @@ export const panel = {
           element(
             "details",
             now === null && file === files[0][0] ? { open: "" } : {},
-            element("summary", {}, file),
-            element("pre", { class: "source" }, /** @type {string} */ (text)),
+            element("summary", file),
+            element("pre.source", /** @type {string} */ (text)),
           ),
         ),
       );
@@ -157,17 +152,13 @@ export const panel = {
       fill(
         list,
         element(
-          "div",
-          { class: "scroll" },
+          "div.scroll",
           element(
-            "table",
-            { class: "versions" },
+            "table.versions",
             element(
               "thead",
-              {},
               element(
                 "tr",
-                {},
                 ...[
                   ["version", ""],
                   ["when", ""],
@@ -179,18 +170,16 @@ export const panel = {
             ),
             element(
               "tbody",
-              {},
               ...[...versions].reverse().map((version) => {
                 const name = element(
-                  "td",
-                  { class: "name" },
+                  "td.name",
                   act(version.name, "Rename", () => rename(version, name)),
                 );
                 const settings = Object.entries(version.settings)
                   .map(([key, value]) => `${key} = ${value}`)
                   .join(", ");
                 if (settings && settings.replaceAll(" ", "") !== version.name.replaceAll(" ", ""))
-                  name.append(element("span", { class: "soft" }, ` ${settings}`));
+                  name.append(element("span.soft", ` ${settings}`));
                 return element(
                   "tr",
                   {
@@ -198,24 +187,17 @@ export const panel = {
                     "data-version": version.id,
                   },
                   name,
+                  element("td.when", version.measured ? "measured" : new Date(version.at * 1000).toLocaleTimeString()),
+                  element("td.number", outcome(store, version, shown)),
                   element(
-                    "td",
-                    { class: "when" },
-                    version.measured ? "measured" : new Date(version.at * 1000).toLocaleTimeString(),
-                  ),
-                  element("td", { class: "number" }, outcome(store, version, shown)),
-                  element(
-                    "td",
-                    { class: "bound" },
+                    "td.bound",
                     ...worded(version.trouble ? version.trouble.message : version.verdict),
-                    ...version.noticed.map((line) => element("div", { class: "bad" }, line)),
+                    ...version.noticed.map((line) => element("div.bad", line)),
                   ),
                   element(
-                    "td",
-                    { class: "do" },
+                    "td.do",
                     element(
-                      "span",
-                      { class: "acts" },
+                      "span.acts",
                       act(
                         "show",
                         "Show this version",

@@ -69,14 +69,13 @@ function form(run, ask) {
   unit.addEventListener("change", show);
   show();
   const box = element(
-    "form",
-    { class: "tools whatif" },
-    element("label", {}, "What if ", what),
+    "form.tools.whatif",
+    element("label", "What if ", what),
     first,
     second,
     unit,
     factor,
-    element("button", {}, "ask"),
+    element("button", "ask"),
   );
   box.addEventListener("submit", (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -102,9 +101,9 @@ export const panel = {
   mount(box, store) {
     const run = store.run(),
       ask = store.state.live?.ask,
-      answers = element("div", {}),
-      every = element("div", { class: "parts", "data-panel": "whatif" }),
-      status = element("p", { class: "soft", role: "status" });
+      answers = element("div"),
+      every = element("div.parts", { "data-panel": "whatif" }),
+      status = element("p.soft", { role: "status" });
     const table = () => {
       const found = store.state.shared.whatif ?? run?.panels.whatif;
       fill(every, ...(found ? partsOf(found.parts, run ? pick(store) : null) : []));
@@ -113,17 +112,14 @@ export const panel = {
     const asked = async (change, show) => {
       status.textContent = "trying …";
       try {
-        show(await ask?.whatif(run.id, change));
+        show(await ask?.panel(run.id, "whatif", change));
         status.textContent = "";
       } catch (error) {
         status.textContent = /** @type {Error} */ (error).message;
       }
     };
     const draw = () =>
-      fill(
-        answers,
-        ...(kept.get(run) ?? []).map((found) => element("section", { class: "answer" }, ...partsOf(found.parts))),
-      );
+      fill(answers, ...(kept.get(run) ?? []).map((found) => element("section.answer", ...partsOf(found.parts))));
     const all = element(
       "button",
       {
@@ -140,8 +136,7 @@ export const panel = {
     if (ask)
       box.append(
         element(
-          "p",
-          { class: "soft" },
+          "p.soft",
           run.measured
             ? "The capture's tasks are replayed with the change."
             : "Every change is simulated; one that you ask for is replayed in the simulated run.",
@@ -152,7 +147,7 @@ export const panel = {
             draw();
           }),
         ),
-        element("p", { class: "tools" }, all),
+        element("p.tools", all),
         status,
       );
     box.append(answers, every);

@@ -44,7 +44,7 @@ export class Minimap {
       role: "img",
       "aria-label": "The whole run: busy core lanes over time, and the part in sight",
     });
-    this.box = element("div", { class: "minimap" }, this.canvas);
+    this.box = element("div.minimap", this.canvas);
     this.queued = false;
     new ResizeObserver(() => this.draw()).observe(this.box);
     const move = (/** @type {PointerEvent} */ event) => {

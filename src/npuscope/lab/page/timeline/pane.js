@@ -31,12 +31,12 @@ export class Pane {
     this.search = new Search(store, () => this.views);
     /** Where the mouse is over the timeline, as a share of its width. @type {number | null} */
     this.pointer = null;
-    this.place = element("div", { class: "views" });
-    this.legend = element("div", { class: "legend", role: "list", "aria-label": "Colours" });
-    this.notes = element("span", { class: "soft notes-line" });
+    this.place = element("div.views");
+    this.legend = element("div.legend", { role: "list", "aria-label": "Colours" });
+    this.notes = element("span.soft.notes-line");
     this.box = element(
-      "section",
-      { class: "timeline", "aria-label": "Timeline" },
+      "section.timeline",
+      { "aria-label": "Timeline" },
       this.tools(),
       this.minimap.box,
       this.place,
@@ -66,7 +66,7 @@ export class Pane {
     ];
     const switches = toggles.map(([name, key, has]) => {
       const box = element("input", { type: "checkbox" }),
-        label = element("label", {}, box, ` ${name}`);
+        label = element("label", box, ` ${name}`);
       const follow = () => {
         box.checked = store.state.shown[key];
         label.hidden = !this.views.some((view) => has(view.timeline)); // what a capture does not have cannot be switched
@@ -76,9 +76,8 @@ export class Pane {
       this.followers.push(follow);
       return label;
     });
-    const lanes = element("input", {
+    const lanes = element("input.lane-filter", {
       type: "search",
-      class: "lane-filter",
       placeholder: "lanes: all",
       "aria-label": "Show only lanes with these words",
       title: "Show only lanes with one of these words in their names",
@@ -92,8 +91,8 @@ export class Pane {
     store.on(["lanes"], written);
     this.followers.push(written);
     return element(
-      "div",
-      { class: "tools", role: "toolbar", "aria-label": "Timeline tools" },
+      "div.tools",
+      { role: "toolbar", "aria-label": "Timeline tools" },
       act("+", "Zoom in (W)", () => zoom(store, 0.5)),
       act("−", "Zoom out (S)", () => zoom(store, 2)),
       act("fit", "Show everything (0)", () => show(store, ...store.full())),
@@ -112,9 +111,8 @@ export class Pane {
     const letters = store.state.shared.compare ? ["B ", "A "] : ["", ""]; // what is shown, and what it is held against
     const boxes = this.views.map((view, n) =>
       element(
-        "div",
-        { class: "view" },
-        this.views.length > 1 ? element("div", { class: "view-name" }, `${letters[n]}${view.model.run.name}`) : null,
+        "div.view",
+        this.views.length > 1 ? element("div.view-name", `${letters[n]}${view.model.run.name}`) : null,
         view.box,
       ),
     );
@@ -176,7 +174,7 @@ export class Pane {
       ...this.kernelLegend(),
       ...(shown.bubbles && used.size
         ? [
-            element("b", { class: "idle" }, "idle:"),
+            element("b.idle", "idle:"),
             ...[...used].map(([id, title]) =>
               item(
                 `color-mix(in srgb, ${reasonColor(id)} ${100 * strength(id)}%, var(--ground))`,
@@ -190,7 +188,7 @@ export class Pane {
       ...(shown.arrows && this.store.state.selection?.kind === "slice"
         ? [item("var(--producer)", "waited for", "line"), item("var(--consumer)", "waits for it", "line")]
         : []),
-      element("span", { class: "grow" }),
+      element("span.grow"),
       ...notes.map((note) => element("span", { role: "listitem" }, note)),
     );
   }
@@ -208,9 +206,8 @@ export class Pane {
           "span",
           { role: "listitem" },
           element(
-            "button",
+            "button.plain.kernel",
             {
-              class: "plain kernel",
               title: timeline.kernels[kernel],
               onclick: () => {
                 const { selection } = this.store.state,
@@ -219,17 +216,13 @@ export class Pane {
                 this.store.set({ selection: again ? null : { kind: "kernel", kernel: name } });
               },
             },
-            element("span", { class: "dot", style: `background:${colors[kernel]}` }),
+            element("span.dot", { style: `background:${colors[kernel]}` }),
             names.fit(kernel, LEGEND_NAME),
           ),
         ),
       ),
       more > 0
-        ? element(
-            "button",
-            { class: "plain", onclick: () => this.store.set({ panel: "kernels" }) },
-            `${more} more kernels`,
-          )
+        ? element("button.plain", { onclick: () => this.store.set({ panel: "kernels" }) }, `${more} more kernels`)
         : "",
     ];
   }

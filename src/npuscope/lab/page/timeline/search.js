@@ -19,12 +19,11 @@ export class Search {
       autocomplete: "off",
       spellcheck: "false",
     });
-    this.count = element("span", { class: "soft", id: "found", "aria-live": "polite" });
+    this.count = element("span.soft", { id: "found", "aria-live": "polite" });
     const button = (/** @type {string} */ text, /** @type {string} */ label, /** @type {number} */ by) =>
       element("button", { "aria-label": label, title: label, onclick: () => this.go(by) }, text);
     this.box = element(
-      "span",
-      { class: "search" },
+      "span.search",
       this.input,
       button("‹", "Previous hit (Shift+Enter)", -1),
       button("›", "Next hit (Enter)", 1),

@@ -27,8 +27,8 @@ export class View {
     /** @type {[number, number] | null} */
     this.ranging = null; // while it is drawn with the mouse
     this.canvas = element("canvas", { role: "img", "aria-label": `Timeline of ${model.run.name}` });
-    this.spacer = element("div", { class: "spacer" });
-    this.box = element("div", { class: "lanes", tabindex: "-1" }, this.canvas, this.spacer);
+    this.spacer = element("div.spacer");
+    this.box = element("div.lanes", { tabindex: "-1" }, this.canvas, this.spacer);
     this.image = document.createElement("canvas");
     this.width = 0;
     this.height = 0;
