@@ -20,7 +20,7 @@ from npuscope.answer.prediction import Prediction
 from npuscope.base.futures import send_early
 from npuscope.check.rule import Finding
 from npuscope.check.rules.safety import race_finding
-from npuscope.editor.messages import NO_RUN, KernelCost, LineCost, Look, LookJob, Mark, Place, TileRoom
+from npuscope.editor.messages import NO_RUN, KernelCost, LineCost, Look, LookJob, Place, TileRoom
 from npuscope.lower.model import line_of
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.tile.record.model import short_name
@@ -40,7 +40,7 @@ def look(job: LookJob) -> Look:
         trouble = one.trouble
     texts = dict(_texts([*paths, *sorted(modules)]))
     if trouble is not None:
-        return Look(str(main), True, texts, tuple(_trouble_marks(trouble, str(main))))
+        return Look(str(main), True, texts, tuple(_troubles(trouble, str(main))))
     early = Look(
         str(main),
         False,
@@ -58,7 +58,8 @@ def look(job: LookJob) -> Look:
     if job.early:
         send_early(job.early, early)
     found = [*one.checked.errors, *map(race_finding, one.races.races), *one.findings]
-    return replace(early, whole=True, marks=tuple(map(_mark, found)), verdict=one.diagnosis.verdict.sentence)
+    findings = tuple(replace(finding, file=str(Path(finding.file).resolve())) for finding in found)
+    return replace(early, whole=True, findings=findings, verdict=one.diagnosis.verdict.sentence)
 
 
 def _texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -67,16 +68,11 @@ def _texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield path, Path(path).read_text(encoding="utf-8")
 
 
-def _trouble_marks(trouble: Trouble, main: str) -> Iterator[Mark]:
+def _troubles(trouble: Trouble, main: str) -> Iterator[Finding]:
     """Those without a place stand at the head of the program."""
-    yield Mark((trouble.file or main, trouble.line or 1), "error", NO_RUN, trouble.message, trouble.remedy)
+    yield Finding(NO_RUN, "error", trouble.file or main, trouble.line or 1, trouble.message, trouble.remedy)
     for message, file, line in trouble.more:
-        yield Mark((file or main, line or 1), "error", NO_RUN, message)
-
-
-def _mark(one: Finding) -> Mark:
-    place = str(Path(one.file).resolve()), one.line
-    return Mark(place, one.severity, one.id, one.message, one.remedy, one.saves_ns, one.also, one.was_tried)
+        yield Finding(NO_RUN, "error", file or main, line or 1, message, "")
 
 
 def _lines(one: Prediction) -> dict[Place, LineCost]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from npuscope.answer.request import Request
 from npuscope.base.interval import Against, Interval
 from npuscope.base.pool import Named
+from npuscope.check.rule import Finding
 
 NO_RUN = "does-not-run"  # the code of a program without a run
 Place = tuple[str, int]  # a file and its line, counted from 1
@@ -24,21 +24,6 @@ class LookJob:
     early: str = ""
     wall_ns: float = 0.0
     regime: str = ""
-
-
-@dataclass(frozen=True)
-class Mark:
-    """Something to say at a line; `also` are other places that belong to it, `saves_ns` what mending it saves,
-    an estimate unless its fix was `tried`."""
-
-    place: Place
-    severity: Literal["error", "warning", "hint"]
-    id: str
-    message: str
-    remedy: str = ""
-    saves_ns: int | None = None
-    also: tuple[Place, ...] = ()
-    tried: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,13 +66,14 @@ class TileRoom:
 
 @dataclass(frozen=True)
 class Look:
-    """A program as it was saved. `whole`: findings and races are among the marks. `texts` are the files that it was
-    made from. `wall` is in nanoseconds, None where it has no run; `versus` holds it against the save before."""
+    """A program as it was saved. `whole`: findings and races are there, too, not only errors. `texts` are the files
+    that it was made from. `wall` is in nanoseconds, None where it has no run; `versus` holds it against the save
+    before."""
 
     file: str
     whole: bool
     texts: Mapping[str, str]
-    marks: tuple[Mark, ...] = ()
+    findings: tuple[Finding, ...] = ()
     wall: Interval | None = None
     regime: str = ""
     verdict: str = ""

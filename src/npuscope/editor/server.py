@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Thread
@@ -30,9 +30,9 @@ from npuscope.base.futures import early_answers, then
 from npuscope.base.jobs import GIB, Failed, Limits
 from npuscope.base.pool import Handle, Pool
 from npuscope.base.unsaved import lines_of
-from npuscope.check.rule import TRIED, TrialPrice
+from npuscope.check.rule import Finding, with_trials
 from npuscope.editor import shown, text
-from npuscope.editor.messages import LOOK, NO_RUN, Look, LookJob, Mark
+from npuscope.editor.messages import LOOK, NO_RUN, Look, LookJob
 
 WARM = ("npuscope.answer.prediction", "npuscope.editor.look")
 WORKERS = 2
@@ -85,7 +85,7 @@ class Programs:
         self.fixes: dict[str, list[Tried]] = {}  # those tried of the newest save
         self._running: dict[str, Handle[Look]] = {}
         self._mending: dict[str, Event] = {}  # set: nobody waits for these fixes any more
-        self._published: dict[str, set[str]] = {}  # by program the files with diagnostics
+        self._published: dict[str, set[str]] = {}  # by program the files that were spoken of
         self._pool: Pool | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="npuscope-lsp-")
         self._listening: asyncio.Task[None] | None = None
@@ -140,10 +140,10 @@ class Programs:
             return  # a newer save has taken its place
         del self._running[file]
         if isinstance(answer, Failed):
-            mark = Mark((file, 1), "error", NO_RUN, answer.message)
-            answer = Look(file, True, {file: self.text_of(file)}, (mark,))
+            ended = Finding(NO_RUN, "error", file, 1, answer.message, "")
+            answer = Look(file, True, {file: self.text_of(file)}, (ended,))
         self._take(answer)
-        if self.options.fixes and answer.marks:
+        if self.options.fixes and answer.findings:
             self._try_fixes(file)
 
     def _try_fixes(self, file: str) -> None:
@@ -156,8 +156,9 @@ class Programs:
                 self.fixes.setdefault(file, []).append(one)
 
         def all_tried(mending: Mending) -> None:
-            if not ended.is_set():
-                self._price(file, trial_prices(mending))
+            if not ended.is_set():  # what fixes gave is said in place of what they were estimated at
+                look = self.looks[file]
+                self._take(replace(look, findings=with_trials(look.findings, trial_prices(mending))))
 
         def work() -> None:
             try:
@@ -174,29 +175,16 @@ class Programs:
         self._mending[file] = ended
         Thread(target=work, daemon=True).start()
 
-    def _price(self, file: str, prices: Iterable[TrialPrice]) -> None:
-        """Says what fixes gave in place of what they were estimated at; what would cost time is said no more."""
-        known, look = {(one.id, one.file, one.line): one.price for one in prices}, self.looks[file]
-        marks = []
-        for mark in look.marks:
-            key = (mark.id, *mark.place)
-            price = known.get(key)
-            if price is not None and price.tried == TRIED:
-                marks.append(replace(mark, saves_ns=price.saves_ns, tried=True))
-            elif price is not None or key not in known or mark.severity == "error":
-                marks.append(mark)
-        self._take(replace(look, marks=tuple(marks)))
-
     def _take(self, look: Look) -> None:
         known = self.looks.get(look.file)
         if not look.whole and known is not None:  # its findings come soon: those of the save before stay until then
-            kept = tuple(one for one in known.marks if one.severity != "error")
-            self.looks[look.file] = Look(**{**vars(look), "marks": kept})
+            kept = tuple(one for one in known.findings if one.severity != "error")
+            self.looks[look.file] = replace(look, findings=kept)
         else:
             self.looks[look.file] = look
         for file in {*self._published.get(look.file, set()), *look.texts}:
             self.publish(file)
-        self._published[look.file] = {file for file in look.texts if self._marks_of(file)}
+        self._published[look.file] = set(look.texts)
         said = {
             "uri": shown.uri_of(look.file),
             "time": shown.headline(look),
@@ -252,17 +240,14 @@ class Programs:
     def lines_of(self, file: str, look: Look) -> text.MovedLines:
         return text.moved(look.texts.get(file, ""), self.text_of(file))
 
-    def _marks_of(self, file: str) -> list[tuple[Look, Mark]]:
-        return [(look, mark) for look in self.looks.values() for mark in look.marks if mark.place[0] == file]
-
     def publish(self, file: str) -> None:
         """Everything that there is to say of a file, by its text and by its programs."""
         source = self.text_of(file)
-        found = list(text.typing_marks(source, file)) if text.is_program(source) else []
+        found = list(text.while_typing(source, file)) if text.is_program(source) else []
         said = shown.diagnostics(found, source, lambda line: line)
         for look in self.looks.values():
-            marks = [mark for mark in look.marks if mark.place[0] == file]
-            said += shown.diagnostics(marks, source, text.moved(look.texts.get(file, source), source).line)
+            own = [one for one in look.findings if one.file == file]
+            said += shown.diagnostics(own, source, text.moved(look.texts.get(file, source), source).line)
         unique = {(one.code, one.message, one.range.start.line): one for one in said}
         self.server.text_document_publish_diagnostics(
             lsp.PublishDiagnosticsParams(shown.uri_of(file), [*unique.values()])

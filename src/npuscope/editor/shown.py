@@ -15,9 +15,11 @@ from npuscope.answer.fixes import Tried
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.interval import Against, chance_text
 from npuscope.base.unsaved import ODD, lines_of
+from npuscope.check.columns import worth_text
+from npuscope.check.rule import Finding
 from npuscope.chip.devices import Device
 from npuscope.editor import text as texts
-from npuscope.editor.messages import Look, Mark, TileRoom
+from npuscope.editor.messages import Look, TileRoom
 from npuscope.ops.table import find
 from npuscope.report.reference import op_text
 from npuscope.table.formats import (
@@ -58,23 +60,23 @@ def whole_line(text: list[str], line: int) -> lsp.Range:
     return lsp.Range(lsp.Position(max(line - 1, 0), indent), lsp.Position(max(line - 1, 0), max(end, indent)))
 
 
-def diagnostics(marks: Iterable[Mark], text: str, at: Lines) -> list[lsp.Diagnostic]:
+def diagnostics(findings: Iterable[Finding], text: str, at: Lines) -> list[lsp.Diagnostic]:
     """Of one file."""
     lines, found = lines_of(text), []
-    for mark in marks:
-        line = at(mark.place[1])
+    for one in findings:
+        line = at(one.line)
         if line is None:
             continue
         found.append(
             lsp.Diagnostic(
                 whole_line(lines, line),
-                printable(_message(mark)),
-                SEVERITIES[mark.severity],
-                code=mark.id,
+                printable(_message(one)),
+                SEVERITIES[one.severity],
+                code=one.id,
                 source="npuscope",
                 related_information=[
                     lsp.DiagnosticRelatedInformation(lsp.Location(uri_of(file), whole_line([], other)), "belongs to it")
-                    for file, other in mark.also
+                    for file, other in one.also
                 ]
                 or None,
             )
@@ -82,13 +84,10 @@ def diagnostics(marks: Iterable[Mark], text: str, at: Lines) -> list[lsp.Diagnos
     return found
 
 
-def _message(mark: Mark) -> str:
-    worth = (
-        f"{duration(mark.saves_ns or 0)}, tried" if mark.tried else f"about {duration(mark.saves_ns or 0)}, not tried"
-    )
-    saves = f" Mending it saves {worth}." if (mark.saves_ns or 0) > 0 else ""
-    message = mark.message if mark.message.endswith((".", "!", "?")) else f"{mark.message}."
-    return f"{message}{saves} {mark.remedy}".strip()
+def _message(one: Finding) -> str:
+    saves = f" Mending it saves {worth_text(one)}." if (one.saves_ns or 0) > 0 else ""
+    message = one.message if one.message.endswith((".", "!", "?")) else f"{one.message}."
+    return f"{message}{saves} {one.remedy}".strip()
 
 
 def headline(look: Look) -> str:

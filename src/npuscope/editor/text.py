@@ -16,7 +16,7 @@ from inspect import Signature, signature
 from typing import Any
 
 from npuscope.base.unsaved import lines_of
-from npuscope.editor.messages import Mark
+from npuscope.check.rule import Finding
 
 LANGUAGES = ("pypto.language", "npuscope.tile")
 SYNTAX, NO_SUCH_NAME = "syntax", "no-such-name"
@@ -74,13 +74,13 @@ def language_name(word: str, known: Mapping[str, str]) -> str | None:
     return f"{known[head]}{rest}" if head in known and rest else None
 
 
-def typing_marks(text: str, file: str) -> Iterator[Mark]:
+def while_typing(text: str, file: str) -> Iterator[Finding]:
     """What is wrong by the text alone."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", 1) or 1
-        yield Mark((file, line), "error", SYNTAX, getattr(error, "msg", None) or str(error))
+        yield Finding(SYNTAX, "error", file, line, getattr(error, "msg", None) or str(error), "")
         return
     names = aliases(text)
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
@@ -97,7 +97,7 @@ def _dotted(node: ast.expr) -> str:
     return ""
 
 
-def _missing(dotted: str, line: int, file: str, names: Mapping[str, str]) -> Iterator[Mark]:
+def _missing(dotted: str, line: int, file: str, names: Mapping[str, str]) -> Iterator[Finding]:
     name, known = language_name(dotted, names), language()
     if name is None:
         return
@@ -107,7 +107,7 @@ def _missing(dotted: str, line: int, file: str, names: Mapping[str, str]) -> Ite
         return
     near = get_close_matches(wanted, known, n=1, cutoff=0.6)
     remedy = f"The nearest is pl.{near[0]}." if near else ""
-    yield Mark((file, line), "warning", NO_SUCH_NAME, f"npuscope has no pl.{wanted}", remedy)
+    yield Finding(NO_SUCH_NAME, "warning", file, line, f"npuscope has no pl.{wanted}", remedy)
 
 
 @cache
