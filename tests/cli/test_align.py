@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 from html.parser import HTMLParser
@@ -188,18 +187,3 @@ def test_a_bad_prediction_is_one_sentence(tmp_path: Path, measured: Path, conten
     assert run.returncode == 2, run.stdout + run.stderr
     assert said in run.stderr
     assert len(run.stderr.strip().splitlines()) == 1
-
-
-def test_other_mistakes(predicted: Path, measured: Path, tmp_path: Path) -> None:
-    for words, said in (
-        (("--map", "x"), "--map takes name=value"),
-        (("--map", "nothing=SwiGlu"), "'nothing' is no kernel of the prediction"),
-        (("--md", str(measured)), "is an input"),
-        (("--process", "one"), "no processes"),
-        (("--html", str(tmp_path / "no" / "folder.html")), "no such folder"),
-    ):
-        run = npuscope("align", predicted, measured, "--step", "1", *words)
-        assert run.returncode == 2, words
-        assert said in run.stderr
-    assert npuscope("align", tmp_path / "none", measured).returncode == 2
-    assert sorted(os.listdir(tmp_path)) == ["kernel_details.csv", "model.csv"]

@@ -99,20 +99,3 @@ def test_variants_stand_on_it_too(capture: Path, tmp_path: Path) -> None:
     assert text.exit_code == 0, text.output
     assert "gemm.py: 1 kernel matched" in text.stdout
     assert "1 kernel matched" in (tmp_path / "plot.html").read_text()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--measured", "run.npu"), "--measured takes OLD.py=CAPTURE"),
-        (("--measured", "old.py="), "--measured takes OLD.py=CAPTURE"),
-        (("--measured", f"{GEMM}=nowhere.npu"), "no such file or folder"),
-        (("--measured", f"{GEMM}={GEMM}"), ""),
-        (("--measured", f"{GEMM}=run.npu", "--pipes", "gemm"), "--measured is about the run"),
-    ],
-)
-def test_mistakes_are_told_in_one_sentence(words: tuple[str, ...], message: str) -> None:
-    done = invoked("simulate", GEMM, *words)
-    assert done.exit_code != 0
-    assert message in str(done.exception)
-    assert "Traceback" not in done.output

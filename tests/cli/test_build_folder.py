@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pytest
 from command import npuscope
 
 from npuscope.answer.prediction import Prediction
@@ -103,14 +102,6 @@ def test_what_is_not_known_of_a_kernel_is_said(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "pto.tmystery is not known" in done.stdout
     assert "no .pto, so npuscope's lowering stands in: other" in done.stdout
-
-
-@pytest.mark.parametrize("command", ["memory", "check"])
-def test_a_folder_without_assembly_says_what_to_switch_on(command: str, tmp_path: Path) -> None:
-    done = npuscope(command, tmp_path)
-    assert done.returncode == 2
-    assert "has no .pto file" in done.stderr
-    assert "PYPTO_PROG_BUILD_DIR" in done.stderr
 
 
 def test_bad_assembly_is_one_sentence_with_file_and_line(tmp_path: Path) -> None:

@@ -55,14 +55,3 @@ def test_a_device_file_of_ones_own(run: Path, tmp_path: Path) -> None:
 
 def known_names() -> set[str]:
     return {name for name, c in load("ascend910b1").timing.items() if c.unit in ("s", "B/s", "cycles") and c.value > 0}
-
-
-@pytest.mark.parametrize(
-    ("out", "message"),
-    [("mine.txt", "ends in .toml"), ("910b1.toml", "no known device's name"), ("no/mine.toml", "no such folder")],
-)
-def test_where_the_file_cannot_go_is_said_first(out: str, message: str, run: Path, tmp_path: Path) -> None:
-    done = invoked("calibrate", LAYER, run, "-o", tmp_path / out)
-    assert done.exit_code != 0
-    assert message in str(done.exception)
-    assert not (tmp_path / out).exists()

@@ -187,26 +187,6 @@ def test_the_rules_are_listed_without_a_program() -> None:
     assert [line.split()[0] for line in done.output.splitlines()] == [rule.id for rule in all_rules()]
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ([], "no program to check"),
-        (["none.py"], "no such file"),
-        (["layer.py", "--select", "rase"], "Did you mean race?"),
-        (["layer.py", "--device", "h100"], "does not say what a core can hold"),
-        (["layer.py", "--device", "abacus"], "no device 'abacus'"),
-        (["layer.py", "--program", "7"], "no program 7 ran"),
-        (["layer.py", "--md", "layer.py"], "is an input"),
-        (["layer.py", "--md", "x", "--sarif", "x"], "is another output"),
-    ],
-    ids=range(8),
-)
-def test_what_cannot_be_checked_is_refused_in_a_sentence(options: list[str], told: str) -> None:
-    done = check(*options)
-    assert isinstance(done.exception, NpuscopeError)
-    assert told in str(done.exception)
-
-
 def test_a_fault_in_the_script_is_told_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "layer.py").write_text(LAYER.replace("ROWS = 16", "ROWS = 1 / 0"))
     done = check("layer.py")

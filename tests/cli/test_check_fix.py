@@ -99,15 +99,6 @@ def test_those_that_help_together_are_written_a_commit_each(tmp_path: Path) -> N
     assert new["time"]["wall_ns"] < old["time"]["wall_ns"]
 
 
-def test_options_that_need_or_exclude_another_say_so(tmp_path: Path) -> None:
-    file = tmp_path / "program.py"
-    file.write_text(PROGRAM)
-    for words in (["--apply"], ["--fix", "--commit"], ["--fix", "--all"], ["--fix", "--replay"]):
-        refused = npuscope("check", file, *words, folder=tmp_path)
-        assert refused.returncode == 2
-        assert "--fix" in refused.stderr or "--apply" in refused.stderr
-
-
 def test_only_what_is_selected_is_mended_and_code_review_has_the_patch(tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)

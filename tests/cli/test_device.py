@@ -52,17 +52,3 @@ def test_every_chip_is_listed_whole_and_equals_itself(name: str) -> None:
     places = [row.place for row in list_constants(chip)]
     assert len(places) == len(set(places))
     assert differences(chip, chip) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("show", "910b9"), "no device '910b9'"),
-        (("show", "910b1", "tming"), "no constant of ascend910b1 begins with 'tming'. It has: cores, memory"),
-        (("compare", "910b1", "nowhere.toml"), "nowhere.toml"),
-    ],
-)
-def test_refusals_are_one_sentence(arguments: tuple[str, ...], told: str) -> None:
-    done = npuscope("device", *arguments)
-    assert done.returncode == 2
-    assert told in done.stderr

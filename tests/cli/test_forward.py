@@ -88,29 +88,6 @@ def test_an_odd_layer_is_named(tmp_path: Path) -> None:
     assert re.search(r"layer 4 stands out: .* [mµ]s; SwiGlu 1 takes 14\d", npuscope("forward", path).stdout)
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (["--select", "9", "--out", "x"], "no pass 9"),
-        (["--window", "half", "--out", "x"], "no window 'half'"),
-        (["--engine", "slurm"], "no engine 'slurm'"),
-        (["--select", "all", "--out", "x.csv"], "holds one pass, and 4 are selected"),
-        (["--perfetto", "x.txt"], "x.txt"),
-        (["--anchor", "*"], "is no regular expression"),
-        (["--profiler-root", "elsewhere"], "name a capture or a profiler root, once"),
-    ],
-)
-def test_wrong_options_are_one_sentence(
-    capture: Path, tmp_path: Path, options: list[str], told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = npuscope("forward", capture, *options)
-    assert done.returncode == 2
-    assert told in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert not list(tmp_path.glob("x*"))
-
-
 def test_a_profiler_root_is_named_either_way(tmp_path: Path) -> None:
     for rank in range(2):
         (place := tmp_path / "prof" / f"rank{rank}" / "ASCEND_PROFILER_OUTPUT").mkdir(parents=True)

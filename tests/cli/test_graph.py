@@ -11,7 +11,6 @@ import pytest
 from recordings import buffer, recording, task, turns, whole
 from typer.testing import CliRunner
 
-from npuscope.base.errors import NpuscopeError
 from npuscope.cli import app
 from npuscope.tile.graph import exact_edges
 from npuscope.tile.record.model import Recording
@@ -82,23 +81,6 @@ def test_a_failed_golden_is_exit_code_1(ran: SimpleNamespace) -> None:
     done = CliRunner().invoke(app, ["graph", "layer.py", "--values"])
     assert done.exit_code == 1
     assert "golden (the numbers it should give): FAIL" in done.output
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--trace", "g.json"], "own folder only"),
-        (["--deps", "layer.py"], "is an input"),
-        (["--dot", "d", "--deps", "d"], "is another output"),
-    ],
-)
-def test_what_cannot_be_written_is_refused_before_anything_runs(
-    ran: SimpleNamespace, options: list[str], message: str
-) -> None:
-    done = CliRunner().invoke(app, ["graph", "layer.py", *options])
-    assert isinstance(done.exception, NpuscopeError)
-    assert message in str(done.exception)
-    assert ran.asked is None
 
 
 def test_the_program_of_the_page_waits_for_whole_tensors_until_it_is_given_slices(

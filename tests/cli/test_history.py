@@ -101,28 +101,6 @@ def test_commits_are_simulated_without_touching_the_checkout(repo: Path, tmp_pat
     ]
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["history"], "no history is named"),
-        (["history", "nowhere"], "nowhere"),
-        (["history", "EMPTY"], "no history"),
-        (["history", "x", "--since", "HEAD"], "--simulate"),
-        (["history", "x", "--simulate", "EMPTY", "a.py"], "--since"),
-        (["history", "EMPTY/h", "--simulate", "EMPTY", "a.py", "--since", "HEAD"], "git"),
-        (["history", "EMPTY/h", "--simulate", "nowhere", "a.py", "--since", "HEAD"], "nowhere"),
-        (["gate", "x", "--history", "EMPTY", "--budget", "b"], "one of --budget and --history"),
-        (["gate", "--history", "EMPTY"], "no history"),
-        (["gate", "x"], "one of --budget and --history"),
-    ],
-)
-def test_what_a_user_can_mend_is_one_sentence(tmp_path: Path, words: list[str], told: str) -> None:
-    (tmp_path / "empty").mkdir()
-    result = npuscope(*(word.replace("EMPTY", str(tmp_path / "empty")) for word in words))
-    assert (result.returncode, result.stdout) == (2, "")
-    assert told in result.stderr
-
-
 def test_a_simulated_change_has_one_probability_in_history_and_rank(tmp_path: Path) -> None:
     """Two saves of a program, as two commits and as two files."""
     program = """import numpy as np

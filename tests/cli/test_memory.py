@@ -66,43 +66,6 @@ def test_the_larger_chip_has_more_room(tmp_path: Path) -> None:
     assert (limits["Vec"], limits["Acc"]) == (245_760, 262_144)
 
 
-OWN_CHIP = """
-name = "mine"
-title = "A chip of my own"
-inherits = "h100"
-"""
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--device", "h100"], "the file of h100 does not say what a core can hold, so no tile program can be checked"),
-        (["--device", "nonesuch"], "no device 'nonesuch'. Known are"),
-        (["--device", "mine.toml"], "the file of mine does not say what a core can hold"),
-        (["--kernel", "nonesuch"], "no kernel 'nonesuch' ran. Those that did: gate, norm."),
-        (["--program", "7"], "no program 7 ran. Those that did: 0 layer."),
-        (["--dump", "-"], "--dump writes the steps of one kernel. Name it with --kernel."),
-        (["--kernel", "gate", "--dump", "-", "--json"], "--dump - and --json both print"),
-        (["--html", "layer.py"], "is an input"),
-        (["--html", "both", "--kernel", "gate", "--dump", "both"], "is another output of this command"),
-        (["--ring-slots", "0"], "--ring-slots"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    written(Path("layer.py"))
-    Path("mine.toml").write_text(OWN_CHIP)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    done = npuscope("memory", "layer.py", *options)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

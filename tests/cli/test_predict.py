@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from command import npuscope
 
 CONFIGS = Path(__file__).resolve().parents[1] / "data" / "configs"
@@ -56,35 +55,6 @@ def test_unknown_kernels_are_listed_and_not_summed() -> None:
     assert "3 kernels have no known time and are not in the sum." in done.stdout
     assert "3x hcom_ (unattributed collective)" in done.stdout
     assert "tokens evenly over the experts" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--config", "nowhere.json"), "nowhere.json"),
-        (("--config", CONFIGS), "configs"),
-        ((*QWEN3, "--tp", "7"), "tp 7 does not divide the 64 attention heads"),
-        ((*QWEN3, "--device", "abacus"), "no device 'abacus'"),
-        ((*QWEN3, "--phase", "prefill"), "Give --tokens"),
-        ((*QWEN3, "--out", "pass.xlsx"), "no format ends in .xlsx"),
-        ((*QWEN3, "--out", CONFIGS / "qwen3_32b.json"), "is an input"),
-        ((*QWEN3, "--out", "/nowhere/pass.csv"), "/nowhere"),
-    ],
-)
-def test_what_cannot_be_predicted_is_one_sentence(arguments: tuple[str, ...], said: str) -> None:
-    done = npuscope("predict", *arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert "Traceback" not in done.stderr
-
-
-def test_an_unknown_architecture_is_named(tmp_path: Path) -> None:
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps({"architectures": ["MambaForCausalLM"]}))
-    done = npuscope("predict", "--config", config)
-    assert done.returncode == 2
-    assert "architecture 'MambaForCausalLM' is not known" in done.stderr
 
 
 def test_what_a_config_says_cannot_act(tmp_path: Path) -> None:

@@ -17,12 +17,10 @@ from npuscope.answer.answer import Answer
 from npuscope.answer.rank import answers_of
 from npuscope.answer.request import Request
 from npuscope.answer.results import results_in
-from npuscope.base.errors import CannotWrite, NpuscopeError
+from npuscope.base.errors import CannotWrite
 from npuscope.cli import app
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
-NUMBERS = ",".join(map(str, range(20)))
-TYPED = b'{"candidate":"ROWS=16","verdict":"good","key":[]}\n'
 
 
 @pytest.fixture
@@ -218,46 +216,6 @@ def test_nothing_that_fits_is_an_exit_code(add: Path) -> None:
     done = CliRunner().invoke(app, ["sweep", str(add), "--set", "ROWS=512", "--jobs", "1"])
     assert done.exit_code == 1
     assert "1 variant, 1 of them cannot run" in done.output
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("sweep", "add.py", "--set", "ROW=1,2"), "no option, constant, field or environment variable ROW"),
-        (("sweep", "add.py", "--set", "ROWS=1,,2"), "--set takes NAME=value,value"),
-        (("sweep", "add.py", "--set", "ROWS=1", "--set", "ROWS=2"), "--set names ROWS twice"),
-        (("sweep", "none.py", "--set", "ROWS=1"), "no such file"),
-        (("sweep", "add.py", "--set", "ROWS=16", "--results", "add.py"), "is an input"),
-        (
-            ("sweep", "add.py", "--set", "ROWS=16", "--results", "other.txt"),
-            "not a result of judge, rank, sweep or tune",
-        ),
-        (
-            ("sweep", "add.py", "--set", "ROWS=16", "--results", "short.txt"),
-            "not a result of judge, rank, sweep or tune",
-        ),
-        (("sweep", "add.py", "--set", "ROWS=16", "--results", "binary"), "not a result of judge, rank, sweep or tune"),
-        (("sweep", "add.py", "--set", "ROWS=16", "--results", "typed.jsonl"), "typed.jsonl, line 1: not a result"),
-        (("sweep", "add.py", "--set", "ROWS=16", "--results", "."), "holds an input"),
-        (("sweep", "add.py", "--set", "ROWS=16", "--results", "none/r.jsonl"), "no such folder"),
-        (("sweep", "add.py", "--set", "ROWS=16", "--results", "p.html", "--html", "p.html"), "is another output"),
-        (("sweep", "add.py"), "one program is nothing to rank"),
-        (("sweep", "add.py", *(w for n in "ABCDEF" for w in ("--set", f"{n}={NUMBERS}"))), "64,000,000 variants, more"),
-        (("rank", "add.py"), "one program is nothing to rank"),
-        (("rank", "add.py", "./add.py"), "a program is named twice"),
-        (("rank", "add.py", "none.py"), "no such file"),
-        (("rank", "add.py", "other.txt", "--engine", "cloud"), "no engine 'cloud'"),
-    ],
-)
-def test_refusals(add: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], told: str) -> None:
-    monkeypatch.chdir(add.parent)
-    others = {"other.txt": b"hello\n", "short.txt": b"hello", "binary": b"\xff\x00\n", "typed.jsonl": TYPED}
-    for name, content in others.items():
-        Path(name).write_bytes(content)
-    done = CliRunner().invoke(app, [*arguments, "--jobs", "1"])
-    assert isinstance(done.exception, NpuscopeError)
-    assert told in str(done.exception)
-    assert {name: Path(name).read_bytes() for name in others} == others, "what is not ours stays as it is"
 
 
 def test_a_difference_within_the_noise_is_undecided(add: Path, tmp_path: Path) -> None:

@@ -66,27 +66,6 @@ def test_what_a_capture_calls_its_kernels_cannot_act(tmp_path: Path) -> None:
     assert "\\u003cimg" in page.read_text()
 
 
-def test_mistakes_are_one_sentence_and_exit_2(tmp_path: Path) -> None:
-    path = capture(tmp_path)
-    broken = tmp_path / "chip.toml"
-    broken.write_text("name = 3")
-    for arguments, told in (
-        ((), "does not tell its device"),
-        (("--device", "b200"), "no device 'b200'. Known are a3"),
-        (("--device", broken), "not a device file"),
-        (("--device", tmp_path / "no.toml"), "no.toml"),
-        (("--device", "a3", "--ranks", "0"), "ranks is 0"),
-        (("--device", "a3", "--context", "nan"), "context is nan"),
-        (("--device", "a3", "--step", "9"), "no step 9"),
-        (("--device", "a3", "--html", path), "is an input"),
-    ):
-        run = npuscope("roofline", path, *arguments)
-        assert run.returncode == 2, arguments
-        assert told in run.stderr
-        assert "Traceback" not in run.stderr
-        assert len(run.stderr.strip().splitlines()) == 1
-
-
 def test_a_device_of_ones_own(tmp_path: Path) -> None:
     own = tmp_path / "half.toml"
     own.write_text(

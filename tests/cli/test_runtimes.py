@@ -60,17 +60,3 @@ def test_a_program_that_only_one_runtime_takes_says_why(tmp_path: Path) -> None:
     alone = npuscope("simulate", file, "--runtime", "hbg")
     assert alone.returncode == 2
     assert "steps.py, line 9:" in alone.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("compare", "--runtimes", "a.py", "b.py"), "one tile program"),
-        (("compare", "a.npu", "b.npu", "--", "--small"), "a program's"),
-        (("simulate", "model:basics/gemm", "--runtime", "other"), "no runtime 'other'"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_in_a_sentence(words: tuple[str, ...], said: str) -> None:
-    told = npuscope(*words)
-    assert told.returncode == 2
-    assert said in told.stderr

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pytest
 from builders import write_kernel_table
 from command import npuscope
 from noisy_runs import KERNELS, row, write_runs
@@ -71,26 +70,6 @@ def test_the_steps_of_two_captures_are_their_runs(tmp_path: Path) -> None:
     data = json.loads(npuscope("compare", tmp_path / "a.csv", tmp_path / "b.csv", "--steps", "--json").stdout)
     assert (data["samples"], data["total"]["runs"], data["total"]["verdict"]) == ("steps", [8, 8], "slower")
     assert [row["name"] for row in data["changed"]] == ["MatMulV2"]
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["vs", "A"], "before 'vs'"),
-        (["A", "vs"], "after 'vs'"),
-        (["A", "vs", "A", "vs", "A"], "one 'vs'"),
-        (["A", "A", "A", "--steps"], "one 'vs'"),
-        (["A", "vs", "nowhere"], "nowhere"),
-        (["A", "vs", "A", "--step", "1"], "--step"),
-        (["A", "vs", "A", "--kernels", "nothing"], "nothing"),
-        (["A", "vs", "A", "--match", "x=y"], "cannot be matched"),
-    ],
-)
-def test_what_a_user_can_mend_is_one_sentence(tmp_path: Path, words: list[str], told: str) -> None:
-    a = write_runs(tmp_path / "a", 1, count=2)
-    result = npuscope("compare", *(str(a) if word == "A" else word for word in words))
-    assert (result.returncode, result.stdout) == (2, "")
-    assert told in result.stderr
 
 
 def test_a_gate_fails_beyond_the_noise_and_is_undecided_within(tmp_path: Path) -> None:

@@ -261,28 +261,6 @@ def test_inside_a_block(tmp_path: Path) -> None:
     assert "Those that did: gemm" in str(wrong)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["missing.py"], "no such file"),
-        ([GEMM, "--device", "h100"], "does not say"),
-        ([GEMM, "-o", "run.xyz"], "no format ends in .xyz"),
-        ([GEMM, "--program", "3"], "no program 3 ran"),
-        ([GEMM, "--set", "TILE"], "--set takes NAME=value"),
-        ([GEMM, "--set", "TILE=64", "--set", "TILE=128"], "--set names TILE twice"),
-        ([GEMM, "--set", "LAYERS=2", "--layers", "2"], "--set names LAYERS twice"),
-        ([GEMM, "-o", "nowhere/run.npu"], "no such folder"),
-        ([GEMM, "--pipes", "gemm", "--jitter", "1"], "not about the inside of a block"),
-    ],
-)
-def test_refusals_are_one_sentence(arguments: list[object], told: str) -> None:
-    done = entry("simulate", *map(str, arguments))
-    assert done.returncode == 2
-    assert told in done.stderr
-    assert done.stderr.startswith("npuscope: ")
-    assert done.stderr.count("\n") == 1
-
-
 def test_noise_changes_the_time_and_not_the_answer_s_form() -> None:
     plain, noisy = told(GEMM), told(GEMM, "--jitter", 3)
     assert plain.keys() == noisy.keys()

@@ -73,22 +73,6 @@ def test_a_front_holds_time_against_tasks() -> None:
     assert told["front"][0]["variant"] == told["best"]["variant"]
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--front", "colour"), "--front takes memory or tasks, not 'colour'"),
-        (("--engine", "boat"), "no engine 'boat'"),
-        (("--set", "TYLE=1,2"), "TILE"),
-        (("--set", "TILE"), "--set takes NAME=value,value"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused_in_a_sentence(words: tuple[str, ...], told: str) -> None:
-    done = npuscope("tune", GEMM, *words)
-    assert done.returncode == 2
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_a_program_whose_best_is_wrong_takes_the_next(tmp_path: Path) -> None:
     # GIVEN a program that is fast and wrong with the largest tile
     from npuscope.models import file_of
