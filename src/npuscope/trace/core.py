@@ -264,19 +264,6 @@ class Trace:
         notes = {name: note for name, note in self.meta.notes.items() if name != SIMULATED}  # it is of the whole
         return Trace(slices, lanes, edges, counters, replace(self.meta, dropped=dropped, notes=notes))
 
-    def without_duplicates(self) -> Trace:
-        """The trace without the rows that list another row's work a second time, so that sums count everything once."""
-        once = pl.col("duplicate_of").is_null()
-        return self._keep(once, self.lanes, self.counters, "lists another row's work a second time")
-
-    def with_args(self, *names: str) -> Trace:
-        """The trace with the named fields of the JSON column `args` as columns of their own (text, null if absent)."""
-        from npuscope.trace.source import json_field
-
-        if "args" not in self.slices.columns:
-            raise NpuscopeError(f"a {self.meta.format} trace has no JSON arguments", remedy="Its fields are columns.")
-        return replace(self, slices=self.slices.with_columns(json_field(self.slices["args"], name) for name in names))
-
     def write(self, path: str | Path, format: str | None = None) -> Counts:
         """Write the trace, whole or not at all; the format comes from the path's ending unless given.
 

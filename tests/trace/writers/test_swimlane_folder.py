@@ -47,11 +47,10 @@ def tasks(trace: Trace) -> list[tuple[Any, ...]]:
     return sorted(rows.select(pl.col("unit").cast(pl.String), "kernel", "task", "dur", *since).rows(), key=str)
 
 
-@pytest.mark.parametrize("format", ["simpler", "simpler-august"])
 @pytest.mark.parametrize("first", [0, 5_000])
-def test_what_is_written_comes_back(tmp_path: Path, format: str, first: int) -> None:
+def test_what_is_written_comes_back(tmp_path: Path, first: int) -> None:
     trace = small(first)
-    left = trace.write(tmp_path / "run", format)
+    left = trace.write(tmp_path / "run", "simpler")
     back = npuscope.read(tmp_path / "run")
     assert tasks(back) == tasks(trace)
     assert set(back.edges.select("src", "dst", "source").rows()) == set(
@@ -64,20 +63,13 @@ def test_what_is_written_comes_back(tmp_path: Path, format: str, first: int) -> 
     assert back.meta.unknown == {}
 
 
-def test_the_two_layouts_are_the_runtimes(tmp_path: Path) -> None:
-    files = {}
-    for format in ("simpler", "simpler-august"):
-        small(1000).write(tmp_path / format, format)
-        files[format] = json.loads((tmp_path / format / "chip_swimlane_records.json").read_text())
-    new, old = files["simpler"], files["simpler-august"]
-    assert {len(row) for row in new["aicore_tasks"]} == {7}
-    assert {len(row) for row in old["aicore_tasks"]} == {6}
-    assert {len(row) for row in new["scheduler_tasks"]["records"]} == {5}
-    assert {len(row) for row in old["aicpu_tasks"]} == {4}
-    assert new["metadata"]["runtime"] == "tensormap_and_ringbuffer"
-    assert "runtime" not in old["metadata"]
-    assert [stream["scheduler_id"] for stream in new["scheduler_records"]["streams"]] == [0]
-    assert len(old["aicpu_scheduler_phases"]) == 1
+def test_the_layout_is_the_runtimes(tmp_path: Path) -> None:
+    small(1000).write(tmp_path / "simpler", "simpler")
+    written = json.loads((tmp_path / "simpler/chip_swimlane_records.json").read_text())
+    assert {len(row) for row in written["aicore_tasks"]} == {7}
+    assert {len(row) for row in written["scheduler_tasks"]["records"]} == {5}
+    assert written["metadata"]["runtime"] == "tensormap_and_ringbuffer"
+    assert [stream["scheduler_id"] for stream in written["scheduler_records"]["streams"]] == [0]
     deps = json.loads((tmp_path / "simpler/deps.json").read_text())
     names = json.loads((tmp_path / "simpler/name_map_npuscope.json").read_text())["callable_id_to_name"]
     functions = {one["task_id"]: one["kernel_ids"] for one in deps["tasks"]}

@@ -34,7 +34,7 @@ from npuscope.trace.clocks import (
     end_together,
     who_meet,
 )
-from npuscope.trace.core import Meta, Trace, add_counts, arrays_of, combine, with_depth
+from npuscope.trace.core import Meta, Trace, add_counts, arrays_of, combine
 from npuscope.trace.formats import Reader, Sample
 from npuscope.trace.intervals import one_group, union
 from npuscope.trace.readers import swimlane
@@ -496,11 +496,10 @@ def _with_host(trace: Trace, run: RunOverRanks, first: int, notes: dict[str, obj
         notes["host_clock"] = "no call of the log could be joined to a dispatch: the host's lanes keep its clock"
     else:
         notes["host_slack_ns"] = slack
-    rows, slices = host_slices(run.log, offset or 0, {pid: rank for rank, pid in run.pids.items()})
-    lanes = pl.DataFrame(rows, infer_schema_length=None).with_row_index("lane", len(trace.lanes))
+    lanes, slices = host_slices(run.log, {pid: rank for rank, pid in run.pids.items()})
     highest = int(trace.slices["task"].max() or 0) + 1  # type: ignore[arg-type]
     slices = slices.with_columns(
-        pl.col("lane") + len(trace.lanes), task=pl.int_range(pl.len(), dtype=pl.Int64) + highest
+        pl.col("lane") + len(trace.lanes), pl.col("start") + (offset or 0), pl.col("task") + highest
     )
     on_device = sum(span.on_device for span in run.log.spans)
     ledger = run.log.ledger
@@ -511,8 +510,8 @@ def _with_host(trace: Trace, run: RunOverRanks, first: int, notes: dict[str, obj
         marked=add_counts(trace.meta.marked, ledger.marked),
     )
     return Trace.of(
-        pl.concat([trace.slices, with_depth(slices)], how="diagonal_relaxed"),
-        pl.concat([trace.lanes, lanes], how="diagonal_relaxed"),
+        pl.concat([trace.slices, slices], how="diagonal_relaxed"),
+        pl.concat([trace.lanes, lanes.with_row_index("lane", len(trace.lanes))], how="diagonal_relaxed"),
         meta,
         trace.edges,
         trace.counters,

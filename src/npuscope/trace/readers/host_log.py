@@ -8,10 +8,11 @@ with the host's. Forked ranks may put two records on one line, and a record may 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import polars as pl
@@ -39,22 +40,23 @@ _OF_PROCESS = re.compile(r"host\.(\d{1,9})\.log")
 _CHIP_PROCESS = re.compile(r"\[chip_process pid=(\d+) dev=(\d+)\]")
 _NUMBERS = ("pid", "tid", "inv", "depth", "ts", "dur")
 _LARGEST = LARGEST_US * 1000
+_SLICES = {"lane": pl.UInt32, "start": pl.Int64, "dur": pl.Int64, "kernel": pl.String, "kind": pl.String}
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class HostSpan:
-    """A span. `start_ns`: of the host's monotonic clock, or since the device's part began where `on_device`."""
+    """A span of a thread, of a log or of a server's profile. `start_ns`: of the host's monotonic clock, or since the
+    device's part began where `on_device`."""
 
     pid: int
     tid: int
-    call: int
-    callable: str
-    depth: int
     name: str
     start_ns: int
     dur_ns: int
-    on_device: bool
-    attributes: Mapping[str, str]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    call: int = 0
+    on_device: bool = False
 
     @property
     def end_ns(self) -> int:
@@ -62,8 +64,10 @@ class HostSpan:
 
     def number(self, name: str) -> int | None:
         """An attribute that is a whole number."""
-        text = self.attributes.get(name, "")
-        return int(text) if text.isdecimal() and len(text) < 20 else None
+        value = self.attributes.get(name)
+        if isinstance(value, str):
+            return int(value) if value.isdecimal() and len(value) < 20 else None
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,7 @@ class HostLog:
         if own is not None and (loose := _LOOSE.search(line)):
             self.ledger.records += 1
             phase, start, dur = loose[1], int(loose[2]), int(loose[3])
-            self.loose.append(HostSpan(own, own, 0, "", 2, f"{CHIP}.bind.{phase}", start, dur, False, {}))
+            self.loose.append(HostSpan(own, own, f"{CHIP}.bind.{phase}", start, dur))
         if MARK in line:
             for version, rest in _RECORD.findall(line):
                 self._add(version, rest)
@@ -180,9 +184,9 @@ class HostLog:
             return
         if name.endswith("~") or any(value.endswith("~") for value in fields.values()):
             self.ledger.marked["span with a value cut off"] += 1
-        pid, tid, call, depth, start, dur = map(int, numbers)
+        pid, tid, call, _, start, dur = map(int, numbers)
         device = fields.pop("clk", "") == "dev"
-        self.spans.append(HostSpan(pid, tid, call, fields.pop("hid", ""), depth, name, start, dur, device, fields))
+        self.spans.append(HostSpan(pid, tid, name, start, dur, fields, call, device))
 
 
 def read_logs(paths: Iterable[Path]) -> HostLog:
@@ -192,37 +196,42 @@ def read_logs(paths: Iterable[Path]) -> HostLog:
     return log
 
 
-def host_slices(log: HostLog, offset_ns: int = 0, ranks: Mapping[int, int] | None = None) -> tuple[Lanes, pl.DataFrame]:
-    """Lanes and slices of the host's own spans, moved by an offset; the device's spans of a call have no place here.
+def on_threads(spans: Iterable[HostSpan], thread: Callable[[HostSpan], K]) -> tuple[list[K], pl.DataFrame]:
+    """The threads that spans are of, in the order in which they come, and the spans as slices on them."""
+    lanes: dict[K, int] = {}
+    rows = [(lanes.setdefault(thread(one), len(lanes)), one.start_ns, one.dur_ns, one.name, "host") for one in spans]
+    slices = with_depth(pl.DataFrame(rows, schema=_SLICES, orient="row"))
+    return list(lanes), slices.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64))
+
+
+def host_slices(log: HostLog, ranks: Mapping[int, int] | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Lanes and slices of the host's own spans; the device's spans of a call have no place here.
 
     `ranks`: pid -> rank. A thread is a lane; calls that are under way at once are told apart by their slot.
     """
-    lanes: dict[tuple[int, int, str], int] = {}
-    rows = []
     slots = {(one.pid, one.call): one.attributes.get("slot_id", "") for one in log.spans if one.name in ROOTS}
     several = {pid for pid, _ in slots if len({slot for (p, _), slot in slots.items() if p == pid}) > 1}
-    for span in log.spans:
-        if span.on_device:
-            continue
-        key = (span.pid, span.tid, slots.get((span.pid, span.call), "") if span.pid in several else "")
-        rows.append(
-            {
-                "lane": lanes.setdefault(key, len(lanes)), "start": span.start_ns + offset_ns, "dur": span.dur_ns,
-                "kernel": span.name, "kind": "host",
-            }
-        )  # fmt: skip
-    named: Lanes = []
-    for pid, tid, slot in lanes:
+
+    def thread(span: HostSpan) -> tuple[int, int, str]:
+        return span.pid, span.tid, slots.get((span.pid, span.call), "") if span.pid in several else ""
+
+    threads, slices = on_threads((one for one in log.spans if not one.on_device), thread)
+    lanes = []
+    for pid, tid, slot in threads:
         name = f"host {pid}" if tid == pid else f"host {pid}, thread {tid}"
-        named.append(
-            {"name": name + (f", slot {slot}" if slot else ""), "unit": "host", "rank": (ranks or {}).get(pid)}
-        )
-    frame = pl.DataFrame(rows, schema={"lane": pl.UInt32, "start": pl.Int64, "dur": pl.Int64, "kernel": pl.String,
-                                       "kind": pl.String})  # fmt: skip
-    return named, frame
+        name += f", slot {slot}" if slot else ""
+        lanes.append({"name": name, "unit": "host", "rank": (ranks or {}).get(pid)})
+    return pl.DataFrame(lanes, infer_schema_length=None), slices
 
 
-Lanes = list[dict[str, object]]
+def trace_of(log: HostLog, format: str, path: Path) -> Trace:
+    """The host's spans of one file as a trace of their own."""
+    if not log.spans:
+        raise BadInput("no span that can be read", path=path)
+    lanes, slices = host_slices(log)
+    log.ledger.dropped[ON_DEVICE] += sum(span.on_device for span in log.spans)
+    meta = log.ledger.close(format, (str(path),), clock="host monotonic")
+    return Trace.of(slices, lanes.with_row_index("lane"), meta)
 
 
 def recognises(sample: Sample) -> bool:
@@ -236,20 +245,10 @@ def recognises(sample: Sample) -> bool:
 
 
 def read(path: Path) -> Trace:
-    """The host's spans as a trace of their own."""
     log = HostLog().read(path)
-    if not log.spans:
-        raise BadInput("no span of [STRACE] that can be read", path=path)
-    lanes, slices = host_slices(log)
-    ledger = log.ledger
-    ledger.dropped["span of the device's clock, which has no place on the host's"] += sum(
-        s.on_device for s in log.spans
-    )
-    ledger.notes["calls"] = len(log.calls)
-    ledger.notes["calls_cut_off"] = sum(call.whole is None for call in log.calls)
-    frame = pl.DataFrame(lanes).with_row_index("lane")
-    meta = ledger.close("host-log", (str(path),), clock="host monotonic")
-    return Trace.of(with_depth(slices.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64))), frame, meta)
+    log.ledger.notes["calls"] = len(log.calls)
+    log.ledger.notes["calls_cut_off"] = sum(call.whole is None for call in log.calls)
+    return trace_of(log, "host-log", path)
 
 
 READER = Reader(

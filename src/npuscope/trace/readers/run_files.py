@@ -17,9 +17,9 @@ import polars as pl
 
 from npuscope.base.errors import BadInput
 from npuscope.trace import source
-from npuscope.trace.core import Ledger, Trace, add_counts, with_depth
+from npuscope.trace.core import Ledger, Trace, add_counts
 from npuscope.trace.formats import Reader, Sample
-from npuscope.trace.readers.host_log import HostSpan
+from npuscope.trace.readers.host_log import HostLog, HostSpan, trace_of
 from npuscope.trace.schema import LARGEST_US
 
 PMU, ARGS, SCOPES, PHASES = "pmu.csv", "args_dump.json", "scope_stats.jsonl", "host_phase_records.jsonl"
@@ -339,13 +339,9 @@ def _phases(line: Mapping[str, Any], ledger: Ledger) -> Iterator[HostSpan]:
             case {"phase": str(phase), "start_ns": int(start), "end_ns": int(end)} if 0 <= start <= LARGEST_US * 1000:
                 if end < start:
                     ledger.repaired["phase that ends before it begins, given no length"] += 1
-                inside = phase in _SEGMENTS
-                name = f"chip.run.bind.host_orch.{phase}" if inside else f"chip.run.bind.{phase}"
+                name = f"chip.run.bind.host_orch.{phase}" if phase in _SEGMENTS else f"chip.run.bind.{phase}"
                 thread = _whole(record, "tid") or pid
-                detail = {"detail": str(record["detail"])} if record.get("detail") else {}
-                yield HostSpan(
-                    pid, thread, call, "", 3 if inside else 2, name, start, max(end - start, 0), False, detail
-                )
+                yield HostSpan(pid, thread, name, start, max(end - start, 0), call=call)
             case _:
                 ledger.dropped["phase without its numbers"] += 1
 
@@ -356,19 +352,9 @@ def _recognises_phases(sample: Sample) -> bool:
 
 
 def _read_phases(path: Path) -> Trace:
-    ledger = Ledger()
-    spans = read_phases([path], ledger)
-    if not spans:
-        raise BadInput("no phase that can be read", path=path)
-    lanes: dict[tuple[int, int], int] = {}
-    rows = [(lanes.setdefault((one.pid, one.tid), len(lanes)), one.start_ns, one.dur_ns, one.name, "host", one.call)
-            for one in spans]  # fmt: skip
-    types = {"lane": pl.UInt32, "start": pl.Int64, "dur": pl.Int64, "kernel": pl.String, "kind": pl.String,
-             "call": pl.Int64}  # fmt: skip
-    slices = pl.DataFrame(rows, schema=types, orient="row").with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64))
-    named = [{"lane": n, "name": f"host {pid}, thread {tid}", "unit": "host"} for (pid, tid), n in lanes.items()]
-    meta = ledger.close("host-phases", (str(path),), clock="host monotonic")
-    return Trace.of(with_depth(slices), pl.DataFrame(named), meta)
+    log = HostLog()
+    log.spans += read_phases([path], log.ledger)
+    return trace_of(log, "host-phases", path)
 
 
 def phase_files(root: Path) -> list[Path]:

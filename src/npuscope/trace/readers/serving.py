@@ -8,7 +8,7 @@ simpler's host logs. A process that was killed leaves half a line, which is coun
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ import polars as pl
 from npuscope.base.errors import BadInput
 from npuscope.trace import source
 from npuscope.trace.build import build_trace
-from npuscope.trace.core import Ledger, Trace, with_depth
+from npuscope.trace.core import Ledger, Trace
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.formats import EventReader, Reader, Sample
+from npuscope.trace.readers.host_log import HostSpan, on_threads
 from npuscope.trace.schema import LARGEST_US, LONGEST_US
 
 FRAGMENTS = "fragments"
@@ -30,33 +31,12 @@ _OWN = re.compile(r"^(scheduler\.(schedule|queue_worker_step|wait_worker_output|
 _LINE = re.compile(rb'^\s*\{[^\n]*"ph"\s*:\s*"[XiMBEC]"')
 
 
-@dataclass(frozen=True)
-class ServingSpan:
-    """A span of a process; times in nanoseconds."""
-
-    pid: int
-    tid: int
-    name: str
-    category: str
-    start_ns: int
-    dur_ns: int
-    args: Mapping[str, Any]
-
-    @property
-    def end_ns(self) -> int:
-        return self.start_ns + self.dur_ns
-
-    def number(self, name: str) -> int | None:
-        """An argument that is a whole number."""
-        value = self.args.get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
 @dataclass
 class ServingProfile:
     """What some files say."""
 
-    spans: list[ServingSpan] = field(default_factory=list)
+    spans: list[HostSpan] = field(default_factory=list)
+    categories: list[str] = field(default_factory=list)  # of each span
     processes: dict[int, str] = field(default_factory=dict)
     threads: dict[tuple[int, int], str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
@@ -84,16 +64,14 @@ class ServingProfile:
                     self.ledger.dropped["span without times that can be"] += 1
                     return
                 args = event.get("args")
-                category = str(event.get("cat", ""))
-                self.spans.append(
-                    ServingSpan(pid, tid, name, category, begin, length, args if isinstance(args, dict) else {})
-                )
+                self.categories.append(str(event.get("cat", "")))
+                self.spans.append(HostSpan(pid, tid, name, begin, length, args if isinstance(args, dict) else {}))
             case {"ph": "i", "name": str(name)}:
                 self.ledger.dropped[f"instant '{name[:40]}'"] += 1
             case _:
                 self.ledger.dropped["event that is no span"] += 1
 
-    def named(self, name: str) -> list[ServingSpan]:
+    def named(self, name: str) -> list[HostSpan]:
         """The spans of a name, in order of time."""
         return sorted((one for one in self.spans if one.name == name), key=lambda one: one.start_ns)
 
@@ -156,27 +134,21 @@ def read(path: Path) -> Trace:
     profile = read_profile([path] if path.is_file() else profile_files(path))
     if not profile.spans:
         raise BadInput("no span that can be read", path=path)
-    lanes: dict[tuple[int, int], int] = {}
-    rows = [
+    threads, slices = on_threads(profile.spans, lambda one: (one.pid, one.tid))
+    args = [msgspec.json.encode(one.attributes).decode() if one.attributes else None for one in profile.spans]
+    slices = slices.with_columns(
+        pl.Series("cat", [one or None for one in profile.categories], dtype=pl.String),
+        pl.Series("args", args, dtype=pl.String),
+    )
+    lanes = [
         {
-            "lane": lanes.setdefault((one.pid, one.tid), len(lanes)), "start": one.start_ns, "dur": one.dur_ns,
-            "kernel": one.name, "kind": "host", "cat": one.category or None,
-            "args": msgspec.json.encode(one.args).decode() if one.args else None,
-        }
-        for one in profile.spans
-    ]  # fmt: skip
-    slices = pl.DataFrame(rows, schema_overrides={"lane": pl.UInt32, "cat": pl.String, "args": pl.String},
-                          infer_schema_length=None)  # fmt: skip
-    named = [
-        {
-            "lane": number, "name": f"{profile.processes.get(pid, pid)}, {profile.threads.get((pid, tid), tid)}",
+            "name": f"{profile.processes.get(pid, pid)}, {profile.threads.get((pid, tid), tid)}",
             "unit": "host", "process": f"{profile.processes.get(pid, 'process')} {pid}",
         }
-        for (pid, tid), number in lanes.items()
+        for pid, tid in threads
     ]  # fmt: skip
     meta = profile.ledger.close("serving", tuple(profile.files), clock=CLOCK)
-    slices = with_depth(slices.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64)))
-    return Trace.of(slices, pl.DataFrame(named), meta)
+    return Trace.of(slices, pl.DataFrame(lanes).with_row_index("lane"), meta)
 
 
 def _is_merged(table: EventTable) -> bool:

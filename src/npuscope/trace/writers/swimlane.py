@@ -1,7 +1,7 @@
 """A folder as the simpler runtime leaves it: swimlane records, deps.json, a name map, and the two critical paths.
 
-simpler's own converter, its reports and its editor extension open it. The newest layout has a run on every row (since
-September 2026); the one before is what checkouts up to August read. Stamps count nanoseconds: a clock of 1 GHz.
+simpler's own converter, its reports and its editor extension open it. Every row names its run, as checkouts since
+September 2026 have it. Stamps count nanoseconds: a clock of 1 GHz.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ KEPT = {
 }  # fmt: skip
 
 
-def write(trace: Trace, path: Path, *, runs: bool = True) -> Counts:
-    """The folder; `runs` for the newest layout."""
-    run = _Written(trace, path, runs)
+def write(trace: Trace, path: Path) -> Counts:
+    """The folder."""
+    run = _Written(trace, path)
     files = {
         RECORDS: run.records(),
         DEPS: run.deps(),
@@ -57,8 +57,8 @@ def _is_ours(folder: Path) -> bool:
 
 
 class _Written:
-    def __init__(self, trace: Trace, path: Path, runs: bool) -> None:
-        self.trace, self.runs = trace, runs
+    def __init__(self, trace: Trace, path: Path) -> None:
+        self.trace = trace
         cores = trace.lanes.filter(pl.col("unit").is_in(list(UNITS))).sort(
             pl.col("unit").cast(pl.String), "core", "lane", nulls_last=True
         )
@@ -91,26 +91,21 @@ class _Written:
         return task % TASKS_PER_RUN if self.several else task
 
     def records(self) -> dict[str, Any]:
-        """The newest layout, or that of August."""
+        """The layout since September."""
         ran, stamps = self._rows()
         scheduled, orchestrated = (list(self._threads(role)) for role in ("scheduler", "orchestrator"))
         level = 4 if orchestrated else 3 if scheduled else 2 if stamps else 1
-        metadata: dict[str, Any] = {"clock_freq_hz": HERTZ, "num_cores": self.cores.height}
-        if self.runs:
-            metadata["runtime"] = RUNTIME
+        metadata = {"clock_freq_hz": HERTZ, "num_cores": self.cores.height, "runtime": RUNTIME}
         units = [UNITS[unit] for unit in self.cores["unit"].cast(pl.String)]
         file: dict[str, Any] = {
             "chip_swimlane_level": level,
             "metadata": {**metadata, "core_types": units},
             "aicore_tasks": ran,
+            "scheduler_tasks": {"producer": "aicpu", "records": stamps},
+            "scheduler_records": {"streams": [_stream(n, rows) for n, rows in enumerate(scheduled)]},
         }
         if level >= 3:
             file["metadata"]["core_to_thread"] = [core % max(len(scheduled), 1) for core in range(len(units))]
-        if self.runs:
-            file["scheduler_tasks"] = {"producer": "aicpu", "records": stamps}
-            file["scheduler_records"] = {"streams": [_stream(n, rows) for n, rows in enumerate(scheduled)]}
-        else:
-            file |= {"aicpu_tasks": stamps, "aicpu_scheduler_phases": scheduled}
         return file | ({"aicpu_orchestrator_phases": orchestrated} if orchestrated else {})
 
     def _rows(self) -> tuple[list[list[int]], list[list[int]]]:
@@ -124,10 +119,9 @@ class _Written:
         )  # fmt: skip
         ran, stamps = [], []
         for core, task, register, start, end, setup, dispatch, finish, epoch in columns.iter_rows():
-            epochs = [epoch] if self.runs else []
-            ran.append([core, self._token(task), register, start, end, setup, *epochs])
+            ran.append([core, self._token(task), register, start, end, setup, epoch])
             if dispatch or finish:
-                stamps.append([core, register, dispatch, finish, *epochs])
+                stamps.append([core, register, dispatch, finish, epoch])
         return ran, stamps
 
     def _threads(self, role: str) -> Iterator[list[dict[str, Any]]]:
@@ -142,8 +136,7 @@ class _Written:
     def _phase(self, row: dict[str, Any], role: str) -> dict[str, Any]:
         begin = row["start"] + self.shift
         record: dict[str, Any] = {"start_cycles": begin, "end_cycles": begin + row["dur"]}
-        if self.runs:
-            record["run_epoch"] = row.get("run_epoch") or 0
+        record["run_epoch"] = row.get("run_epoch") or 0
         if role == "scheduler":
             record |= {"loop_iter": row.get("loop_iter") or 0, "kind": _kind(row)}
             record["tasks_processed"] = row.get("tasks_processed") or 0
@@ -301,8 +294,4 @@ def _longest(span: dict[int, tuple[int, int]], waits: dict[int, list[int]]) -> I
         task = reach[task][1]
 
 
-NEWEST = Writer("simpler", "a run's folder as simpler writes it (.simpler)", write, (".simpler",))
-AUGUST = Writer(
-    "simpler-august", "the same, as checkouts of simpler up to August 2026 read it",
-    lambda trace, path: write(trace, path, runs=False), (),
-)  # fmt: skip
+WRITER = Writer("simpler", "a run's folder as simpler writes it (.simpler)", write, (".simpler",))
