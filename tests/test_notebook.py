@@ -38,10 +38,10 @@ def test_the_tour_runs_and_its_results_show_themselves(tmp_path: Path, monkeypat
 def test_names_from_a_trace_stay_text_in_a_notebook() -> None:
     trace = dozen()
     nasty = trace.slices.with_columns(pl.lit("<script>alert(1)</script>").alias("kernel"))
-    shown = analysis.busy(replace(trace, slices=nasty))._repr_html_()
+    shown = analysis.explain(replace(trace, slices=nasty)).busy._repr_html_()
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
 
 
 def test_a_share_has_a_bar(small: dict[str, Path]) -> None:
-    assert "linear-gradient" in analysis.busy(npuscope.read(next(iter(small.values()))))._repr_html_()
+    assert "linear-gradient" in analysis.explain(npuscope.read(next(iter(small.values())))).busy._repr_html_()

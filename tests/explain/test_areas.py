@@ -33,7 +33,7 @@ def test_own_rules_come_first(tmp_path: Path) -> None:
     trace = made(
         [Task(1, "Cast", "AIC_0", 0, 1), Task(2, "DynamicQuant", "AIC_0", 1, 2), Task(3, "q_proj", "AIC_0", 2, 3)]
     )
-    found = analysis.fan_out(trace, rules)
+    found = analysis.explain(trace, areas=rules).fan_out
     assert dict(found.areas.select("area", "tasks").iter_rows()) == {"quant": 2, "QKV": 1}
 
 
@@ -57,5 +57,5 @@ def test_broken_rules_are_one_sentence(tmp_path: Path, text: str, told: str) -> 
 
 def test_blocks_of_one_task_are_one_launch() -> None:
     trace = made([Task(1, "gemm", f"AIC_{core}", 0, 10) for core in range(4)])
-    found = analysis.fan_out(trace)
+    found = analysis.explain(trace).fan_out
     assert (found.tasks, found.blocks) == (1, 4)

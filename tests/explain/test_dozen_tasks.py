@@ -29,7 +29,7 @@ def trace() -> Trace:
 
 def test_busy_and_idle(trace: Trace) -> None:
     # GIVEN a window of 100 µs from the first start to the last end
-    busy = analysis.busy(trace)
+    busy = analysis.explain(trace).busy
     # THEN AIC_0 ran 10 + 10 + 10 + 10 + 14 and AIC_1 14 + 30 + 14; AIV_0 5 + 6 + 4 and AIV_1 2
     assert busy.window_ns == 100 * US
     assert dict(busy.lanes.select("name", "busy_ns").iter_rows()) == {
@@ -55,7 +55,7 @@ IDLE = {
 
 
 def test_every_idle_nanosecond_has_its_reason(trace: Trace) -> None:
-    found = analysis.bubbles(trace)
+    found = analysis.explain(trace).bubbles
     names = dict(trace.lanes.select("lane", "name").iter_rows())
     by_lane: dict[str, dict[str, int]] = {}
     for lane, reason, ns in found.by_lane().iter_rows():
@@ -71,7 +71,7 @@ def test_every_idle_nanosecond_has_its_reason(trace: Trace) -> None:
 def test_work_that_was_ready_elsewhere_makes_a_gap_dispatch_and_not_starved(trace: Trace) -> None:
     # GIVEN AIC_0 idle from 10, whose next task qk waits for rope, which starts at 17
     # WHEN gate was ready for a cube core from 15 (k_proj was seen to end) until it was handed out at 18
-    segments = analysis.bubbles(trace).segments.filter(pl.col("lane") == 0).head(4)
+    segments = analysis.explain(trace).bubbles.segments.filter(pl.col("lane") == 0).head(4)
     # THEN 15–17 is the scheduler's, not a lack of work
     assert [(s // US, e // US, r) for s, e, r in segments.select("start", "end", "reason").iter_rows()] == [
         (10, 15, "starved"), (15, 17, "dispatch"), (17, 22, "dependency"), (22, 23, "FIN"),
@@ -79,7 +79,7 @@ def test_work_that_was_ready_elsewhere_makes_a_gap_dispatch_and_not_starved(trac
 
 
 def test_blockers_are_named(trace: Trace) -> None:
-    found = analysis.bubbles(trace)
+    found = analysis.explain(trace).bubbles
     # silu waited for gate while that ran (44–50), and for up while that ran (60–70)
     assert "`silu` waited 6 µs for `gate` in 1 gap" in found.sentences(20)
     assert "`silu` waited 10 µs for `up` in 1 gap" in found.sentences(20)
@@ -88,7 +88,8 @@ def test_blockers_are_named(trace: Trace) -> None:
 
 def test_attention_is_partly_hidden_behind_gate(trace: Trace) -> None:
     # GIVEN the set qk, softmax, sv, under way from 25 to 57 without a break, since each waits for the one before
-    found = analysis.overlap(trace, "^(qk|softmax|sv)$")
+    found = analysis.explain(trace, "^(qk|softmax|sv)$").overlap
+    assert found is not None
     assert (found.episodes, found.episode_ns, found.on_core_ns) == (1, 32 * US, 26 * US)
     # THEN on two cube cores for 32 µs it runs 20, gate covers 25, and 19 stay exposed; on the vector cores 6, 0, 58
     assert found.units.rows() == [("AIC", 2, 20 * US, 25 * US, 19 * US), ("AIV", 2, 6 * US, 0, 58 * US)]
@@ -98,14 +99,16 @@ def test_attention_is_partly_hidden_behind_gate(trace: Trace) -> None:
 
 
 def test_attention_alternates_between_cube_and_vector(trace: Trace) -> None:
-    pong = analysis.overlap(trace, "^(qk|softmax|sv)$").ping_pong
+    found = analysis.explain(trace, "^(qk|softmax|sv)$").overlap
+    assert found is not None
+    pong = found.ping_pong
     assert pong is not None
     assert (pong.aic_alone_ns, pong.aiv_alone_ns, pong.both_ns, pong.neither_ns) == (20 * US, 6 * US, 0, 6 * US)
     assert (pong.switches, pong.longest_ns, pong.longest_switches) == (2, 32 * US, 2)
 
 
 def test_critical_path(trace: Trace) -> None:
-    path = analysis.critical_path(trace)
+    path = analysis.explain(trace).path
     assert path.kind == "chain"
     # walked back from residual: down, silu, up (whose core sv held), sv, softmax, qk, rope, k_proj
     run = path.segments.filter(pl.col("part") == "run")
@@ -115,14 +118,14 @@ def test_critical_path(trace: Trace) -> None:
 
 
 def test_the_end_can_fall_by_what_lies_on_the_path_at_most(trace: Trace) -> None:
-    bound: Any = analysis.critical_path(trace).as_dict()["bound"]
+    bound: Any = analysis.explain(trace).path.as_dict()["bound"]
     assert bound["kernels"]["down"] == 14 * US
     assert "gate" not in bound["kernels"]  # off the path: making it free saves nothing
     assert bound["reasons"]["FIN"] == 7 * US
 
 
 def test_scheduling_is_one_ledger_that_adds_up(trace: Trace) -> None:
-    s = analysis.scheduling(trace)
+    s = analysis.explain(trace).scheduling
     assert (s.tasks, s.launches, s.cores) == (12, 12, 4)
     assert s.mean_run_ns == pytest.approx(129 * US / 12)
     assert s.mean_dispatch_to_start_ns == pytest.approx(14 * US / 12)
@@ -158,12 +161,12 @@ def test_the_causes_share_the_path_and_the_one_worth_most_comes_first(trace: Tra
 
 
 def test_fan_out_by_area(trace: Trace) -> None:
-    areas = dict(analysis.fan_out(trace).areas.select("area", "tasks").iter_rows())
+    areas = dict(analysis.explain(trace).fan_out.areas.select("area", "tasks").iter_rows())
     assert areas == {"QKV": 3, "attention": 3, "MLP": 4, "out_proj": 1, "other": 1}
 
 
 def test_without_edges_reasons_merge_and_say_so() -> None:
-    found = analysis.bubbles(made(DOZEN))
+    found = analysis.explain(made(DOZEN)).bubbles
     assert set(found.by_reason) == {"dependency+FIN+dispatch+starved", "pickup", "edge"}
     assert found.total_ns == 271 * US
     assert "No edges" in found.notes[0]
@@ -171,14 +174,14 @@ def test_without_edges_reasons_merge_and_say_so() -> None:
 
 def test_without_dispatch_times_reasons_merge_and_say_so() -> None:
     bare = [replace(task, dispatch=None, finish=None) for task in DOZEN]
-    found = analysis.bubbles(made(bare, DEPENDS))
+    found = analysis.explain(made(bare, DEPENDS)).bubbles
     # waiting for data is still told: 48 of dependency, and starved now holds what was ready elsewhere
     assert found.by_reason == {
         "edge": 167 * US, "dependency": 48 * US, "FIN+dispatch+pickup": 29 * US, "starved": 27 * US,
     }  # fmt: skip
     assert "no dispatch time" in found.notes[0]
     # with neither there is one reason beside the edges
-    neither = analysis.bubbles(made(bare))
+    neither = analysis.explain(made(bare)).bubbles
     assert neither.by_reason == {"edge": 167 * US, "dependency+FIN+dispatch+pickup+starved": 104 * US}
 
 
@@ -186,7 +189,7 @@ def test_the_path_goes_through_the_core_of_a_mixed_block_that_ended_last() -> No
     # GIVEN a block on a cube core for 90 µs and on a vector core for 1, seen done at once, and one task after it
     mixed = [Task(1, "attention", "AIC_0", 0, 90, 0, 92), Task(1, "attention", "AIV_0", 0, 1, 0, 92)]
     for order in (mixed, mixed[::-1]):
-        path = analysis.critical_path(made([*order, Task(2, "norm", "AIV_0", 93, 100, 92, 101)], [(1, 2)]))
+        path = analysis.explain(made([*order, Task(2, "norm", "AIV_0", 93, 100, 92, 101)], [(1, 2)])).path
         # THEN it ran for 90 µs, and only the 2 after that are the scheduler's
         assert path.by_part() == {"run": 97 * US, "FIN": 2 * US, "pickup": 1 * US}
 

@@ -10,7 +10,7 @@ from npuscope.trace import Meta, Trace
 
 
 def by_reason(trace: Trace) -> dict[str, int]:
-    return {reason: ns // US for reason, ns in analysis.bubbles(trace).by_reason.items()}
+    return {reason: ns // US for reason, ns in analysis.explain(trace).bubbles.by_reason.items()}
 
 
 def test_a_barrier_that_never_runs_passes_on_its_producers() -> None:
@@ -20,7 +20,7 @@ def test_a_barrier_that_never_runs_passes_on_its_producers() -> None:
     trace = made([a, b, first], [(1, 2), (2, 3), (3, 4)])
     # WHEN / THEN AIC_1 waits for a, through both
     assert by_reason(trace) == {"edge": 10, "dependency": 8, "dispatch": 2, "FIN": 1, "pickup": 1}
-    assert analysis.bubbles(trace).blockers()["blocker"].to_list()[0] == "a"
+    assert analysis.explain(trace).bubbles.blockers()["blocker"].to_list()[0] == "a"
 
 
 def test_producers_that_run_one_after_another_leave_a_starved_stretch_between() -> None:
@@ -50,7 +50,7 @@ def test_a_core_that_never_ran_is_starved_unless_work_for_it_was_waiting() -> No
     tasks = [Task(1, "a", "AIC_0", 0, 10, 0, 11), Task(2, "b", "AIC_0", 16, 20, 15, 21)]
     trace = made(tasks, [(1, 2)], lanes=("AIC_0", "AIC_1"))
     # WHEN / THEN
-    segments = analysis.bubbles(trace).segments.filter(lane=1).select("start", "end", "reason").rows()
+    segments = analysis.explain(trace).bubbles.segments.filter(lane=1).select("start", "end", "reason").rows()
     assert [(s // US, e // US, r) for s, e, r in segments] == [
         (0, 11, "starved"), (11, 15, "dispatch"), (15, 20, "starved"),
     ]  # fmt: skip
@@ -60,7 +60,7 @@ def test_the_producer_that_ran_is_blamed_and_not_the_last_one() -> None:
     # GIVEN t, which waits for p1 (0–90) and p2 (91–92)
     tasks = [Task(1, "p1", "AIC_0", 0, 90, 0, 90), Task(2, "p2", "AIC_0", 91, 92, 91, 92)]
     tasks += [Task(3, "x", "AIV_0", 0, 4, 0, 4), Task(4, "t", "AIV_0", 92, 95, 92, 95)]
-    found = analysis.bubbles(made(tasks, [(1, 4), (2, 4)])).sentences(10)
+    found = analysis.explain(made(tasks, [(1, 4), (2, 4)])).bubbles.sentences(10)
     assert "`t` waited 86 µs for `p1` in 1 gap" in found
     assert "`t` waited 1 µs for `p2` in 1 gap" in found
 
@@ -69,7 +69,7 @@ def test_between_the_blocks_of_a_producer_nobody_runs() -> None:
     # GIVEN a launch with blocks at 0–10 and 40–50, and a consumer on a core that is free from 1
     tasks = [Task(1, "p", "AIC_0", 0, 10, 0, 10), Task(1, "p", "AIC_0", 40, 50, 40, 50)]
     tasks += [Task(3, "x", "AIV_0", 0, 1, 0, 1), Task(2, "t", "AIV_0", 50, 60, 50, 60)]
-    lane = analysis.bubbles(made(tasks, [(1, 2)])).segments.filter(lane=1)
+    lane = analysis.explain(made(tasks, [(1, 2)])).bubbles.segments.filter(lane=1)
     assert [(s // US, e // US, r) for s, e, r in lane.select("start", "end", "reason").iter_rows()] == [
         (1, 10, "dependency"), (10, 40, "starved"), (40, 50, "dependency"),
     ]  # fmt: skip
@@ -82,7 +82,7 @@ def test_a_stream_waits_for_the_hosts_launch() -> None:
     )
     flow = pl.DataFrame({"src": [9], "dst": [2], "source": ["flow"], "name": ["ac2g"]})
     # WHEN / THEN
-    found = analysis.bubbles(Trace.of(trace.slices, trace.lanes, trace.meta, flow))
+    found = analysis.explain(Trace.of(trace.slices, trace.lanes, trace.meta, flow)).bubbles
     assert found.by_reason == {"launch": 14 * US, "dependency+pickup": 6 * US}
     assert found.notes == (
         "Lanes are streams, not cores (1 of 2 slices have a launch): why streams wait for one another is not recorded.",
@@ -96,7 +96,7 @@ def test_tracr_slices_hold_their_waits() -> None:
     trace = Trace.of(trace.slices.with_columns(phase=pl.lit("run")), trace.lanes, Meta("tracr"))
     # WHEN / THEN the overlap is busy once, and means that need run times are left out
     assert by_reason(trace) == {"dependency+FIN+dispatch+pickup+starved": 5}
-    s = analysis.scheduling(trace)
+    s = analysis.explain(trace).scheduling
     assert (s.mean_run_ns, s.overhead) == (None, None)
     assert s.mean_dispatch_to_finish_ns == 9 * US
     assert s.in_flight == 27 / 30
@@ -115,9 +115,9 @@ def test_a_window_with_nothing_in_it_is_idle() -> None:
 
 
 def test_results_print_show_and_convert() -> None:
-    found = analysis.bubbles(made([Task(1, "a", "AIC_0", 0, 10), Task(2, "<b>", "AIC_0", 15, 20)]))
+    found = analysis.explain(made([Task(1, "a", "AIC_0", 0, 10), Task(2, "<b>", "AIC_0", 15, 20)])).bubbles
     assert "5 µs idle" in str(found)
     assert str(found) == repr(found)
     assert "<table" in found._repr_html_()
     assert found.frame()["idle_ns"].to_list() == [5 * US]
-    assert "&lt;b&gt;" in analysis.busy(made([Task(2, "<b>", "AIC_0", 15, 20)]))._repr_html_()
+    assert "&lt;b&gt;" in analysis.explain(made([Task(2, "<b>", "AIC_0", 15, 20)])).busy._repr_html_()

@@ -57,9 +57,10 @@ def test_hidden_exposed_and_run_fill_the_episodes(trace: Trace, kernels: str) ->
     if not any(name[0] in kernels or kernels == "." for name in names):
         return
     try:
-        found = analysis.overlap(trace, kernels)
+        found = analysis.explain(trace, kernels).overlap
     except npuscope.NpuscopeError:
         return  # cut out of the window
+    assert found is not None
     whole = found.units["lanes"] * found.episode_ns
     assert (found.units["run_ns"] + found.units["hidden_ns"] + found.units["exposed_ns"] == whole).all()
     assert (found.units["exposed_ns"] >= 0).all()

@@ -21,7 +21,7 @@ def longcat(shared: Path) -> Trace:
 
 
 def test_longcat_steps(longcat: Trace) -> None:
-    found = analysis.steps(longcat)
+    found = analysis.explain(longcat).steps
     # span, plain sum and union of each step, in microseconds, as the data's README has them
     table = found.table.select("step", "span_ns", "sum_ns", "union_ns").rows()
     assert [(step, *(ns / 1000 for ns in rest)) for step, *rest in table] == [
@@ -40,7 +40,7 @@ def test_longcat_steps(longcat: Trace) -> None:
 
 
 def test_longcat_counts_work_once(longcat: Trace) -> None:
-    busy = analysis.busy(longcat)
+    busy = analysis.explain(longcat).busy
     assert busy.window_ns == 71_502_028
     kernels = {row["kernel"]: row for row in busy.kernels.to_dicts()}
     # FIA: 140 on MIX_AIC, 28 per step, its tilings on the AI CPU not counted
@@ -55,7 +55,7 @@ def test_longcat_counts_work_once(longcat: Trace) -> None:
 
 def test_t1_agrees_with_six_other_tools(shared: Path) -> None:
     trace = npuscope.read(shared / "gpu" / "hta_t1_df_index_resolver.json.gz")
-    busy = analysis.busy(trace)
+    busy = analysis.explain(trace).busy
     start, end = trace.select(is_work()).span
     assert (busy.on_core_ns, end - start) == (1_000_613_000, 1_732_965_000)
     assert busy.window_ns == 1_737_902_000  # the first step begins 4.9 ms before its first kernel
@@ -71,7 +71,7 @@ def test_t1_agrees_with_six_other_tools(shared: Path) -> None:
     ],
 )
 def test_esl_proxy(shared: Path, name: str, span: int, total: int, union: int | None) -> None:
-    busy = analysis.busy(npuscope.read(shared / "pypto" / f"esl_proxy_{name}_buffer.json"))
+    busy = analysis.explain(npuscope.read(shared / "pypto" / f"esl_proxy_{name}_buffer.json")).busy
     assert (busy.window_ns, busy.core_ns) == (span, total)
     assert union is None or busy.on_core_ns == union
 
@@ -79,7 +79,7 @@ def test_esl_proxy(shared: Path, name: str, span: int, total: int, union: int | 
 def test_the_profilers_own_overlap_analysis(shared: Path) -> None:
     # step_trace_time.csv of the CNN at level 0: Computing 8827.473, Communication(Not Overlapped) 81515.607 µs
     folder = shared / "ascend" / "msinsight_cnn" / "level0" / "rank0_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
-    path = analysis.critical_path(npuscope.read(folder / "kernel_details.csv"))
+    path = analysis.explain(npuscope.read(folder / "kernel_details.csv")).path
     run = path.segments.filter(pl.col("part") == "run").with_columns(comm=pl.col("kernel").str.contains("^hcom"))
     length = pl.col("end") - pl.col("start")
     told = dict(run.group_by("comm").agg(length.sum()).iter_rows())
@@ -88,7 +88,7 @@ def test_the_profilers_own_overlap_analysis(shared: Path) -> None:
 
 
 def test_layers_of_a_single_decode_step_are_found(shared: Path) -> None:
-    found = analysis.steps(npuscope.read(shared / "gpu" / "tracelens_sglang_qwen3_8b_decode.json.gz"))
+    found = analysis.explain(npuscope.read(shared / "gpu" / "tracelens_sglang_qwen3_8b_decode.json.gz")).steps
     assert (found.source, found.layers) == ("column", 36)  # Qwen3-8B has 36 layers
     told = found.table.select("step", "phase", "tokens", "slices").rows()
     # execute_32_context_0(…)_generation_32(…), with all of a graph's kernels; a fill 463 ms before them is not its

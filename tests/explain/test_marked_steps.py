@@ -51,9 +51,11 @@ def test_host_time_before_the_first_kernel_is_part_of_the_step(tmp_path: Path) -
 def test_a_chosen_step_has_the_window_of_its_mark(tmp_path: Path) -> None:
     marks = [x(f"ProfilerStep#{n}", 100 * n, 100, cat="user_annotation") for n in (1, 2)]
     trace = read(tmp_path, *marks, *launched(1, 110, 150, 20), *launched(2, 210, 240, 20))
-    assert analysis.busy(trace.select(step=2)).running == 0.2
-    assert analysis.busy(trace).running == 0.2  # of 200 µs
-    assert analysis.busy(trace.select(kernel="gemm")).window_ns == 110_000  # without the marks, what was selected
+    assert analysis.explain(trace.select(step=2)).busy.running == 0.2
+    assert analysis.explain(trace).busy.running == 0.2  # of 200 µs
+    assert (
+        analysis.explain(trace.select(kernel="gemm")).busy.window_ns == 110_000
+    )  # without the marks, what was selected
 
 
 def test_edges_that_are_no_dependencies_are_told(tmp_path: Path) -> None:

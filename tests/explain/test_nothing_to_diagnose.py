@@ -42,7 +42,7 @@ def test_a_trace_of_the_host_is_not_cut_to_a_run(tmp_path: Path) -> None:
 
 
 def test_umbrellas_are_no_work_and_nested_spans_count_once(tmp_path: Path) -> None:
-    busy = analysis.busy(host_only(tmp_path))
+    busy = analysis.explain(host_only(tmp_path)).busy
     assert dict(busy.kernels.select("kernel", "core_ns").iter_rows()) == {
         "cudaStreamSynchronize": 60_000, "aten::linear": 20_000,
     }  # fmt: skip

@@ -68,8 +68,8 @@ def test_every_nanosecond_has_the_reason_its_definition_gives(trace: Trace) -> N
     expected = {(lane, t): r for lane in slow.lanes for t in range(*window) if (r := slow.reason(lane, t))}
     found = {
         (lane, t): reason
-        for lane, start, end, reason in analysis.bubbles(trace)
-        .segments.select("lane", "start", "end", "reason")
+        for lane, start, end, reason in analysis.explain(trace)
+        .bubbles.segments.select("lane", "start", "end", "reason")
         .iter_rows()
         for t in range(start, end)
     }

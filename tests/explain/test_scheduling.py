@@ -17,13 +17,13 @@ def test_cores_that_the_capture_does_not_show_count() -> None:
     # GIVEN one core seen of a device with four
     trace = made([Task(1, "a", "AIC_0", 0, 10, 0, 10)], num_cores=4)
     # WHEN / THEN the ledger is over four
-    s = analysis.scheduling(trace)
+    s = analysis.explain(trace).scheduling
     assert (s.cores, s.cores_seen) == (4, 1)
     assert dict(s.ledger.select("part", "core_ns").iter_rows()) == {"run": 10 * US, "cores not in the capture": 30 * US}
     # and where the capture does not tell, the caller may
     untold = made([Task(1, "a", "AIC_0", 0, 10, 0, 10)])
-    assert analysis.scheduling(untold, cores=72).cores == 72
-    assert "does not say how many" in analysis.scheduling(untold).notes[0]
+    assert analysis.explain(untold, cores=72).scheduling.cores == 72
+    assert "does not say how many" in analysis.explain(untold).scheduling.notes[0]
 
 
 def test_waves_and_tails_of_an_spmd_launch() -> None:
@@ -31,7 +31,7 @@ def test_waves_and_tails_of_an_spmd_launch() -> None:
     times = [("AIC_0", 0, 10), ("AIC_0", 10, 20), ("AIC_0", 20, 28), ("AIC_1", 0, 10), ("AIC_1", 10, 18)]
     trace = made([Task(7, "gemm", lane, start, end) for lane, start, end in times])
     # WHEN / THEN three waves on two cores, a tail from 18, when AIC_1 had nothing left, to 28; 46 of 2 × 28 µs used
-    row = analysis.scheduling(trace).spmd.to_dicts()[0]
+    row = analysis.explain(trace).scheduling.spmd.to_dicts()[0]
     assert (row["launches"], row["blocks"], row["width"], row["waves"], row["tail_ns"]) == (1, 5, 2, 3, 10 * US)
     assert row["tail_share"] == pytest.approx(10 / 28)
     assert row["efficiency"] == pytest.approx(46 / 56)
@@ -53,12 +53,12 @@ def test_inner_phases_of_a_thread_are_not_counted_twice() -> None:
     kind = pl.when(pl.col("kernel") == "a").then(pl.lit("task")).otherwise(pl.lit("schedule"))
     trace = Trace.of(trace.slices.with_columns(kind=kind, phase="kernel"), trace.lanes, trace.meta)
     # WHEN / THEN each moment belongs to its innermost phase
-    threads = dict(analysis.scheduling(trace).threads.select("phase", "self_ns").iter_rows())
+    threads = dict(analysis.explain(trace).scheduling.threads.select("phase", "self_ns").iter_rows())
     assert threads == {"schedule": 20 * US, "complete": 7 * US, "resolve": 3 * US, "dispatch": 20 * US}
 
 
 def test_threads_of_a_real_run_fit_into_the_window(shared: Path) -> None:
-    s = analysis.scheduling(npuscope.read(shared / "simpler" / "swimlane" / "paged_attention_CaseVarSeq4"))
+    s = analysis.explain(npuscope.read(shared / "simpler" / "swimlane" / "paged_attention_CaseVarSeq4")).scheduling
     per_thread = s.threads.group_by("thread").agg(pl.col("self_ns").sum())
     assert per_thread["thread"].sort().to_list() == ["Sched_0", "Sched_1", "Sched_2"]  # all was submitted before
     assert (per_thread["self_ns"] <= s.window_ns).all()
@@ -69,7 +69,7 @@ def test_threads_of_a_real_run_fit_into_the_window(shared: Path) -> None:
 
 
 def test_a_merged_swimlane_has_scheduler_and_orchestrator_threads(shared: Path) -> None:
-    s = analysis.scheduling(npuscope.read(shared / "pypto" / "merged_swimlane_block_table.json"))
+    s = analysis.explain(npuscope.read(shared / "pypto" / "merged_swimlane_block_table.json")).scheduling
     assert {"scheduler", "orchestrator"} <= set(s.threads["role"])
     assert not s.threads["thread"].str.contains("AICPU View").any()
 
@@ -136,14 +136,14 @@ def test_a_training_step_full_of_collectives_is_communication_bound(shared: Path
 def test_time_behind_a_running_task_is_queueing() -> None:
     # GIVEN a task handed out at 2 to a core that is busy until 10
     tasks = [Task(1, "a", "AIC_0", 0, 10, 0, 11), Task(2, "a", "AIC_0", 11, 20, 2, 21)]
-    s = analysis.scheduling(made(tasks))
+    s = analysis.explain(made(tasks)).scheduling
     assert s.mean_queued_ns == 4 * US  # 8 of the second, none of the first
     assert s.queued == pytest.approx(8 / 30)
 
 
 def test_in_flight_of_a_cut_counts_what_lies_inside() -> None:
     trace = made([Task(1, "a", "AIC_0", 0, 1000, 0, 1000)]).window(500 * US, 510 * US)
-    assert analysis.scheduling(trace).in_flight == pytest.approx(1.0)
+    assert analysis.explain(trace).scheduling.in_flight == pytest.approx(1.0)
 
 
 def test_stamps_that_contradict_themselves_are_left_out_and_counted() -> None:
@@ -153,7 +153,7 @@ def test_stamps_that_contradict_themselves_are_left_out_and_counted() -> None:
         Task(2, "a", "AIC_0", 20, 30, 25, 31),
         Task(3, "a", "AIC_0", 40, 50, 39, 45),
     ]
-    s = analysis.scheduling(made(tasks))
+    s = analysis.explain(made(tasks)).scheduling
     assert (s.stamped, s.mean_dispatch_to_finish_ns) == (1, 12 * US)
     assert s.overhead == pytest.approx(2 / 12)
     assert any(note.startswith("2 tasks were dispatched after their start") for note in s.notes)
@@ -161,4 +161,4 @@ def test_stamps_that_contradict_themselves_are_left_out_and_counted() -> None:
 
 def test_one_task_is_at_most_one_in_flight() -> None:
     # GIVEN a task of 10 µs that was handed out 10 before and seen to end 2 after: 22 µs in a window of 10
-    assert analysis.scheduling(made([Task(1, "a", "AIC_0", 10, 20, 0, 22)])).in_flight == 1.0
+    assert analysis.explain(made([Task(1, "a", "AIC_0", 10, 20, 0, 22)])).scheduling.in_flight == 1.0

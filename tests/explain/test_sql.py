@@ -14,7 +14,7 @@ from made import US, dozen
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import GIB, Limits
 from npuscope.base.pool import close_pools
-from npuscope.explain import bubbles, critical_path, explain
+from npuscope.explain import explain
 from npuscope.explain.sql import EXAMPLES, TABLES, run_query, schema_of
 from npuscope.report.sql import chart_of, csv_of
 from npuscope.trace import Trace, read
@@ -38,9 +38,9 @@ def test_a_query_counts_what_the_analyses_count(trace: Trace) -> None:
     )
     assert dict(lanes.rows.iter_rows()) == {"AIC_0": 54 * US, "AIC_1": 58 * US, "AIV_0": 15 * US, "AIV_1": 2 * US}
     idle = run_query(trace, "SELECT reason, SUM(dur) AS idle_ns FROM gaps GROUP BY reason")
-    assert dict(idle.rows.iter_rows()) == bubbles(trace).by_reason
+    assert dict(idle.rows.iter_rows()) == explain(trace).bubbles.by_reason
     path = run_query(trace, "SELECT part, SUM(dur) AS path_ns FROM path GROUP BY part")
-    assert dict(path.rows.iter_rows()) == critical_path(trace).by_part()
+    assert dict(path.rows.iter_rows()) == explain(trace).path.by_part()
     kernels = run_query(trace, "SELECT kernel, core_ns FROM kernels")
     assert kernels.rows.rows() == explain(trace).tables()["kernels"].frame.select("kernel", "core_ns").rows()
 

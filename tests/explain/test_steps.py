@@ -25,7 +25,7 @@ def decode(steps: int, layers: int, *, pause: float = 20, slow_first: float = 0)
 
 
 def test_steps_and_their_layers_are_found() -> None:
-    found = analysis.steps(made(decode(4, 6)))
+    found = analysis.explain(made(decode(4, 6))).steps
     assert found.source == "passes"
     assert found.table["slices"].to_list() == [32] * 4
     # each step is 32 kernels of 3 µs and 31 gaps of 1 µs
@@ -35,20 +35,20 @@ def test_steps_and_their_layers_are_found() -> None:
 
 
 def test_a_slow_first_step_is_an_outlier() -> None:
-    found = analysis.steps(made(decode(4, 6, slow_first=127)))
+    found = analysis.explain(made(decode(4, 6, slow_first=127))).steps
     assert found.first_penalty == pytest.approx(2.0)
     assert found.outliers == [0]
 
 
 def test_what_comes_before_the_first_repeat_is_counted() -> None:
     before = [Task(-n, f"setup{chr(96 + n)}", "stream_0", -10 * n, -10 * n + 5) for n in range(1, 4)]
-    found = analysis.steps(made([*before, *decode(3, 5)]))
+    found = analysis.explain(made([*before, *decode(3, 5)])).steps
     assert (found.table.height, found.unassigned) == (3, 3)
 
 
 def test_no_repetition_is_no_step() -> None:
     tasks = [Task(n, f"kernel_{chr(97 + n)}", "stream_0", 10 * n, 10 * n + 5) for n in range(20)]
-    found = analysis.steps(made(tasks))
+    found = analysis.explain(made(tasks)).steps
     assert (found.source, found.table.height) == ("none", 0)
     assert "no repetition found" in str(found)
 
@@ -58,7 +58,7 @@ def test_cores_are_ordered_by_task_not_by_start() -> None:
     tasks = [
         Task(n, LAYER[n % 5], f"AIC_{n % 2}", 10 * n - (25 if n % 5 == 3 else 0), 10 * n + 2) for n in range(5, 45)
     ]
-    found = analysis.steps(made(tasks))
+    found = analysis.explain(made(tasks)).steps
     assert (found.source, found.table.height) == ("repetition", 8)
 
 
@@ -66,7 +66,7 @@ def test_stretches_that_run_at_the_same_time_are_no_steps() -> None:
     # GIVEN many short chains of four kernels, started one after another and running side by side
     names = ("qk", "softmax", "sv", "sum")
     tasks = [Task(4 * n + k, names[k], f"AIC_{n % 8}", n + 30 * k, n + 30 * k + 5) for n in range(20) for k in range(4)]
-    assert analysis.steps(made(tasks)).source == "none"
+    assert analysis.explain(made(tasks)).steps.source == "none"
 
 
 def test_kernels_are_ordered_by_the_usual_step() -> None:

@@ -37,7 +37,7 @@ def test_a_faster_kernel_off_the_path_changes_nothing() -> None:
 
 
 def test_no_kernel_can_save_more_than_its_time_on_the_path() -> None:
-    told: Any = analysis.critical_path(dozen()).as_dict()
+    told: Any = analysis.explain(dozen()).path.as_dict()
     bound = told["bound"]["kernels"]
     for kernel in {task.kernel for task in DOZEN}:
         found = whatif(dozen(), Change(scale={kernel: 0.0}))
@@ -163,7 +163,7 @@ def test_any_run_replays_exactly_on_its_cores(trace: npuscope.Trace) -> None:
 def test_a_free_kernel_saves_no_more_than_its_time_on_the_path(trace: npuscope.Trace, kernel: str) -> None:
     if kernel not in trace.slices["kernel"].to_list():
         return
-    path = analysis.critical_path(trace)
+    path = analysis.explain(trace).path
     told: Any = path.as_dict()
     bound = told["bound"]["kernels"].get(kernel, 0)
     found = whatif(trace, Change(scale={kernel: 0.0}))

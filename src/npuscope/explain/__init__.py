@@ -1,7 +1,7 @@
-"""What a trace says: each question is a pure function from a Trace to a small typed result.
+"""What a trace says: `explain(trace)` has the answer to each question, a small typed result, under its name.
 
-Each question about a `Trace` is one function here; its result prints as a table, shows as one in a notebook, and
-has `frame()` for Polars. docs/understand/numbers.md defines each number with a drawn example.
+A result prints as a table, shows as one in a notebook, and has `frame()` for Polars. docs/understand/numbers.md
+defines each number with a drawn example.
 """
 
 from __future__ import annotations
@@ -12,23 +12,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from npuscope.explain.changes import Change, whatif
     from npuscope.explain.comparison import compare, trend
-    from npuscope.explain.explanation import bubbles, busy, critical_path, explain, fan_out, overlap, scheduling, steps
+    from npuscope.explain.explanation import explain
     from npuscope.explain.ranks import explain_ranks
     from npuscope.explain.summary import counters
 
 __all__ = [
     "Change",
-    "bubbles",
-    "busy",
     "compare",
     "counters",
-    "critical_path",
     "explain",
     "explain_ranks",
-    "fan_out",
-    "overlap",
-    "scheduling",
-    "steps",
     "trend",
     "whatif",
 ]

@@ -253,39 +253,3 @@ def explain(
     already, `refine` what somebody who knows more than the trace tells, as a simulation does, makes of a cause.
     """
     return Explanation(trace, kernels, areas, cores, diagnosis, refine)
-
-
-def busy(trace: Trace) -> Busy:
-    """Who was busy and for how long."""
-    return Explanation(trace).busy
-
-
-def fan_out(trace: Trace, rules: str | Path | None = None) -> FanOut:
-    """Count tasks by kernel and area; `rules` is a TOML file of areas that comes before the built-in ones."""
-    return Explanation(trace, areas=rules).fan_out
-
-
-def steps(trace: Trace) -> Steps:
-    """The trace's steps, one row each."""
-    return Explanation(trace).steps
-
-
-def bubbles(trace: Trace) -> Bubbles:
-    """Why the cores of a trace were idle; needs edges and dispatch and finish times to tell all reasons apart."""
-    return Explanation(trace).bubbles
-
-
-def critical_path(trace: Trace) -> CriticalPath:
-    """The chain of runs and waits that ends last."""
-    return Explanation(trace).path
-
-
-def scheduling(trace: Trace, cores: int | None = None) -> Scheduling:
-    """Where the core time went; `cores` is the device's number of cores where the capture does not tell it."""
-    return Explanation(trace, cores=cores).scheduling
-
-
-def overlap(trace: Trace, kernels: str) -> Overlap:
-    """What covered the waiting of the kernels whose names the regular expression finds."""
-    work = Work.of(trace)
-    return overlap_of(work, readiness(work), work.kernels_named(kernels))
