@@ -66,7 +66,12 @@ class analysis(cached_property[T]):
 
 
 class Explanation(Tabular):
-    """What the trace of one rank says; options as those of `explain`."""
+    """What the trace of one rank says; `explain_ranks` takes several.
+
+    `kernels` is a regular expression for the set whose hidden and exposed time is wanted, `areas` a TOML file of
+    rules, `cores` the device's number of cores where the capture does not tell it, `diagnosis` one that is known
+    already, `refine` what somebody who knows more than the trace tells, as a simulation does, makes of a cause.
+    """
 
     in_json = (
         "scheduling",
@@ -238,18 +243,4 @@ class Explanation(Tabular):
         }
 
 
-def explain(
-    trace: Trace,
-    kernels: str | None = None,
-    areas: str | Path | None = None,
-    cores: int | None = None,
-    diagnosis: Diagnosis | None = None,
-    refine: Refine | None = None,
-) -> Explanation:
-    """Every analysis of the trace of one rank; `explain_ranks` takes several.
-
-    `kernels` is a regular expression for the set whose hidden and exposed time is wanted, `areas` a TOML file of
-    rules, `cores` the device's number of cores where the capture does not tell it, `diagnosis` one that is known
-    already, `refine` what somebody who knows more than the trace tells, as a simulation does, makes of a cause.
-    """
-    return Explanation(trace, kernels, areas, cores, diagnosis, refine)
+explain = Explanation

@@ -304,16 +304,12 @@ def _device(trace: Trace, device: str | Device | None) -> tuple[Device, str]:
     if device is not None:
         return devices.load(device), "given"
     device = trace.meta.device
-    if device is None:
-        raise NpuscopeError(
-            "the capture does not tell its device",
-            remedy=f"Name it with --device: {', '.join(devices.names())}, or a TOML file of your own.",
-        )
-    if not devices.is_known(device):
-        raise NpuscopeError(
-            f"the capture says its device is '{device}', of which npuscope has no data",
-            remedy=f"Name the nearest with --device: {', '.join(devices.names())}, or a TOML file of your own.",
-        )
+    if device is None or not devices.is_known(device):
+        what, name = "the capture does not tell its device", "it"
+        if device is not None:
+            what, name = f"the capture says its device is '{device}', of which npuscope has no data", "the nearest"
+        known = ", ".join(devices.names())
+        raise NpuscopeError(what, remedy=f"Name {name} with --device: {known}, or a TOML file of your own.")
     return devices.load(device), f"the capture, which says '{device}'"
 
 

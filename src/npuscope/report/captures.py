@@ -14,7 +14,7 @@ from npuscope.explain.ranks import Ranks
 from npuscope.explain.rings import rings_of
 from npuscope.table.formats import TIMES, duration, estimate_text, fitting, many, percent, sentence_start, significant
 from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say
-from npuscope.trace.clocks import COLLECTIVES, ClockOffset, clock_notes, not_aligned
+from npuscope.trace.clocks import COLLECTIVES, clock_notes, not_aligned
 from npuscope.trace.core import Meta
 
 if TYPE_CHECKING:
@@ -221,18 +221,15 @@ def ranks(path: str, name: str, found: Ranks, wide: bool = False) -> Iterator[Pa
         yield Heading(part.name)
         yield Notes([str(e.diagnosis.verdict), *headline(e), *e.bubbles.sentences(RANK_BLOCKERS)])
     yield from rings(trace.meta)
-    yield Notes(clocks(trace.meta) or _clocks(*found.clocks), "note: ")
+    offsets, apart = found.clocks
+    measured = {rank: offset.as_note() for rank, offset in offsets.items()}
+    yield Notes(clocks(trace.meta) or _clock_lines(measured, apart), "note: ")
     yield Say("`--rank N` explains one of them in full.", where=In.TEXT)
 
 
 def clocks(meta: Meta) -> list[str]:
     """How clocks of ranks were brought together by their reader, and which were not."""
     return _clock_lines(clock_notes(meta), not_aligned(meta))
-
-
-def _clocks(offsets: Mapping[int, ClockOffset], apart: Mapping[int, str]) -> list[str]:
-    """The same for captures whose times were left as they are."""
-    return _clock_lines({rank: offset.as_note() for rank, offset in offsets.items()}, apart)
 
 
 def _clock_lines(notes: Mapping[int, Mapping[str, Any]], apart: Mapping[int, str]) -> list[str]:

@@ -163,12 +163,7 @@ def _add_marks(run: CannRun, path: Path, cores: list[_Core]) -> None:
             found = re.match(r"^(.*?)(?:_([0-9]{1,9}))?(?:\([0-9]+\))?$", one.name)
             name, turn = found.groups() if found else (one.name, None)
             start, end = ns_of([before.end or 0, one.end or 0], per_us).tolist()
-            run.control.append(
-                {
-                    "lane": lane, "start": start, "dur": end - start, "kernel": name, "kind": "schedule",
-                    "phase": None, "of_task": None, "step": None if turn is None else int(turn),
-                }
-            )  # fmt: skip
+            run.add_control(lane, start, end - start, name, step=None if turn is None else int(turn))
 
 
 def _pipes(path: Path, cores: list[_Core]) -> Trace:

@@ -101,10 +101,16 @@ class CannRun:
             one = one._replace(end=one.start)
         self.tasks.append(one)
 
+    def add_control(
+        self, lane: int, start: int, dur: int, name: str, phase: str | None = None, **more: int | None
+    ) -> None:
+        """What a scheduler or an orchestrator did; `of_task` and `step` where it says them."""
+        self.control.append({"lane": lane, "start": start, "dur": dur, "kernel": name, "phase": phase, **more})
+
     def trace(self, *, clock: str) -> Trace:
         graph = self.graph
         tasks = pl.DataFrame([self._row(one) for one in self.tasks], schema=TASKS, orient="row")
-        control = pl.DataFrame(self.control, schema=_CONTROL)
+        control = pl.DataFrame(self.control, schema=_CONTROL).with_columns(kind=pl.lit("schedule"))
         tasks = _with_stamps(tasks, control)
         slices = with_depth(pl.concat([tasks, control], how="diagonal").sort("lane", "start", maintain_order=True))
         lanes = pl.DataFrame(self.lanes, schema=LANES).with_row_index("lane")
@@ -159,7 +165,7 @@ TASKS = {
     "label": pl.String, "leaf": pl.String,
 }  # fmt: skip
 _CONTROL = {
-    "lane": pl.UInt32, "start": pl.Int64, "dur": pl.Int64, "kernel": pl.String, "kind": pl.String, "phase": pl.String,
+    "lane": pl.UInt32, "start": pl.Int64, "dur": pl.Int64, "kernel": pl.String, "phase": pl.String,
     "of_task": pl.Int64, "step": pl.Int64,
 }  # fmt: skip
 LANES = {"name": pl.String, "unit": pl.String, "core": pl.Int32, "role": pl.String}

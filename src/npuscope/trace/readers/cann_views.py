@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -138,7 +137,11 @@ def add_view(run: CannRun, table: EventTable) -> str:
         key, text = table.lane_keys[lane], table.names[name]
         if key not in named:
             tasks.append(None)
-            used += _add_mark(run, lanes, table, key, text, start, dur)
+            thread = table.thread_names.get(key, str(key[1]))
+            if key not in lanes:
+                lanes[key] = run.lane(thread, "AICPU", None, role_of(thread.rpartition("-")[0]))
+            run.add_control(lanes[key], start, dur, text)
+            used += 1
             continue
         found = _NAME.match(text)
         task = task_id(sequence, number) if number is not None and 0 <= number < 2**62 else -1 - len(tasks)
@@ -153,19 +156,6 @@ def add_view(run: CannRun, table: EventTable) -> str:
     _adopt(run, table)
     run.ledger.merged[NO_WORK_NODE] += table.slices.height - used
     return clock
-
-
-def _add_mark(
-    run: CannRun, lanes: dict[Any, int], table: EventTable, key: Any, name: str, start: int, dur: int
-) -> int:  # 1 where it became a slice
-    thread = table.thread_names.get(key, str(key[1]))
-    if key not in lanes:
-        lanes[key] = run.lane(thread, "AICPU", None, role_of(thread.rpartition("-")[0]))
-    run.control.append(
-        {"lane": lanes[key], "start": start, "dur": dur, "kernel": name, "kind": "schedule", "phase": None,
-         "of_task": None, "step": None}
-    )  # fmt: skip
-    return 1
 
 
 def _take_counters(run: CannRun, table: EventTable) -> None:
@@ -212,10 +202,7 @@ def add_simulator(run: CannRun, table: EventTable, *, tasks: bool) -> None:
             what, _, number = text.rpartition("_")
             phase = _AICPU_WORK.get(what)
             of_task = int(number) if phase in ("dispatch", "resolve") and number.isdecimal() else None
-            run.control.append(
-                {"lane": place, "start": start, "dur": dur, "kernel": what or text, "kind": "schedule", "phase": phase,
-                 "of_task": of_task, "step": None}
-            )  # fmt: skip
+            run.add_control(place, start, dur, what or text, phase, of_task=of_task)
         elif task is not None:
             run.add_task(CannTask(place, start, start + dur, task_id(int(sequence or 0), int(task)), "", leaf or ""))
         else:
