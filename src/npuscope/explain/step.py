@@ -311,9 +311,7 @@ class StepWaterfall(Tabular):
                     "skew_ns": skew, "last": launched[-1][1] if skew else None,
                 }
             )  # fmt: skip
-        types = {"run": pl.Int64, "ranks": pl.Int64, "wall_ns": pl.Int64, "slowest": pl.String,
-                 "period_ns": pl.Int64, "overlap_ns": pl.Int64, "skew_ns": pl.Int64, "last": pl.String}  # fmt: skip
-        return pl.DataFrame(rows, schema=types, infer_schema_length=None)
+        return RUNS.table(rows).frame
 
     @property
     def steps(self) -> pl.DataFrame:
@@ -322,7 +320,7 @@ class StepWaterfall(Tabular):
              one.per_token_ns(self.accepted))
             for one in self.served
         ]  # fmt: skip
-        return pl.DataFrame(rows, schema=dict.fromkeys(STEPS.keys, pl.Int64), orient="row")
+        return STEPS.table(rows).frame
 
     def tables(self) -> dict[str, Table]:
         return {
@@ -394,9 +392,7 @@ def beside_measured(found: StepWaterfall, wall_ns: float, computing_ns: float) -
         ns = predicted.get(part.strip())
         ratio = ns / measured if ns is not None and measured else None
         rows.append((part, level, None if ns is None else round(ns), measured, tail, ratio))
-    types = {"part": pl.String, "level": pl.Int64, "predicted_ns": pl.Int64, "measured_ns": pl.Int64,
-             "tail_ns": pl.Int64, "ratio": pl.Float64}  # fmt: skip
-    return Table(BESIDE, pl.DataFrame(rows, schema=types, orient="row"))
+    return BESIDE.table(rows)
 
 
 def _tail(count: int) -> int:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import polars as pl
-
 from npuscope.lower.assembly_compare import differences
 from npuscope.lower.program import Program
 from npuscope.table.columns import Column, Columns, Table
@@ -26,8 +24,7 @@ ROWS = 12
 
 
 def difference_table(program: Program) -> Table:
-    rows = [(short_name(one.kernel), *one[1:]) for one in differences(program)]
-    return Table(DIFFERENCES, pl.DataFrame(rows, schema=DIFFERENCES.keys, orient="row"))
+    return DIFFERENCES.table((short_name(one.kernel), *one[1:]) for one in differences(program))
 
 
 def beside_build(program: Program, folder: str, wide: bool = False) -> Iterator[Part]:

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import polars as pl
-
 from npuscope.answer.answer import Answer
 from npuscope.answer.fixes import Mending, Tried, price, relative_to
 from npuscope.answer.improve import Improved
 from npuscope.base.interval import chance_text, never_certain
 from npuscope.check.rule import Rule
 from npuscope.report.check import sarif, sarif_rule
-from npuscope.table.columns import Column, Columns, Table
+from npuscope.table.columns import Column, Columns
 from npuscope.table.formats import COUNT, TEXT, TIME, duration, figures, many, sentence_start
 from npuscope.table.parts import CodeLines, Heading, In, Notes, Part, Rows, Say
 
@@ -185,7 +183,7 @@ def improvement(file: str, found: Improved, folder: Path, written: Sequence[str]
         yield Say(gain_text(step.before, step.tried))
         yield CodeLines(step.patch.diff(relative_to(step.patch.file, folder)), "diff")
     yield Heading("All trials")
-    yield Rows(Table(TRIALS, pl.DataFrame(list(_rows(found)), infer_schema_length=None)), text=MOST_TRIALS)
+    yield Rows(TRIALS.table(_rows(found)), text=MOST_TRIALS)
     if written:
         yield Notes(written, where=In.TEXT)
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import COUNT, NUMBER, TEXT, many
 from npuscope.table.parts import Chart, Heading, In, Part, Rows, Say, Spec, axis
@@ -45,11 +43,7 @@ def values_table(trace: ValueTrace) -> Table:
                 None if apart is None else apart.largest, None if apart is None else apart.relative,
             )
         )  # fmt: skip
-    schema = {
-        **dict.fromkeys(("tensor", "shape", "dtype", "kernel"), pl.String), "least": pl.Float64, "most": pl.Float64,
-        **dict.fromkeys(("nan", "infinite", "differing"), pl.Int64), "largest": pl.Float64, "relative": pl.Float64,
-    }  # fmt: skip
-    return Table(VALUES, pl.DataFrame(rows, schema=schema, orient="row"))
+    return VALUES.table(rows)
 
 
 def traced(file: str, traces: Sequence[ValueTrace]) -> Iterator[Part]:

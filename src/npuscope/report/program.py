@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from npuscope.check.columns import ERRORS, MEMORY, error_row, place_of, table_of, tile_table, usage_row
 from npuscope.lower.lowering import after_each_pass, body_text
 from npuscope.table.columns import Column, Columns, Table
@@ -52,7 +50,7 @@ def notice_table(noticed: Iterable[tuple[Recording, Notice]]) -> Table:
     for recording, one in noticed:
         site = recording.sites[one.site]
         rows.append((one.kind, site.file, site.line, one.message, one.count, one.bytes))
-    return Table(NOTICED, pl.DataFrame(rows, schema=NOTICED.keys, orient="row"))
+    return NOTICED.table(rows)
 
 
 def noticed_lines(recordings: Sequence[Recording], noticed: Sequence[tuple[Recording, Notice]]) -> list[str]:

@@ -36,7 +36,7 @@ def test_a_busy_rank_takes_longer_and_an_even_one_as_before() -> None:
 def test_layouts_keep_tp_and_grow_groups() -> None:
     model, chip = read_config(CONFIG), load("a3")
     even = predict(model, pass_settings(model, "decode", batch=64, context=4096, tp=4, dp=4), chip)
-    rows = layouts(model, even, Routing(2.0), (8, 16, 32), chip).rows()
+    rows = layouts(model, even, Routing(2.0), (8, 16, 32), chip).main_table().rows()
     assert [(row["ep"], row["tp"], row["dp"]) for row in rows] == [(8, 4, 2), (16, 4, 4), (32, 4, 8)]
     for row in rows:
         assert 0 < row["hot_ns"] < row["total_ns"]  # type: ignore[operator]

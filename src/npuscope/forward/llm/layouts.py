@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import polars as pl
-
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.chip.devices import Device
 from npuscope.forward.llm.config import ModelConfig, pass_settings
@@ -93,11 +91,8 @@ class Layouts(Tabular):
 
     passes: tuple[tuple[PassPrediction, PassPrediction], ...]
 
-    def rows(self) -> list[dict[str, object]]:
-        return [_row(busiest, even) for busiest, even in self.passes]
-
     def tables(self) -> dict[str, Table]:
-        return {"layouts": Table(LAYOUTS, pl.DataFrame(self.rows(), infer_schema_length=None))}
+        return {"layouts": LAYOUTS.table(_row(busiest, even) for busiest, even in self.passes)}
 
 
 def _row(one: PassPrediction, even: PassPrediction) -> dict[str, object]:

@@ -18,6 +18,7 @@ from npuscope.trace.writers.atomic import whole_file
 from npuscope.trace.writers.timeline import JSON_COLUMNS, annotation_columns, edge_ends, lane_groups, not_drawn
 
 BATCH = 1 << 17
+PLACE = (pl.col("pid"), pl.col("tid"))
 FACTS = ("num_cores", "whole_graph", "launched_ns")  # notes that analyses read
 KEPT = {*schema.SLICES, *JSON_COLUMNS}  # come back by themselves
 
@@ -93,25 +94,16 @@ def _slice_events(slices: pl.DataFrame, columns: list[pl.Series], places: pl.Dat
     args = [pl.concat_str(pl.lit(f"{orjson.dumps(c.name).decode()}:"), json_text(c)) for c in columns]
     rows = slices.join(places.select("lane", "pid", "tid"), on="lane", maintain_order="left")
     said = pl.concat_str(args, separator=",", ignore_nulls=True) if args else pl.lit("")
-    return rows.select(
-        pl.concat_str(
-            pl.lit('{"ph":"X","name":'),
-            json_text(slices["kernel"]).fill_null('""'),
-            pl.lit(',"cat":"'),
-            pl.col("kind").cast(pl.String).fill_null("host"),
-            pl.lit('","pid":'),
-            "pid",
-            pl.lit(',"tid":'),
-            "tid",
-            pl.lit(',"ts":'),
-            us_from_ns(pl.col("start")),
-            pl.lit(',"dur":'),
-            us_from_ns(pl.col("dur")),
-            pl.lit(',"args":{'),
-            said,
-            pl.lit("}}"),
-        ).alias("event")
-    )["event"]
+    event = _filled(
+        '{"ph":"X","name":%,"cat":"%","pid":%,"tid":%,"ts":%,"dur":%,"args":{%}}',
+        json_text(slices["kernel"]).fill_null('""'),
+        pl.col("kind").cast(pl.String).fill_null("host"),
+        *PLACE,
+        us_from_ns(pl.col("start")),
+        us_from_ns(pl.col("dur")),
+        said,
+    )
+    return rows.select(event.alias("event"))["event"]
 
 
 def _edge_events(trace: Trace, places: pl.DataFrame, ends: pl.DataFrame) -> pl.Series:
@@ -125,20 +117,13 @@ def _edge_events(trace: Trace, places: pl.DataFrame, ends: pl.DataFrame) -> pl.S
     events = []
     for phase, side, moment, binding in both:
         at = ends.join(rows, left_on=side, right_on="row", maintain_order="left")
-        event = pl.concat_str(
-            pl.lit(f'{{"ph":"{phase}","name":'),
+        event = _filled(
+            f'{{"ph":"{phase}","name":%,"cat":%,"id":%,"pid":%,"tid":%,"ts":%{binding}}}',
             json_text(at["name"]),
-            pl.lit(',"cat":'),
             json_text(at["source"]),
-            pl.lit(',"id":'),
             pl.col("id").cast(pl.String),
-            pl.lit(',"pid":'),
-            "pid",
-            pl.lit(',"tid":'),
-            "tid",
-            pl.lit(',"ts":'),
+            *PLACE,
             us_from_ns(moment),
-            pl.lit(f"{binding}}}"),
         )
         events.append(at.select(event.alias("event"))["event"])
     return pl.concat(events)
@@ -149,22 +134,23 @@ def _counter_events(counters: pl.DataFrame, places: pl.DataFrame) -> pl.Series:
     ids = pl.Series("id", [lane_id(name) for name in places["name"]], dtype=pl.String)
     rows = counters.join(places.select("lane", "pid", "tid", ids), on="lane", how="left", maintain_order="left")
     id = pl.concat_str(pl.lit(',"id":'), json_text(rows["id"]).alias("id"))
-    return rows.select(
-        pl.concat_str(
-            pl.lit('{"ph":"C","name":'),
-            json_text(rows["name"]),
-            pl.lit(',"pid":'),
-            pl.col("pid").fill_null(str(_device_pid(places))),
-            pl.lit(',"tid":'),
-            pl.col("tid").fill_null("0"),
-            id.fill_null(""),
-            pl.lit(',"ts":'),
-            us_from_ns(pl.col("time")),
-            pl.lit(',"args":{"value":'),
-            json_text(rows["value"]),
-            pl.lit("}}"),
-        ).alias("event")
-    )["event"]
+    event = _filled(
+        '{"ph":"C","name":%,"pid":%,"tid":%%,"ts":%,"args":{"value":%}}',
+        json_text(rows["name"]),
+        pl.col("pid").fill_null(str(_device_pid(places))),
+        pl.col("tid").fill_null("0"),
+        id.fill_null(""),
+        us_from_ns(pl.col("time")),
+        json_text(rows["value"]),
+    )
+    return rows.select(event.alias("event"))["event"]
+
+
+def _filled(template: str, *values: pl.Expr | pl.Series) -> pl.Expr:
+    """Text with a value in place of each %."""
+    first, *others = template.split("%")
+    parts = [part for value, after in zip(values, others, strict=True) for part in (value, pl.lit(after))]
+    return pl.concat_str(pl.lit(first), *parts)
 
 
 def _device_pid(places: pl.DataFrame) -> int:
