@@ -172,15 +172,13 @@ HEAD = """# Which public PyPTO scripts run
 Written by `benchmarks/compatibility.py`: every script below was run as it is by `npuscope run FILE`, without arguments,
 in its own checkout.
 
-- *passed*: the script compared its outputs with its own golden reference and they agreed. *ran*: it ran to its end,
-  past its own assertions where it has some, but without the harness that compares.
-- Seconds are CPU seconds and include the script's own making of inputs and golden reference in torch, often most of it.
+- *passed*: its outputs agreed with its own golden reference. *ran*: it ran to its end, past its own assertions, without
+  the harness that compares.
+- Seconds are CPU seconds with the script's own inputs and golden reference in torch, often most of it.
 - *several* cards: the ranks run side by side in one process.
-- Files of tests are PyPTO's own, of its device: they run under pytest with its harness served, and pass where all their
-  tests do.
-- npuscope runs programs and compiles nothing: what asks for the compiler's IR, its passes or the device's runtime
-  cannot run here.
-- Rows that passed once are kept (`--keep`) and not tried again with every version of npuscope.
+- Files of tests are PyPTO's own, of its device, under pytest with its harness served.
+- What asks for the compiler's IR, its passes or the device's runtime cannot run here.
+- Rows that passed once are kept (`--keep`) and not tried again with every version.
 - Findings are what npuscope noticed without stopping: reads of memory never written, loads past a run-time dimension.
 
 To repeat it:

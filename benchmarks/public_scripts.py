@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from compatibility import Checkout
+from compatibility import Checkout, cards
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = ("simulate", "check")
@@ -157,6 +157,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--again", help="run scripts with this text in their path again")
     parser.add_argument("--only", default="", help="run only scripts with this text in their path")
+    parser.add_argument("--cards", choices=["one", "several"], help="run only scripts for so many cards")
     parser.add_argument("--page", type=Path, help="write the table to this file")
     args = parser.parse_args()
     checkout = Checkout.named(args.checkout)
@@ -166,6 +167,7 @@ def main() -> None:
         for command in args.command or COMMANDS
         for script in reversed(checkout.scripts())  # long ones, which take longest, first
         if args.only in script and ((script, command) not in kept or (args.again and args.again in script))
+        if args.cards in (None, cards((checkout.path / script).read_text(errors="replace")))
     ]
 
     from concurrent.futures import ThreadPoolExecutor

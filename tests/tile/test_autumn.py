@@ -17,7 +17,7 @@ from tiers import examples
 import npuscope.tile as pl
 from npuscope.chip.devices import load
 from npuscope.lower.program import Program
-from npuscope.ops.dtypes import FP8E4M3FN, FP32, SMALL_FLOATS
+from npuscope.ops.dtypes import FP4, FP8E4M3FN, FP32, SMALL_FLOATS, unpacked
 from npuscope.ops.rounding import cast
 from npuscope.ops.shaping import philox
 from npuscope.tile import golden
@@ -27,6 +27,7 @@ from npuscope.tile.record.summary import summarise
 from npuscope.tile.record.walk import accesses_of
 from npuscope.tile.run.execute import record
 from npuscope.tile.script.run import run_script
+from npuscope.time.run import simulate
 
 CORE = pl.Level.CORE_GROUP
 RNG = np.random.default_rng(7)
@@ -525,7 +526,7 @@ def test_weights_in_boxes_give_what_weights_in_rows_give(dtype: Any) -> None:
 @pytest.mark.parametrize(
     "body", [
         lambda a, b: pl.matmul(a[:, :], b[:, 8:72]),
-        lambda a, b: pl.load(b, [0, 0], [16, 128]),
+        lambda a, b: pl.load(b, [0, 0], [16, 128], target_memory=pl.Mem.Vec),
         lambda a, b: pl.load(pl.reshape(b, [128, 64]), [0, 0], [16, 64]),
     ], ids=["in the middle of a box", "into Vec", "reshaped"],
 )  # fmt: skip
@@ -533,6 +534,192 @@ def test_what_boxes_cannot_give_is_refused(body: Any) -> None:
     x, w = (RNG.integers(-4, 5, shape).astype(ml_dtypes.bfloat16) for shape in ((16, 64), (64, 128)))
     with pytest.raises(TileError, match="boxes"):
         run_on(body, [x, w], (16, 128), x1=pl.NZ)
+
+
+def test_an_annotation_says_that_a_tensor_lies_in_boxes() -> None:
+    """Of a local name, of a helper's parameter, and of `pl.tensor.view`."""
+    scales = RNG.integers(120, 130, (4, 32)).astype(np.uint8)
+    nn = scales.reshape(2, 2, 2, 16).transpose(2, 0, 3, 1).reshape(4, 32)
+    a, b = (RNG.integers(-3, 4, shape).astype(ml_dtypes.float8_e4m3fn) for shape in ((16, 128), (128, 32)))
+    ones = np.full((16, 4), 127, np.uint8)
+
+    @pl.jit.inline
+    def product(x: pl.Tensor, sx: pl.Tensor, y: pl.Tensor, sy: pl.Tensor[[4, 32], pl.FP8E8M0, pl.MX_B_NN]):
+        return pl.matmul_mx(
+            pl.load(x, [0, 0], [16, 128]), pl.load(sx, [0, 0], [16, 4]), pl.load(y, [0, 0], [128, 32]),
+            pl.load(sy, [0, 0], [4, 32]),
+        )  # fmt: skip
+
+    @pl.jit
+    def program(
+        x: pl.Tensor[[16, 128], pl.FP8E4M3FN], sx: pl.Tensor[[16, 4], pl.FP8E8M0],
+        y: pl.Tensor[[128, 32], pl.FP8E4M3FN], sy: pl.Tensor[[4, 32], pl.FP8E8M0],
+        out: pl.Out[pl.Tensor[[48, 32], pl.FP32]],
+    ):  # fmt: skip
+        local: pl.Tensor[[4, 32], pl.FP8E8M0, pl.MX_B_NN] = sy
+        with pl.at(level=CORE):
+            pl.store(product(x, sx, y, local), [0, 0], out)
+        with pl.at(level=CORE):
+            pl.store(product(x, sx, y, sy), [16, 0], out)
+        with pl.at(level=CORE):
+            seen = pl.tensor.view(pl.reshape(sy, [1, 128]), [4, 32], layout=pl.MX_B_NN)
+            pl.store(product(x, sx, y, seen), [32, 0], out)
+        return out
+
+    out = np.zeros((48, 32), np.float32)
+    program(a, ones, b, nn, out)
+    factors = np.exp2(np.repeat(scales.astype(np.float32) - 127, 32, axis=0))
+    wanted = a.astype(np.float32) @ (b.astype(np.float32) * factors)
+    np.testing.assert_allclose(out, np.tile(wanted, (3, 1)), rtol=1e-5)
+
+
+@given(st.integers(0, 2**31 - 1))
+@examples(20)
+def test_scales_that_pass_through_memory_are_those_that_were_made(seed: int) -> None:
+    """quant_mx, and the same by hand with tmov_x2zz: flat in GM they lie in the cube's order, and come back from it."""
+    x = np.exp2(np.random.default_rng(seed).integers(-9, 9, (32, 128))).astype(np.float32)
+
+    @pl.jit
+    def program(
+        x: pl.Tensor[[32, 128], pl.FP32], flat: pl.InOut[pl.Tensor[[2, 128], pl.FP8E8M0]],
+        out: pl.Out[pl.Tensor[[64, 32], pl.FP32]],
+    ):  # fmt: skip
+        with pl.at(level=CORE):
+            _values, scales = pl.quant_mx(pl.load(x, [0, 0], [32, 128]), group_axis=1)
+            pl.store(pl.reshape(scales, [1, 128]), [0, 0], flat)
+            codes = pl.reshape(pl.reinterpret_view(scales, pl.UINT8), [32, 4])
+            moved = pl.tmov_x2zz(codes, pl.create_tile([1, 96], dtype=pl.UINT8), group_axis=1, dst_rows=32, dst_cols=4)
+            pl.store(pl.reshape(pl.reinterpret_view(moved, pl.FP8E8M0), [1, 128]), [1, 0], flat)
+        for row in pl.range(2):
+            view = pl.tensor.view(flat[row : row + 1, :], [32, 4], layout=pl.MX_A_ZZ)
+            with pl.at(level=CORE):
+                ones = pl.full([32, 128], pl.FP8E4M3FN, 1.0)
+                picks = pl.full([128, 32], pl.FP8E4M3FN, 1.0)
+                even = pl.full([4, 32], pl.FP8E8M0, 1.0)
+                pl.store(pl.matmul_mx(ones, pl.load(view, [0, 0], [32, 4]), picks, even), [32 * row, 0], out)
+        return out
+
+    flat, out = np.full((2, 128), 127, np.uint8), np.zeros((64, 32), np.float32)
+    program(x, flat, out)
+    largest = np.abs(x).reshape(32, 4, 32).max(axis=2)
+    scales = np.exp2(np.floor(np.log2(largest)) - 8)
+    np.testing.assert_array_equal(flat[0], flat[1])
+    np.testing.assert_allclose(out, np.tile(32 * scales.sum(axis=1)[:, None], (2, 32)), rtol=1e-6)
+
+
+@given(st.integers(0, 2**31 - 1))
+@examples(20)
+def test_two_fp4_of_a_byte_become_a_row_twice_as_long(seed: int) -> None:
+    packed_ = np.random.default_rng(seed).integers(0, 256, (16, 32)).astype(np.uint8)
+
+    @pl.jit
+    def program(
+        x: pl.Tensor[[16, 32], pl.FP4E2M1X2], wide: pl.Out[pl.Tensor[[16, 64], pl.BF16]],
+        back: pl.Out[pl.Tensor[[16, 32], pl.FP4E2M1X2]], bits: pl.Out[pl.Tensor[[16, 32], pl.UINT8]],
+    ):  # fmt: skip
+        with pl.at(level=CORE):
+            tile = pl.load(x, [0, 0], [16, 32])
+            values = pl.cast(tile, pl.BF16)
+            pl.store(values, [0, 0], wide)
+            pl.store(pl.cast(values, pl.FP4E2M1X2), [0, 0], back)
+            pl.store(pl.reinterpret_view(tile, pl.UINT8), [0, 0], bits)
+        return wide
+
+    wide, back, bits = (
+        np.zeros((16, 64), ml_dtypes.bfloat16),
+        np.zeros((16, 32), np.uint8),
+        np.zeros((16, 32), np.uint8),
+    )
+    program(packed_, wide, back, bits)
+    np.testing.assert_array_equal(wide.astype(np.float32), unpacked(packed_, FP4).astype(np.float32))
+    np.testing.assert_array_equal(unpacked(back, FP4).astype(np.float32), wide.astype(np.float32))
+    np.testing.assert_array_equal(bits, packed_)
+
+
+# --- values that the compiler knows, launches, the way out of the cube
+
+
+def test_a_kernel_is_called_with_constants_of_any_kind() -> None:
+    @pl.jit.incore
+    def copy(a: pl.Tensor, out: pl.Out[pl.Tensor], n: pl.constexpr, kind: pl.constexpr = pl.FP32):
+        pl.store(pl.cast(pl.load(a, [0, 0], [n, n]), kind), [0, 0], out)
+        return out
+
+    @pl.jit
+    def program(
+        x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[8, 8], pl.BF16]],
+        z: pl.Out[pl.Tensor[[16, 16], pl.FP32]], small: pl.constexpr = 8,
+    ):  # fmt: skip
+        y = copy(x, y, small, kind=pl.BF16)
+        z = copy(x, z, 16, attrs={"arg_directions": [pl.adir.input, pl.adir.output]})
+        return y, z
+
+    x = RNG.integers(-9, 9, (16, 16)).astype(np.float32)
+    y, z = np.zeros((8, 8), ml_dtypes.bfloat16), np.zeros((16, 16), np.float32)
+    program(x, y, z)
+    np.testing.assert_array_equal(y.astype(np.float32), x[:8, :8])
+    np.testing.assert_array_equal(z, x)
+    assert program.param_names == ["x", "y", "z", "small"]
+    assert program.output_param_names == ["y", "z"]
+
+
+def test_the_runtime_leaves_out_a_task_of_any_form_whose_element_is_not_so() -> None:
+    @pl.jit.incore
+    def add(z: pl.InOut[pl.Tensor[[16, 16], pl.FP32]], number: pl.constexpr):
+        pl.store(pl.add(pl.load(z, [0, 0], [16, 16]), number), [0, 0], z)
+        return z
+
+    @pl.jit
+    def program(gate: pl.Tensor[[2], pl.INT32], z: pl.InOut[pl.Tensor[[16, 16], pl.FP32]]):
+        for turn in pl.range(2):
+            with pl.at(level=CORE, predicate=(gate[turn] > 0)) as tid:
+                z[:, :] = pl.add(z[:, :], 1.0)
+            z, _tid = pl.submit(add, z, 10.0, deps=[tid], predicate=(gate[turn] > 0), timing_slot=1)
+        return z
+
+    z = np.zeros((16, 16), np.float32)
+    finished = record(program, np.array([0, 3], np.int32), z)
+    np.testing.assert_array_equal(z, np.full((16, 16), 11.0, np.float32))
+    assert [bool(task.groups) for task in finished.recording.tasks] == [False, False, True, True]
+
+
+def test_an_accumulator_is_scaled_on_its_way_into_mat() -> None:
+    """Cut off at 0, then times the factor, then held within the type."""
+    k, q = (RNG.integers(-20, 20, (32, 64)).astype(np.int8) for _ in range(2))
+    w = RNG.integers(-3, 4, (32, 16)).astype(np.float16)
+
+    def body(k: Any, q: Any, w: Any) -> Any:
+        acc = pl.matmul(pl.load(k, [0, 0], [32, 64]), pl.transpose_view(pl.load(q, [0, 0], [32, 64])))
+        mat = pl.create_tile([32, 32], pl.FP16, target_memory=pl.Mem.Mat)
+        mat = pl.tile.assemble(mat, acc, [0, 0], pre_quant=-1.0 / 64, pre_relu=True)
+        return pl.matmul(mat, pl.load(w, [0, 0], [32, 16]))
+
+    out, _recording = run_on(body, [k, q, w], (32, 16))
+    wanted = np.maximum(k.astype(np.float32) @ q.astype(np.float32).T, 0) / -64
+    np.testing.assert_allclose(out, wanted.astype(np.float16).astype(np.float32) @ w.astype(np.float32), rtol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["load", "scope"])
+def test_what_is_read_past_l2_comes_from_hbm_each_time(how: str) -> None:
+    def program(bypass: bool) -> Any:
+        @pl.jit
+        def kernel(x: pl.Tensor[[256, 1024], pl.FP32], out: pl.Out[pl.Tensor[[256, 1024], pl.FP32]]):
+            for block in pl.spmd(16):
+                if bypass and how == "scope":
+                    pl.set_cache_policy(x, pl.CachePolicy.BYPASS)
+                policy = pl.CachePolicy.BYPASS if bypass and how == "load" else None
+                for turn in pl.range(16):
+                    tile = pl.load(x, [16 * turn, 0], [16, 1024], cache=policy)
+                    pl.store(tile, [16 * block, 0], out)
+            return out
+
+        x = RNG.standard_normal((256, 1024)).astype(np.float32)
+        out = np.zeros_like(x)
+        return record(kernel, x, out).recording
+
+    device = load("910b2")
+    cached, past = (simulate(Program(program(bypass), device)).wall_ns for bypass in (False, True))
+    assert past > cached
 
 
 # --- graphs

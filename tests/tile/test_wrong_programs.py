@@ -132,21 +132,6 @@ def a_pipeline_in_orchestration(x: X, y: Y):
         pass
 
 
-@mistakes("pl.spmd() does not accept 'deps='", "as tid")
-def deps_on_a_loop(x: X, y: Y):
-    tid = pl.system.task_dummy(deps=[])
-    for i in pl.spmd(16, deps=[tid]):  # here
-        y[i : i + 1, :] = x[i : i + 1, :]
-
-
-@mistakes("pl.spmd() does not accept 'deps='", "as tid")
-def deps_without_a_name(x: X, y: Y):
-    tid = pl.system.task_dummy(deps=[])
-    with pl.spmd(16, deps=[tid]):  # here
-        i = pl.tile.get_block_idx()
-        y[i : i + 1, :] = x[i : i + 1, :]
-
-
 @mistakes("neither reads pl.tile.get_block_idx() nor calls a kernel")
 def blocks_that_do_the_same(x: X, y: Y):
     with pl.spmd(4):  # here

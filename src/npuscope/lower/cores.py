@@ -217,7 +217,9 @@ def measure(lowered: Lowered, device: Device) -> Lowered:
         rows = one.spec.scratch_rows if len(one.reads) > 1 else 0
         if (one.spec.scratch or rows) and one.plane == "vector" and one.reads and not one.scratch:
             source, number = values[one.reads[0]], len(values)
-            shape = (*source.shape[:-1], max(source.shape[-1], LEAST_SCRATCH_COLUMNS))
+            given = dict(one.attributes).get("scratch")  # columns of the program's own
+            columns = given if isinstance(given, int) else max(source.shape[-1], LEAST_SCRATCH_COLUMNS)
+            shape = (*source.shape[:-1], columns)
             shape = (rows, source.shape[-1]) if rows else shape
             scratch = Value(number, f"scratch of {one.name}", shape, source.dtype, one.site, number, "Vec")
             values.append(_measured(scratch, lowered.split, device))

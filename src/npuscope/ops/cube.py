@@ -96,8 +96,13 @@ QUANT_MX = OpSpec(
     "quant_mx", ("vector",), "custom", "FP8 values and a power of two for each 32 of them: (values, scales).",
     cost="op.vmul", like="no cost of it is public", types="FP16, BF16, FP32 → FP8E4M3FN, FP8E8M0", storage="separate",
 )
+TMOV_X2ZZ = OpSpec(
+    "tmov_x2zz", ("vector",), "custom", "Exponents of MX scales in the order in which the cube reads them.",
+    cost="op.vcopy", like="no cost of it is public", types="UINT8", storage="separate",
+    roles=(OpRole.SAME_ELEMENTS, OpRole.KEEPS_VALUES),
+)
 
 ALL = (
     MATMUL, MATMUL_ACC, MATMUL_BIAS, MATMUL_DUAL, MATMUL_DUAL_ACC, MATMUL_MX, MATMUL_MX_ACC, MATMUL_MX_BIAS,
-    QUANT_MX,
+    QUANT_MX, TMOV_X2ZZ,
 )

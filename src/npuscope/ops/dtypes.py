@@ -29,6 +29,7 @@ class DataType:
     storage: np.dtype[Element] | None
     compute: np.dtype[Element] | None
     halved: bool = False
+    pairs: bool = False  # an element is a byte with two FP4 in it
 
     def __repr__(self) -> str:
         return self.name
@@ -38,7 +39,7 @@ class DataType:
 
     @property
     def is_float(self) -> bool:
-        return self.name.startswith(("FP", "BF", "HF"))
+        return self.name.startswith(("FP", "BF", "HF")) and not self.pairs
 
     @property
     def is_int(self) -> bool:
@@ -97,6 +98,7 @@ FP8E8M0 = _type("FP8E8M0", ml_dtypes.float8_e8m0fnu.__name__, "float32")  # a sc
 FP4 = _type("FP4", ml_dtypes.float4_e2m1fn.__name__, "float32", halved=True)
 INT4 = _type("INT4", ml_dtypes.int4.__name__, "float32", halved=True)
 UINT4 = _type("UINT4", ml_dtypes.uint4.__name__, "float32", halved=True)
+FP4E2M1X2 = DataType("FP4E2M1X2", 1, np.dtype("uint8"), np.dtype("float32"), pairs=True)
 HF4 = DataType("HF4", 1, None, None, halved=True)  # declared by the language; which values they have is not public
 HF8 = DataType("HF8", 1, None, None)
 TASK_ID = DataType("TASK_ID", 8, None, None)
@@ -105,10 +107,10 @@ SMALL_FLOATS = (FP8E4M3FN, FP8E5M2, FP8E8M0, FP4)
 SMALL_WHOLES = (INT4, UINT4)
 HALF_BYTES = (FP4, INT4, UINT4)
 WHOLES = (INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64, INDEX, BOOL, *SMALL_WHOLES)
-ALL = (FP32, FP16, BF16, *WHOLES, *SMALL_FLOATS, HF4, HF8, TASK_ID)
+ALL = (FP32, FP16, BF16, *WHOLES, *SMALL_FLOATS, FP4E2M1X2, HF4, HF8, TASK_ID)
 BY_NAME = {dtype.name: dtype for dtype in ALL}
 _BY_STORAGE: dict[object, DataType] = {
-    dtype.storage: dtype for dtype in ALL if dtype.storage is not None and dtype is not INDEX
+    dtype.storage: dtype for dtype in ALL if dtype.storage is not None and dtype not in (INDEX, FP4E2M1X2)
 }
 
 

@@ -147,11 +147,11 @@ MINIMUM = OpSpec(
 )
 FMOD = OpSpec(
     "fmod", VECTOR, "binary", "x - trunc(x / y) · y, with the sign of x.", cost="op.vdiv", like="it divides, and more",
-    numeric=fmod, spellings=("fmod", "fmods"), storage="separate",
+    numeric=fmod, options={"high_precision": False}, spellings=("fmod", "fmods"), storage="separate",
 )
 REM = OpSpec(
     "rem", VECTOR, "binary", "x - floor(x / y) · y, with the sign of y.", cost="op.vdiv", like="it divides, and more",
-    numeric=rem, options={"tmp": None}, spellings=("rem", "rems"),
+    numeric=rem, options={"tmp": None, "high_precision": False}, spellings=("rem", "rems"),
 )
 AND = OpSpec(
     "and", VECTOR, "binary", "Bits set in both.", cost="op.vand", numeric=bit_and, bits=True, types=_WHOLE,

@@ -65,6 +65,10 @@ _KINDS = {
 }
 
 
+_SCRATCH: dict[str, object] = {"tmp_tile": None}
+_TREE: dict[str, object] = {"is_binary": False}  # whether it adds in pairs
+
+
 def _reduction(prefix: str, axis: Axis, name: str) -> OpSpec:
     kind, rows = _KINDS[name], axis == "rows"
     line, other = ("row", "column") if rows else ("column", "row")
@@ -76,7 +80,7 @@ def _reduction(prefix: str, axis: Axis, name: str) -> OpSpec:
         cost=f"reduce.{prefix}_{kind.cost}",
         like=kind.like,
         numeric=partial(kind.numeric, axis=-1 if rows else -2),
-        options={"tmp_tile": None} if rows or kind.tmp_of_columns else {},
+        options=_SCRATCH | _TREE if (rows, name) == (False, "sum") else _SCRATCH if rows or kind.tmp_of_columns else {},
         axis=axis,
         gives=kind.gives,
         of_nothing=kind.of_nothing,

@@ -18,17 +18,18 @@ from npuscope.ops.cube import (
     MATMUL_MX_BIAS,
     MX_GROUP,
     QUANT_MX,
+    TMOV_X2ZZ,
 )
 from npuscope.ops.dtypes import FP8E4M3FN, FP8E8M0, FP32, INT32, UINT8, Array, DataType
 from npuscope.ops.elementwise import CAST
 from npuscope.ops.shaping import TRANSPOSE
 from npuscope.ops.spec import OpSpec
 from npuscope.tile.calls.functions import implements
-from npuscope.tile.calls.shaping import transposed
-from npuscope.tile.enums import TensorLayout
+from npuscope.tile.calls.shaping import reshape, transposed
+from npuscope.tile.enums import AccPhase, TensorLayout
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import TileRun, current
-from npuscope.tile.values.checks import describe, dtype_of, flag, index, shown
+from npuscope.tile.values.checks import check_phase, check_scratch, describe, dtype_of, flag, index, shape_of, shown
 from npuscope.tile.values.tensors import Shape, Tile, window
 
 
@@ -270,7 +271,27 @@ def quant_mx(
         rows, powers = cube.quantised(tile.array.T if axis == 0 else tile.array)
         values.array = rounding.round_to(rows.T.copy() if axis == 0 else rows, FP8E4M3FN)
         scales.array = powers.T.copy() if axis == 0 else powers
+    scales.boxes = "MX_B_NN" if axis == 0 else "MX_A_ZZ"
     return values, scales
+
+
+@implements(TMOV_X2ZZ)
+def tmov_x2zz(
+    src: object, tmp: object, *, group_axis: object = 1, dst_rows: object = None, dst_cols: object = None
+) -> Tile:
+    """Exponents of the left side of a product, row by row (1) or column by column (0), as the cube reads scales."""
+    run, axis = current(), index(group_axis, "pl.tmov_x2zz", "group_axis=")
+    check_scratch(tmp, "tmov_x2zz")
+    tile = run.tile(src, "tmov_x2zz")
+    if tile.dtype is not UINT8 or len(tile.shape) != 2 or axis not in (0, 1):
+        raise fault(f"pl.tmov_x2zz of {describe(tile)} along axis {shown(group_axis)}", "It takes bytes, axis 0 or 1.")
+    if axis == 0:
+        tile = transposed(tile, -2, -1, TRANSPOSE)
+    shape = shape_of([n if given is None else given for n, given in zip(tile.shape, (dst_rows, dst_cols), strict=True)])
+    tile = run.tile(reshape(tile, shape), "tmov_x2zz")
+    result = run.result(TMOV_X2ZZ, (tile,), shape, UINT8)
+    result.array, result.boxes = tile.share(), "MX_A_ZZ"
+    return result
 
 
 @implements(MATMUL, "batch_matmul")
@@ -279,29 +300,25 @@ def batch_matmul(lhs: object, rhs: object) -> Tile:
 
 
 @implements(MATMUL_ACC, "batch_matmul_acc")
-def batch_matmul_acc(acc: object, lhs: object, rhs: object) -> Tile:
-    return matmul_acc(acc, lhs, rhs)
+def batch_matmul_acc(acc: object, lhs: object, rhs: object, *, init_cond: object = None) -> Tile:
+    return matmul_acc(acc, lhs, rhs, init_cond=init_cond)
 
 
 @implements(MATMUL, "gemv")
-def gemv(lhs: object, rhs: object, acc_phase: str = "unspecified") -> Tile:
-    _check_phase(acc_phase, "gemv")
+def gemv(lhs: object, rhs: object, acc_phase: object = AccPhase.Unspecified) -> Tile:
+    check_phase(acc_phase, "gemv", "acc_phase")
     return matmul(lhs, rhs)
 
 
 @implements(MATMUL_ACC, "gemv_acc")
-def gemv_acc(acc: object, lhs: object, rhs: object, acc_phase: str = "unspecified") -> Tile:
-    _check_phase(acc_phase, "gemv_acc")
-    return matmul_acc(acc, lhs, rhs)
+def gemv_acc(
+    acc: object, lhs: object, rhs: object, acc_phase: object = AccPhase.Unspecified, *, init_cond: object = None
+) -> Tile:
+    check_phase(acc_phase, "gemv_acc", "acc_phase")
+    return matmul_acc(acc, lhs, rhs, init_cond=init_cond)
 
 
 @implements(MATMUL_BIAS, "gemv_bias")
-def gemv_bias(lhs: object, rhs: object, bias: object, acc_phase: str = "unspecified") -> Tile:
-    _check_phase(acc_phase, "gemv_bias")
+def gemv_bias(lhs: object, rhs: object, bias: object, acc_phase: object = AccPhase.Unspecified) -> Tile:
+    check_phase(acc_phase, "gemv_bias", "acc_phase")
     return matmul_bias(lhs, rhs, bias)
-
-
-def _check_phase(phase: object, op: str) -> None:
-    """Whether more parts of K follow: for the hand-over to the way out, which the lowered form orders by itself."""
-    if phase not in ("unspecified", "partial", "final"):
-        raise fault(f"pl.{op}: acc_phase={shown(phase)}", "Use unspecified, partial or final.")

@@ -94,16 +94,21 @@ class _Options:
         except TypeError as error:
             raise fault(f"pl.{spec.name}() {error}", f"It has {', '.join(spec.options) or 'no options'}.") from None
         used = {name: lanes.plain(values[name]) for name in self._computed_with if name in values}
+        room: Attributes = ()
         for name, value in values.items():
             if name in ("tmp", "tmp_tile"):
                 check_scratch(value, spec.name)
+                if spec.scratch and isinstance(value, Tile):
+                    room = (("scratch", value.shape[-1]),)
+            elif name == "is_binary":  # the order of its sums, which changes their rounding only
+                flag(value, spec.name, "is_binary=")
             elif name == "high_precision":  # values are exact in any case; what it costs is not known
                 flag(value, spec.name, "high_precision=")
         for name, value in used.items():
             if not isinstance(value, bool | int | float | str):
                 raise fault(f"pl.{spec.name}: {name}= cannot be {shown(value)}")
         recorded = {name: value for name, value in used.items() if value != spec.options[name]}
-        return partial(numeric, **used), tuple(recorded.items())
+        return partial(numeric, **used), (*recorded.items(), *room)
 
 
 def _unary(spec: OpSpec, options: _Options) -> Callable[..., object]:

@@ -19,6 +19,7 @@ from npuscope.ops.transfers import (
     WRITE,
 )
 from npuscope.tile.calls.functions import implements, settled
+from npuscope.tile.enums import KernelType, SyncAllMode
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.record.recorder import AccessKey, Launch
@@ -194,10 +195,15 @@ def get_subblock_idx() -> Whole:
 
 @implements(SYNCALL)
 def syncall(
-    *, core_type: str = "mix", mode: str = "hard", gm_workspace: object = None, used_cores: object = None
+    *,
+    core_type: object = KernelType.MIX,
+    mode: object = SyncAllMode.HARD,
+    gm_workspace: object = None,
+    used_cores: object = None,
 ) -> None:
     run = current()
     block = run.region("system.syncall")
+    core_type, mode = getattr(core_type, "value", core_type), getattr(mode, "value", mode)  # or words, before September
     if not isinstance(core_type, str) or core_type not in ("mix", "aic_only", "aiv_only"):
         raise fault(f"pl.system.syncall: no core_type {shown(core_type)}", "Use mix, aic_only or aiv_only.")
     if not isinstance(mode, str) or mode not in ("hard", "soft"):

@@ -14,6 +14,7 @@ from npuscope.ops.spec import OpSpec
 from npuscope.ops.transfers import AIC_GATHER, AIV_SHARD
 from npuscope.tile.calls import vector
 from npuscope.tile.calls.functions import implements
+from npuscope.tile.enums import TensorLayout
 from npuscope.tile.fault import fault
 from npuscope.tile.run.block import VectorCores
 from npuscope.tile.run.op_recorder import check_bounds, load_box, position
@@ -31,7 +32,7 @@ from npuscope.tile.values.checks import (
     tensor_or_tile,
 )
 from npuscope.tile.values.lanes import Lane, Whole
-from npuscope.tile.values.tensors import Shape, Tensor, Tile, contiguous, window
+from npuscope.tile.values.tensors import BOXES, Fractal, Shape, Tensor, Tile, contiguous, window
 
 # --- the same elements, read another way
 
@@ -54,7 +55,10 @@ def reshape(input: object, shape: Sequence[Whole]) -> Tensor | Tile:
         x = run.tile(x, "reshape")
     result = run.result(RESHAPE, (x,), extents, x.dtype, valid, x.space)
     array = x.share()
+    if x.boxes and array is not None and extents != x.shape:
+        array = Fractal.of(x.boxes, x.shape, x.dtype).in_memory(array)
     result.array = None if array is None else array.reshape(extents)
+    result.boxes = x.boxes if extents == x.shape else ""
     return result
 
 
@@ -72,11 +76,15 @@ def _reshaped_valid(valid: Shape | None, old: Shape, new: Shape) -> Shape | None
 def view(
     tensor: object, shape: Sequence[Whole] | None = None, valid_shape: object = None, *, layout: object = None
 ) -> Tensor | Tile:
-    """The same memory in another shape; a layout says how the chip reads it and changes no value here."""
+    """The same memory in another shape, or read as one that lies in boxes (pl.NZ, pl.MX_A_ZZ, pl.MX_B_NN)."""
     if shape is None and layout is None:
         raise fault("pl.tensor.view needs a shape or a layout")
     x = tensor_or_tile(tensor, "tensor.view")
     seen = x if shape is None else reshape(x, shape)
+    if isinstance(layout, TensorLayout) and layout.name in BOXES:
+        if isinstance(seen, Tile):
+            raise fault(f"pl.tensor.view: a part {describe(seen)} on chip as {layout.name}", "Slice after the view.")
+        seen = seen.laid_out(layout.name)
     if valid_shape is None:
         return seen
     valid = shape_of(valid_shape)
@@ -121,6 +129,7 @@ def reinterpret_view(data: object, dtype: DataType, *, shape: Sequence[Whole] | 
         bits = np.empty(tile.shape, tile.dtype.storage)
         storage.store(bits, tile.array, tile.dtype)
         result.array = storage.load(bits.view(kind.storage).reshape(extents), kind)
+    result.boxes = tile.boxes if extents == tile.shape else ""
     return result
 
 

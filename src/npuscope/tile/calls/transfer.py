@@ -14,12 +14,23 @@ from npuscope.ops.shaping import CREATE, TRANSPOSE
 from npuscope.ops.transfers import ASSEMBLE, GATHER_ROW, LOAD, MOVE, STORE
 from npuscope.tile.calls.functions import implements, settled
 from npuscope.tile.calls.shaping import inside, overhang, reshape, slice, transposed
-from npuscope.tile.enums import AtomicType, MemorySpace, TensorLayout, TileLayout
+from npuscope.tile.enums import AtomicType, CachePolicy, MemorySpace, STPhase, TensorLayout, TileLayout
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.run.op_recorder import check_bounds, check_room, load_box, position, store_box, write_box
 from npuscope.tile.run.state import TileRun, current
-from npuscope.tile.values.checks import Scalar, describe, dtype_of, fitting, flag, is_number, member, shape_of, shown
+from npuscope.tile.values.checks import (
+    Scalar,
+    check_phase,
+    describe,
+    dtype_of,
+    fitting,
+    flag,
+    is_number,
+    member,
+    shape_of,
+    shown,
+)
 from npuscope.tile.values.lanes import Lane, Unknown, Whole
 from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided, window
 
@@ -30,18 +41,21 @@ def load(
     offsets: Sequence[Whole],
     shapes: Sequence[Whole],
     valid_shape: Sequence[Whole] | None = None,
-    target_memory: MemorySpace = MemorySpace.Vec,
+    target_memory: MemorySpace | None = None,
     clamp: bool = False,
     transpose: bool = False,
+    cache: CachePolicy | None = None,
 ) -> Tile:
-    """GM to Vec or Mat; only the valid part is read."""
+    """GM to Vec, what lies in boxes to Mat, unless `target_memory` says where; only the valid part is read."""
     run = current()
     run.region("load")
     if isinstance(tensor, Tile):
         tensor = run.promoted(tensor)
     if not isinstance(tensor, Tensor):
         raise fault(f"pl.load takes a GM tensor, not {describe(tensor)}")
-    space = member(target_memory, MemorySpace, "load", "target_memory")
+    usual = MemorySpace.Vec if tensor.fractal is None else MemorySpace.Mat
+    space = usual if target_memory is None else member(target_memory, MemorySpace, "load", "target_memory")
+    policy = None if cache is None else member(cache, CachePolicy, "load", "cache").value
     if space is not MemorySpace.Vec and space is not MemorySpace.Mat:
         raise fault(f"pl.load fills Vec or Mat, not {space.value}", "Load to Mat and pl.move from there.")
     box = shape_of(shapes)
@@ -51,10 +65,19 @@ def load(
     wanted = None if valid_shape is None else shape_of(valid_shape)
     reach = None if wanted or clamp else overhang(run, tensor, box, offsets, "load")
     valid = inside(tensor, reach or box, offsets, wanted, clamp, "load")
-    tile = load_box(run, tensor, position(tensor, offsets), box, valid, space=space.value, reach=reach)
+    at = position(tensor, offsets)
+    tile = load_box(run, tensor, at, box, valid, space=space.value, reach=reach, cache=policy)
     if flag(transpose, "load", "transpose="):
         return transposed(tile, -2, -1, TRANSPOSE)
     return tile
+
+
+def set_cache_policy(tensor: object, policy: object) -> None:
+    """How every read of a tensor goes from here to the end of the task, unless the read says otherwise."""
+    block = current().region("set_cache_policy")
+    if not isinstance(tensor, Tensor):
+        raise fault(f"pl.set_cache_policy is of a GM tensor, not {describe(tensor)}")
+    block.cache_policies[tensor.buffer.id] = member(policy, CachePolicy, "set_cache_policy", "policy").value
 
 
 @implements(STORE)
@@ -65,6 +88,7 @@ def store(
     shapes: Sequence[Whole] | None = None,
     *,
     atomic: AtomicType = AtomicType.None_,
+    st_phase: object = STPhase.Unspecified,
     pre_quant: object = None,
     pre_relu: bool = False,
 ) -> Tensor | Tile:
@@ -78,23 +102,22 @@ def store(
     if not isinstance(output_tensor, Tensor):
         raise fault(f"pl.store writes to a GM tensor, not {describe(output_tensor)}")
     member(atomic, AtomicType, "store", "atomic")
+    check_phase(st_phase, "store", "st_phase")
     held = run.tile(tile, "store")
     if shapes is not None and (box := shape_of(shapes)) != (held.valid or held.shape):
         held = run.tile(reshape(held, box) if prod(box) == held.size else slice(held, box, [0] * len(box)), "store")
     if pre_quant is not None or flag(pre_relu, "store", "pre_relu="):
-        held = _on_the_way_out(run, held, output_tensor.dtype, pre_quant, pre_relu)
+        held = _on_the_way_out(run, held, output_tensor.dtype, pre_quant, pre_relu, "store")
     return store_box(run, held, output_tensor, offsets, atomic)
 
 
-def _on_the_way_out(run: TileRun, tile: Tile, dtype: DataType, factor: object, relu: bool) -> Tile:
+def _on_the_way_out(run: TileRun, tile: Tile, dtype: DataType, factor: object, relu: bool, op: str) -> Tile:
     """What the cube core's own way out makes of an accumulator."""
     if tile.space != "Acc" or dtype not in (FP32, FP16, BF16, INT8, UINT8, INT32):
-        raise fault(f"pl.store: pre_quant= and pre_relu= are for accumulators, not {describe(tile)} to {dtype}")
+        raise fault(f"pl.{op}: pre_quant= and pre_relu= are for accumulators, not {describe(tile)} to {dtype}")
     if factor is not None and (not is_number(factor) or isinstance(factor, Unknown | Lane)):
-        raise fault(f"pl.store: pre_quant= is a constant, not {shown(factor)}")
+        raise fault(f"pl.{op}: pre_quant= is a constant, not {shown(factor)}")
     scale = np.float32(1 if factor is None else factor)
-    if relu and scale < 0:
-        raise fault(f"pl.store: pre_relu= with the negative factor {scale}: it comes before the factor")
     made = (("mode", "rint"), ("pre_quant", float(scale)), ("pre_relu", bool(relu)))
     result = run.result(CAST, (tile,), tile.shape, dtype, tile.valid, "Acc", attributes=made, plane="move")
     if tile.array is not None:
@@ -107,19 +130,32 @@ def _on_the_way_out(run: TileRun, tile: Tile, dtype: DataType, factor: object, r
 
 @implements(ASSEMBLE)
 def assemble(
-    target: object, source: object, offset: Sequence[Whole], *, atomic: AtomicType = AtomicType.None_
+    target: object,
+    source: object,
+    offset: Sequence[Whole],
+    *,
+    atomic: AtomicType = AtomicType.None_,
+    pre_quant: object = None,
+    pre_relu: bool = False,
 ) -> Tensor | Tile:
-    """Writes source's valid region into target; use the value returned."""
+    """Writes source's valid region into target; use the value returned. An accumulator may be scaled, cut off at 0 and
+    narrowed on its way into Mat, as `store` does it.
+    """
     run = current()
     member(atomic, AtomicType, "assemble", "atomic")
     if atomic is not AtomicType.None_ and (run.block is None or isinstance(target, Tile)):
         raise fault("pl.assemble with atomic= adds to GM from inside a task")
     into = run.operand(target, "assemble")
+    scaled = pre_quant is not None or flag(pre_relu, "assemble", "pre_relu=")
     if isinstance(into, Tensor):
+        if scaled:
+            raise fault("pl.assemble into GM takes no pre_quant= or pre_relu=", "Write pl.store of the accumulator.")
         if run.block is None:
             return _alias(run, into, source, offset)
         return store_box(run, run.tile(source, "assemble"), into, offset, atomic, op=ASSEMBLE)
     tile = run.tile(source, "assemble")
+    if scaled or (tile.space == "Acc" and into.space == "Mat" and tile.dtype is not into.dtype):
+        tile = _on_the_way_out(run, tile, into.dtype, pre_quant, pre_relu, "assemble")
     box = _fitting_box(tile, into)
     check_room("assemble", into, offset, box, "the tile")
     result = run.result(ASSEMBLE, (into, tile), into.shape, into.dtype, into.valid, into.space, plane="vector")
@@ -249,6 +285,7 @@ def create_tile(
     transpose: bool | None = None,
     *,
     flat_layout: bool | None = None,
+    compact: bool | None = None,
 ) -> Tile:
     """An on-chip buffer; poison until written. `transpose`: for columns that gather_row(transpose=True) fills."""
     run = current()
@@ -256,6 +293,7 @@ def create_tile(
     space = member(target_memory, MemorySpace, "create_tile", "target_memory").value
     across = flag(bool(transpose) if transpose is None else transpose, "create_tile", "transpose=")
     flat = flag(bool(flat_layout) if flat_layout is None else flat_layout, "create_tile", "flat_layout=")
+    flag(bool(compact), "create_tile", "compact=")  # how a part of it lies, which its memory decides here
     if (across or flat) and (space != "Mat" or (across and flat)):
         raise fault("pl.create_tile: transpose= and flat_layout= are of tiles in Mat, one of them at a time")
     tile = _local(run, shape_of(shape), dtype_of(dtype, "create_tile"), space, None)

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from npuscope.ops import elementwise, rounding, sorting, storage
-from npuscope.ops.dtypes import BF16, FP16, FP32, INT32, UINT32, Array, DataType, Number
+from npuscope.ops.dtypes import BF16, FP4, FP16, FP32, INT32, UINT32, Array, DataType, Number, packed, unpacked
 from npuscope.ops.elementwise import ADD, ADDC, CAST, CMP, EXPANDS, LRELU, MAXIMUM, MINIMUM, MUL, SEL, SUB, SUBC
 from npuscope.ops.shaping import ARANGE, EXPAND_CLONE, FILLPAD, FILLPAD_EXPAND, FULL, RANDOM, TRI, philox
 from npuscope.ops.sorting import GATHER, GATHERB, MRGSORT, SCATTER, SORT32
@@ -58,12 +58,34 @@ def cast(
         return _cast_scalar(input, dtype, mode)
     run = current()
     tile = run.tile(input, "cast")
+    if tile.dtype.pairs or dtype.pairs:
+        return _cast_pairs(run, tile, dtype, mode)
     result = run.result(CAST, (tile,), tile.shape, dtype, tile.valid, attributes=(("mode", mode),))
     if tile.array is not None:
         array = tile.share() if dtype is tile.dtype else tile.array
         if saturation_mode == "on" and dtype is not tile.dtype and array is not None:
             array = _within(array, dtype)
         result.array = array if dtype is tile.dtype or array is None else rounding.cast(array, tile.dtype, dtype, mode)
+    return result
+
+
+def _cast_pairs(run: TileRun, tile: Tile, dtype: DataType, mode: str) -> Tile:
+    """Bytes of two FP4 each: rows become twice as long, or, into such bytes, half as long."""
+    packs, other = dtype.pairs, tile.dtype if dtype.pairs else dtype
+    if not other.is_float or other is FP4:
+        raise fault(f"pl.cast: {describe(tile)} to {dtype}", "Two FP4 of a byte become BF16 or another wider type.")
+    if packs and tile.shape[-1] % 2:
+        raise fault(f"pl.cast: rows of {describe(tile)} have no pairs")
+    old = tile.valid or tile.shape
+    shape, valid = ((*of[:-1], -(-of[-1] // 2) if packs else 2 * of[-1]) for of in (tile.shape, old))
+    result = run.result(CAST, (tile,), shape, dtype, valid, attributes=(("mode", mode),))
+    if tile.array is not None and packs:
+        bytes_ = np.empty(shape, np.uint8)
+        packed(rounding.cast(tile.array, tile.dtype, FP4, mode).astype(FP4.storage), bytes_)
+        result.array = bytes_.astype(np.float32)
+    elif tile.array is not None:
+        values = unpacked(tile.array.astype(np.uint8), FP4).astype(np.float32)
+        result.array = rounding.cast(values, FP32, dtype, mode)
     return result
 
 

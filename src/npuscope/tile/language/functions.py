@@ -61,9 +61,17 @@ class TileFunction:
         """What old scripts reached the function by; its signature is the function's."""
         return self
 
-    def _param_names(self) -> list[str]:
+    @property
+    def param_names(self) -> list[str]:
         """What scripts ask PyPTO's functions for."""
         return [parameter.name for parameter in self.parameters]
+
+    @property
+    def output_param_names(self) -> list[str]:
+        return [parameter.name for parameter in self.parameters if parameter.direction is not None]
+
+    def _param_names(self) -> list[str]:
+        return self.param_names
 
     @property
     def _cache(self) -> dict[object, object]:
@@ -156,7 +164,7 @@ class EntryFunction(TileFunction):
         """The program for these arguments, to look at or to call."""
         return Compiled(self.name, self, lambda: record(self, *args, mode="shapes", **kwargs))
 
-    compile = lower
+    compile = specialize = warmup = lower
 
 
 class Incore(TileFunction):
@@ -167,6 +175,7 @@ class Incore(TileFunction):
 
     def inside(self, run: TileRun, args: Args, kwargs: Named) -> object:
         deps = kwargs.pop("deps", None)
+        kwargs.pop("attrs", None)  # directions of a printed call, which the signature says here
         given = by_name(self.name, self.parameters, args, kwargs)
         if run.block is not None:
             run.block.task.called(self.name)
@@ -458,6 +467,8 @@ def submit(
     deps: object = None,
     dumps: object = None,
     allow_early_resolve: bool = False,
+    predicate: object = None,
+    timing_slot: object = None,  # noqa: ARG001 (where a device keeps the task's times)
     **kwargs: object,
 ) -> tuple[object, TaskId]:
     """Launches a kernel: what it returns, then its task id."""
@@ -465,10 +476,20 @@ def submit(
     if not isinstance(kernel, Incore):
         raise fault(f"pl.submit launches an incore kernel, not {getattr(kernel, 'name', kernel)}")
     not_dumped(dumps, "submit")
+    if predicate is not None:
+        options = {"deps": deps, "allow_early_resolve": allow_early_resolve, "predicate": predicate}
+        given = by_name(kernel.name, kernel.parameters, args, kwargs)
+        return spmd_submit(kernel, *given.values(), core_num=1, **options)
     return kernel.submit(run, args, kwargs, deps, allow_early_resolve)
 
 
-def spmd_submit(kernel: object, *args: object, core_num: object, **options: Any) -> tuple[object, TaskId]:
+def spmd_submit(
+    kernel: object,
+    *args: object,
+    core_num: object,
+    timing_slot: object = None,  # noqa: ARG001 (where a device keeps the task's times)
+    **options: Any,
+) -> tuple[object, TaskId]:
     """Launches a kernel on n blocks: what it returns, then its task id."""
     if not isinstance(kernel, TileFunction):
         raise fault(f"pl.spmd_submit launches a kernel, not {kernel!r}")

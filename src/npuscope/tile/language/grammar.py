@@ -127,15 +127,7 @@ class _Grammar:
             elif isinstance(node, ast.Return) and "spmd" in around:
                 raise self._fault(node, "return inside pl.spmd", "A block cannot end the function that launched it.")
 
-    def _no_launch_options(self, call: ast.expr, where: str) -> None:
-        for name in ("deps", "predicate"):
-            if keyword(call, name) is not None:
-                remedy = f"Write `with pl.spmd(n, {name}=…) as tid:`."
-                raise self._fault(call, f"pl.spmd() does not accept '{name}=' in {where}", remedy)
-
     def _spmd_block(self, node: ast.With, launch: ast.expr) -> None:
-        if node.items[0].optional_vars is None:
-            self._no_launch_options(launch, "a pl.spmd block without `as`")
         test = keyword(launch, "predicate")
         if test is not None and not isinstance(test, ast.Name):
             whole = isinstance(test, ast.Compare) and len(test.ops) == 1
@@ -156,9 +148,7 @@ class _Grammar:
 
     def _for(self, node: ast.For) -> None:
         name = called(node.iter)
-        if name == "spmd":
-            self._no_launch_options(node.iter, "a pl.spmd loop")
-        elif name == "unroll" and isinstance(node.iter, ast.Call):
+        if name == "unroll" and isinstance(node.iter, ast.Call):
             for bound in node.iter.args:
                 names = sorted(_names(bound) & self._runtime)
                 if names or any(called(n) in _SCALARS for n in under(bound)):

@@ -10,7 +10,7 @@ from typing import Any
 from npuscope.ops import dtypes
 from npuscope.ops.table import BY_SPELLING
 from npuscope.tile import enums
-from npuscope.tile.calls import crossing, shaping, vector
+from npuscope.tile.calls import crossing, shaping, transfer, vector
 from npuscope.tile.calls import scalars as system
 from npuscope.tile.calls.spellings import function_of, members
 from npuscope.tile.fault import Unsupported, fault
@@ -25,6 +25,10 @@ from npuscope.tile.values import tensors as values
 from npuscope.tile.values.checks import index, shown
 from npuscope.tile.values.tensors import Tensor, Tile
 
+_OF_SIGNATURES = (
+    "Out", "InOut", "Scalar", "Array", "Tuple", "TensorView", "DynVar", "MemRef", "RUNTIME", "dynamic", "constexpr",
+    "ConstexprMarker",
+)  # fmt: skip
 _ARGUMENTS = ("input", "output", "output_existing", "inout", "no_dep", "scalar")  # directions in printed programs
 
 
@@ -64,9 +68,9 @@ def static_print(*_: Any) -> None:
     """Prints while a program is compiled; here nothing is."""
 
 
-def static_assert(condition: Any, message: str = "") -> None:
+def static_assert(condition: Any, msg: str = "") -> None:
     if not checks.flag(condition, "static_assert", "its condition"):
-        raise fault(f"pl.static_assert failed {message}")
+        raise fault(f"pl.static_assert failed {msg}")
 
 
 def language() -> dict[str, Any]:
@@ -124,11 +128,9 @@ def language() -> dict[str, Any]:
         name: getattr(enums, name) for name in dir(enums) if name[0].isupper() and name not in ("MaskPattern", "Enum")
     }
     found["Mem"] = enums.MemorySpace
-    found |= {
-        name: getattr(signature, name)
-        for name in ("Out", "InOut", "Scalar", "Array", "Tuple", "TensorView", "DynVar", "MemRef", "RUNTIME", "dynamic")
-    }
+    found |= {name: getattr(signature, name) for name in _OF_SIGNATURES}
     found |= enums.TensorLayout.__members__
+    found["Buffer"] = signature.MemRef  # its name in July
     found |= dict.fromkeys(("TileView", "MemRefType", "Ptr", "PtrType"), signature.TensorView)  # of annotations
     found |= {"IntLike": int, "PrefetchAsyncContext": system.PrefetchContext, "AsyncEvent": object}
     found |= {"AsyncSession": object, "JITFunction": functions.EntryFunction, "InlineFunction": functions.Inline}
@@ -139,6 +141,7 @@ def language() -> dict[str, Any]:
         "static_assert": static_assert,
         "func_attr": system.nothing,
         "dump_tag": system.nothing,
+        "set_cache_policy": transfer.set_cache_policy,
         "split": Split,
         "cross_core_slot": CrossCoreSlot,
         "jit": functions.jit,
@@ -173,7 +176,7 @@ def language() -> dict[str, Any]:
         "loads": from_text.loads,
         "loads_program": from_text.loads,
         "optimizations": Namespace(_label="pl.optimizations", split=Split, cross_core_slot=CrossCoreSlot),
-        "adir": Namespace(_label="pl.adir", **{name: name for name in _ARGUMENTS}),
+        **dict.fromkeys(("adir", "arg_direction"), Namespace(_label="pl.adir", **{name: name for name in _ARGUMENTS})),
         "AUTO": crossing.AUTO,
     }
     found |= {old: found[now] for old, now in history.renamed().items()}

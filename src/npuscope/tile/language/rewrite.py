@@ -244,10 +244,16 @@ def _function(name: str, parameters: Iterable[str], body: list[ast.stmt], at: as
 
 
 def _declared_places(annotation: ast.expr) -> list[ast.expr]:
-    """What `pl.Tile[[64, 64], pl.FP32, m[i % 2], pl.Mem.Vec]` says of a buffer that the author declared: `m[i % 2]`."""
+    """What `pl.Tile[[64, 64], pl.FP32, m[i % 2], pl.Mem.Vec]` says of a buffer that the author declared: `m[i % 2]`;
+    and how a tensor lies, `pl.Tensor[[64, 64], pl.INT8, pl.NZ]`.
+    """
     if not isinstance(annotation, ast.Subscript) or not isinstance(annotation.slice, ast.Tuple):
         return []
-    return [one for one in annotation.slice.elts[2:] if not isinstance(one, ast.Attribute | ast.Constant)]
+    return [one for one in annotation.slice.elts[2:] if not isinstance(one, ast.Constant) and not _is_memory(one)]
+
+
+def _is_memory(place: ast.expr) -> bool:
+    return isinstance(place, ast.Attribute) and isinstance(place.value, ast.Attribute)  # pl.Mem.Vec
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -270,7 +276,7 @@ class _Rewriter(ast.NodeTransformer):
         name = called(node)
         for option in node.keywords:
             option.arg = _RENAMED.get((name, option.arg or ""), option.arg)
-            if name in ("spmd", "spmd_submit") and option.arg == "predicate":
+            if name in ("at", "spmd", "submit", "spmd_submit") and option.arg == "predicate":
                 nothing = ast.arguments([], [], None, [], [], None, [])
                 option.value = ast.copy_location(ast.Lambda(nothing, option.value), option.value)
         return node
@@ -297,7 +303,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_With(self, node: ast.With) -> ast.stmt | list[ast.stmt]:
         first = node.items[0]
         name = called(first.context_expr) if len(node.items) == 1 else ""
-        if name == "spmd":
+        if name == "spmd" or (name == "at" and keyword(first.context_expr, "predicate") is not None):
             return self._blocks(node, first.context_expr, None, first.optional_vars)
         if len(node.items) == 1 and _is_auto(first.context_expr):
             node.body = _marked(node.body)

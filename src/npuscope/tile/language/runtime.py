@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from npuscope.ops import storage
 from npuscope.ops.shaping import DECLARE
+from npuscope.tile.enums import TensorLayout
 from npuscope.tile.fault import fault
 from npuscope.tile.language.history import note
 from npuscope.tile.record.recorder import Launch
@@ -29,7 +30,7 @@ from npuscope.tile.shapes.reuse import Code
 from npuscope.tile.values.checks import TaskId, is_number
 from npuscope.tile.values.lanes import plain
 from npuscope.tile.values.signature import MemRef
-from npuscope.tile.values.tensors import Tensor, Tile
+from npuscope.tile.values.tensors import BOXES, Tensor, Tile
 
 __all__ = ["UNBOUND", "blocks", "bound", "carried", "counted", "holds_tasks", "known_bounds", "launch", "outside"]
 __all__ += ["declared", "outside_tensor", "region"]
@@ -118,6 +119,9 @@ def declared(value: object, *places: object) -> object:
 
     What lay in that slot before is overwritten: who reads it from now on gets what lies there now.
     """
+    layout = next((one.name for one in places if isinstance(one, TensorLayout)), "")
+    if layout in BOXES and isinstance(value, Tensor) and value.fractal is None:
+        return value.laid_out(layout)
     place = next((one for one in places if isinstance(one, MemRef)), None)
     if place is None or not isinstance(value, Tile):
         return value
@@ -256,9 +260,12 @@ def at(
     optimization: object = None,
     split: object = None,
     name_hint: str = "",
+    predicate: object = None,
     **options: Any,
-) -> At | AutoScope:
-    """`with pl.at(level=…):` is one task; with an option of its day that lets the compiler draw the tasks, several."""
+) -> At | AutoScope | Spmd:
+    """`with pl.at(level=…):` is one task, with `predicate=` one that the runtime may leave out; with an option of its
+    day that lets the compiler draw the tasks, several.
+    """
     if optimization is not None and not isinstance(optimization, Optimizer):
         raise fault(f"pl.at: optimization= takes pl.chunked_loop_optimizer, not {optimization!r}")
     entries = [*(optimizations if isinstance(optimizations, list | tuple) else ())]
@@ -273,6 +280,8 @@ def at(
         current().recorder.notes.append(note("pl.at(split=)"))
         optimizations = [*entries, Split(split)]
     try:
+        if predicate is not None:
+            return Spmd(1, optimizations=optimizations, name_hint=name_hint or "at", predicate=predicate, **options)
         return At(level, role, optimizations=optimizations, name_hint=name_hint, **options)
     except TypeError as error:  # an option that it has not
         raise fault(str(error)) from None

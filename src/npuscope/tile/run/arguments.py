@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeGuard
 import ml_dtypes
 import numpy as np
 
-from npuscope.ops.dtypes import HALF_BYTES, Array, DataType, Element, of_storage, packed, unpacked
+from npuscope.ops.dtypes import FP4E2M1X2, HALF_BYTES, Array, DataType, Element, of_storage, packed, unpacked
 from npuscope.tile.fault import TileError, fault
 from npuscope.tile.record.model import Direction
 from npuscope.tile.run.state import TileRun
@@ -131,6 +131,8 @@ def by_name(
             continue
         if value is None or is_number(value) or isinstance(value, _NO_TENSORS):
             raise fault(f"{function}(): {parameter.name} is declared a tensor, the argument is {shown(value)}")
+        if parameter.annotation.layout and isinstance(value, Tensor) and value.fractal is None:
+            given[parameter.name] = value.laid_out(parameter.annotation.layout)
     return given
 
 
@@ -146,6 +148,8 @@ def bind(
         if run.computes:
             raise fault(f"{where}: the argument {name} is a placeholder", "Record it in shapes mode.")
         return _of_placeholder(run, parameter, value, dynamic, where), None
+    if annotation is types.constexpr:
+        return value, None
     if is_number(value):
         return _number(value, parameter, where), None
     if value is types.RUNTIME:
@@ -165,7 +169,7 @@ def bind(
         array, carrier = unpacked(np.ascontiguousarray(array), wanted), array
     elif wanted is not None and wanted.storage is not None and _carries(array.dtype, wanted):
         array = array.view(wanted.storage)
-    dtype = of_storage(array.dtype)
+    dtype = wanted if wanted is FP4E2M1X2 and array.dtype == wanted.storage else of_storage(array.dtype)
     if dtype is None:
         raise fault(f"{where}: the argument {name} has the type {array.dtype}, which the chip has not")
     _check(parameter, array.shape, dtype, dynamic, where)
@@ -216,8 +220,9 @@ def _takes_whole_bytes(annotation: object) -> bool:
 def _of_placeholder(run: TileRun, parameter: Parameter, value: Placeholder, dynamic: Extents, where: str) -> Tensor:
     dtype, annotation = value.dtype, parameter.annotation
     wanted = annotation.dtype if isinstance(annotation, types.TensorType) else None
-    if wanted is not None and dtype.storage is not None and _carries(dtype.storage, wanted):
-        dtype = wanted
+    if wanted is not None and dtype.storage is not None:
+        pairs = wanted is FP4E2M1X2 and dtype.storage == wanted.storage
+        dtype = wanted if pairs or _carries(dtype.storage, wanted) else dtype
     _check(parameter, value.shape, dtype, dynamic, where)
     keeps = dtype.steers or run.gm.slice.has("parameter", parameter.name, 0)
     source = None if value.make is None else partial(_flat, value.make, dtype, parameter.direction)

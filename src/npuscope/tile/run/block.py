@@ -64,6 +64,7 @@ class Block(BlockDraft):
         self.barriers = 0  # met so far
         self.handover: Any = None  # of a Group: its functions and the rings between them (run/handover.py)
         self.filled_across: list[Tile] = []  # tiles whose columns rows of GM become
+        self.cache_policies: dict[int, str] = {}  # buffer -> how it is read, where the program says
         self.right_operands: list[Tile] = []  # tiles that are laid out for the right side of a product
         self.memrefs: dict[int, str] = {}  # buffers that the author declared, by their object
         self.declared: dict[str, tuple[int, dict[int, Tile]]] = {}  # buffer -> its slots, and the tile in each

@@ -336,6 +336,7 @@ def load_box(
     reach: Shape | None = None,
     attributes: Attributes = (),
     into: Tile | None = None,
+    cache: str | None = None,
 ) -> Tile:
     """Loads a box that was checked; `kept`: the tile's shape where axes are dropped; `into`: the tile that it becomes a
     part of.
@@ -355,6 +356,10 @@ def load_box(
             tensor.check_row_by_row("a load into Vec")
         seen, view = fractal.runs_of(*view), fractal.strides_of(*view)
     access: AccessKey = (run.touch(tensor, "read"), "read", *seen)
+    if cache is None and run.block is not None:
+        cache = run.block.cache_policies.get(buffer.id)
+    if cache == "bypass":
+        attributes = (*attributes, ("cache", cache))
     if early:
         run.emit_early(op, tile, access, start)
     else:

@@ -87,6 +87,12 @@ def member(value: object, kind: type[Member], op: str, name: str) -> Member:
     return value
 
 
+def check_phase(phase: object, op: str, name: str) -> None:
+    """Whether more parts of K follow: for the hand-over to the way out, which the lowered form orders by itself."""
+    if getattr(phase, "value", phase) not in ("unspecified", "partial", "final"):
+        raise fault(f"pl.{op}: {name}={shown(phase)}", "Use Unspecified, Partial or Final.")
+
+
 @overload
 def fitting(value: Plain, dtype: DataType, where: str) -> Plain: ...
 @overload

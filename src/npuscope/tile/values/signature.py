@@ -204,6 +204,16 @@ class _AtRunTime:
 RUNTIME = _AtRunTime()
 
 
+class ConstexprMarker:
+    """`n: pl.constexpr`: a value that the compiler knows; a call gives any constant."""
+
+    def __call__(self, *_: object, **__: object) -> object:
+        raise fault("pl.constexpr is written as an annotation: n: pl.constexpr", "Give the value where you call it.")
+
+
+constexpr = ConstexprMarker()
+
+
 class Tuple:
     def __class_getitem__(cls, item: object) -> object:
         return item

@@ -56,6 +56,14 @@ class OperandValue:
         return type(self).__name__.lower()
 
 
+# Layouts of matrices in small boxes: rows and columns of a box (0: 32 bytes), and the split axes by their steps.
+BOXES: dict[str, tuple[int, int, tuple[int, ...]]] = {
+    "NZ": (16, 0, (2, 0, 1, 3)),
+    "MX_A_ZZ": (16, 2, (0, 2, 1, 3)),
+    "MX_B_NN": (2, 16, (2, 0, 3, 1)),
+}
+
+
 @dataclass(frozen=True)
 class Fractal:
     """A matrix that lies in GM as small boxes and not row by row: NZ weights, scales of MX products.
@@ -71,16 +79,18 @@ class Fractal:
     @classmethod
     def of(cls, layout: str, shape: Shape, dtype: DataType) -> Fractal:
         """How a matrix of some shape lies in a layout; `order`: its split axes, those with the largest steps first."""
-        rows, columns, order = {
-            "NZ": (16, 32 // dtype.bytes, (2, 0, 1, 3)),
-            "MX_A_ZZ": (16, 2, (0, 2, 1, 3)),
-            "MX_B_NN": (2, 16, (2, 0, 3, 1)),
-        }[layout]
+        rows, columns, order = BOXES[layout]
+        columns = columns or 32 // dtype.bytes
         if len(shape) < 2 or shape[-2] % rows or shape[-1] % columns:
             raise fault(f"a tensor {list(shape)} {dtype} in {layout}: it is made of boxes of {rows} x {columns}")
         split = (shape[-2] // rows, rows, shape[-1] // columns, columns)
         steps = contiguous(tuple([split[axis] for axis in order]))
         return cls(rows, columns, tuple(steps[order.index(axis)] for axis in range(4)))
+
+    def in_memory(self, matrix: Array) -> Array:
+        """The elements of a matrix in the order in which they lie."""
+        split = matrix.reshape(matrix.shape[0] // self.rows, self.rows, -1, self.columns)
+        return split.transpose(sorted(range(4), key=lambda axis: -self.strides[axis])).reshape(-1)
 
     def strides_of(self, box: Shape, strides: Shape) -> tuple[Shape, Shape]:
         """A box and its strides with the last two axes split: in logical order, as a strided view has them."""
@@ -140,6 +150,12 @@ class Tensor(OperandValue):
         """The elements in storage type, aliasing GM."""
         return strided(self.buffer, self.offset, self.shape, self.strides, self.dtype)
 
+    def laid_out(self, layout: str) -> Tensor:
+        """The same memory, of which the program says that it lies in boxes."""
+        view = Tensor(self.buffer, self.offset, self.shape, self.strides, self.dtype, self.valid, self.captured)
+        view.fractal = Fractal.of(layout, self.shape, self.dtype)
+        return view
+
     def seen_as(self, shape: Shape, strides: Shape, dtype: DataType, valid: Shape | None, in_task: bool) -> Tensor:
         """Another view that begins where this one does; inside a task it stands for the same captured tensor."""
         self.check_row_by_row("another view")
@@ -179,6 +195,7 @@ class Tile(OperandValue):
     _owned: bool = False
     overwritten: str = ""  # why what it held is gone
     part_of: tuple[Tile, tuple[int, ...]] | None = None  # of an accumulator: where products into this part go, too
+    boxes: str = ""  # the layout of a tile that lies in small boxes, MX scales: another shape shows their order
 
     def share(self) -> Array | None:
         """The array, for another tile to hold too."""

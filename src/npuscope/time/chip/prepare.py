@@ -252,6 +252,7 @@ class ArgumentReads:
     bytes: int
     boxes: tuple[tuple[int, Access], ...]
     size: float  # bytes of an element
+    bypass: bool = False  # every read goes past L2
 
 
 @dataclass
@@ -301,6 +302,9 @@ class BlockClasses:
             total = sum(reads.bytes for reads in self._reads[number])
             missed = np.zeros(len(group.blocks))
             for reads in self._reads[number]:
+                if reads.bypass:
+                    missed += reads.bytes
+                    continue
                 once = self._once(number, reads, group)
                 buffer = self.program.recording.buffers[task.arguments[reads.argument].buffer]
                 whole = BY_NAME[buffer.dtype].size(prod(buffer.shape))
@@ -413,6 +417,7 @@ def _reads(body: PlannedBody, program: Program) -> list[ArgumentReads]:
     line = int(program.device.core["gm_line"].value)
     arguments, buffers = program.recording.tasks[body.task].arguments, program.recording.buffers
     moved: Counter[int] = Counter()
+    cached: set[int] = set()
     places: dict[int, dict[int, Access]] = defaultdict(dict)
     size = [BY_NAME[buffers[argument.buffer].dtype].width for argument in arguments]
 
@@ -425,9 +430,11 @@ def _reads(body: PlannedBody, program: Program) -> list[ArgumentReads]:
                 if item.plane == "load" or (item.plane == "store" and access.mode == "add"):
                     moved[access.argument] += line_bytes(access, size[access.argument], line) * times
                     places[access.argument][item.first_access + n] = access
+                    if ("cache", "bypass") not in item.attributes:
+                        cached.add(access.argument)
 
     walk(body.lowered.items, 1)
-    return [ArgumentReads(at, moved[at], tuple(places[at].items()), size[at]) for at in moved]
+    return [ArgumentReads(at, moved[at], tuple(places[at].items()), size[at], at not in cached) for at in moved]
 
 
 MOST = 1 << 21  # spans that are looked at one by one; of more, an even sample
