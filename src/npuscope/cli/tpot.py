@@ -59,8 +59,7 @@ def command(
         result = replace(tpot(file, arguments, decoding, chip_to_time(device), rules), model=model)
         beside = None
         if measured is not None:
-            wall, computing = (result.mean(name) * 1e6 for name in ("ms", "computing_ms"))
-            beside = beside_measured(steps_at(Path(measured)), wall, computing)
+            beside = beside_measured(steps_at(Path(measured)), round(result.mean("rank_ms") * 1e6), result.device_time)
 
     def data() -> dict[str, object]:
         return {**result.as_dict(), **({} if beside is None else {"measured": beside.rows()})}

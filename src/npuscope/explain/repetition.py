@@ -70,11 +70,12 @@ class PassCount:
             what = many(self.passes, "forward pass", "forward passes")
             what += "" if self.phases.keys() <= {"unknown"} else f" ({known})"
         if self.clean < self.passes:
-            what += f", {f'{self.clean:,}' if self.clean else 'none'} of them whole and undisturbed"
+            what += f", {f'{self.clean:,} of them' if self.clean else 'none'} whole and undisturbed"
         titles = {"unknown": "a pass", "training": "a training step"}
         one = "one" if len(self.phases) == 1 else titles.get(self.phase, f"a {self.phase}")
         one += f" of {many(self.layers, 'layer')}" if self.layers_vary else ""
-        layers = f"{self.layers} layers {'in most' if self.layers_vary else 'each'}" if self.layers > 1 else ""
+        each = " in most" if self.layers_vary else " each" if self.passes > 1 else ""
+        layers = f"{self.layers} layers{each}" if self.layers > 1 else ""
         takes = "" if self.pass_ns is None else f"{one} takes {duration(self.pass_ns)} (median)"
         return "; ".join(part for part in (what, layers, takes) if part)
 

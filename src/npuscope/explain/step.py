@@ -22,7 +22,17 @@ import polars as pl
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.explain.diagnosis.cause import Cause
 from npuscope.explain.diagnosis.on_host import host_causes
-from npuscope.explain.step_parts import CAPTURING, IDLE, REST, WORKING, StepPart, StepPiece, cut, parts_of, relative
+from npuscope.explain.step_parts import (
+    CAPTURING,
+    REST,
+    WORKING,
+    StepPart,
+    StepPiece,
+    cut,
+    parts_of,
+    ran_parts,
+    relative,
+)
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, RATIO, SHARE, TEXT, TIME, duration, many, percent
 from npuscope.trace.intervals import one_group, union
@@ -370,7 +380,7 @@ class StepWaterfall(Tabular):
 
 BESIDE = Columns(
     "tpot.beside",
-    "A part of a measured step beside the same part as predicted; what only hosts and peers take is not predicted.",
+    "A part of a measured step beside the same part as predicted; what only hosts take is not predicted.",
     Column("part", TEXT, "what it is, as in step.parts"),
     Column("level", COUNT, "how deep it lies", wide=True),
     Column("predicted_ns", TIME, "simulated", title="predicted"),
@@ -380,18 +390,18 @@ BESIDE = Columns(
 )
 
 
-def beside_measured(found: StepWaterfall, wall_ns: float, computing_ns: float) -> Table:
+def beside_measured(found: StepWaterfall, wall_ns: int, device: DeviceTime) -> Table:
     """A predicted step in the parts of measured ones: what is simulated begins with the first submission, so it is the
     time of orchestration and scheduling, or the device's where the runtime reports no phases."""
     parts = found.parts
     names = {name.strip() for name in parts["part"]}
     whole = WORKING if WORKING in names else "device"
-    predicted = {whole: wall_ns, "computing": computing_ns, IDLE: max(wall_ns - computing_ns, 0)}
+    predicted = {whole: wall_ns, **{part.name: part.dur_ns for part in ran_parts(device, wall_ns)}}
     rows = []
     for part, level, measured, tail in parts.select("part", "level", "step_mean_ns", "step_tail_ns").iter_rows():
         ns = predicted.get(part.strip())
         ratio = ns / measured if ns is not None and measured else None
-        rows.append((part, level, None if ns is None else round(ns), measured, tail, ratio))
+        rows.append((part, level, ns, measured, tail, ratio))
     return BESIDE.table(rows)
 
 

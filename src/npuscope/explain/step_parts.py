@@ -147,12 +147,12 @@ def _device_parts(call: HostCall, wall: HostSpan, device: DeviceTime | None) -> 
     build = phases.get("graph_build")
     work = [phases[name] for name in ("orch", "sched") if name in phases]
     if build is None or not work:
-        met = _ran(device, wall.dur_ns)
+        met = ran_parts(device, wall.dur_ns)
         return [StepPart(part.name, 1, part.dur_ns) for part in met]
     began, ended = min(one.start_ns for one in work), max(one.end_ns for one in work)
     after = phases.get("post_orch")
     last = build.end_ns if after is None else after.start_ns
-    ran = _ran(device, max(min(ended, wall.dur_ns) - max(began, build.start_ns), 0))
+    ran = ran_parts(device, max(min(ended, wall.dur_ns) - max(began, build.start_ns), 0))
     pieces = [
         StepPiece("threads start", 0, build.start_ns),
         StepPiece("runtime set up", build.start_ns, began),
@@ -163,7 +163,7 @@ def _device_parts(call: HostCall, wall: HostSpan, device: DeviceTime | None) -> 
     return cut(pieces, 0, wall.dur_ns, 1)
 
 
-def _ran(device: DeviceTime | None, length: int) -> list[StepPart]:
+def ran_parts(device: DeviceTime | None, length: int) -> list[StepPart]:
     """What of the device's time runs what, levels from 0; what its records span must fit."""
     if device is None:
         return []

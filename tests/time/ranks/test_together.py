@@ -11,11 +11,13 @@ from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.explain import explain_ranks
+from npuscope.forward.llm.tpot import decode_step
 from npuscope.lower.chip import chip_to_lower_for
 from npuscope.time.change_job import scaled
 from npuscope.time.core.costs import link_constant
 from npuscope.time.ranks.result import RanksResult, waiting_time
 from npuscope.time.run import Simulated, run
+from npuscope.trace.intervals import one_group, union
 
 PROGRAM = """
 import sys
@@ -109,6 +111,19 @@ def test_the_last_to_be_launched_waits_least_and_is_told_of(tmp_path: Path) -> N
     assert [row["rank"] for row in rows] == [0, 1, 2]
     assert rows[0]["signals"] == 2
     assert rows[0]["longest"] == "meet"
+
+
+def test_a_decode_step_waits_for_later_ranks_as_a_measured_one_does(tmp_path: Path) -> None:
+    # GIVEN three ranks, each launched 20 us after the one before
+    simulated = predicted(tmp_path, 3, 20e3).simulated
+    # WHEN / THEN the step's parts are of the rank that takes longest, the first, and add up to when any block ran
+    step = decode_step(simulated, 1)
+    first = simulated.ranks[0]
+    assert step.rank_ms == first.wall / 1e6 == max(one.wall for one in simulated.ranks) / 1e6
+    assert step.waiting_ms == pytest.approx(waiting_time(first) / 1e6)
+    ran = union(one_group(*(np.round(moment).astype(np.int64) for moment in (first.times.start, first.times.end))))
+    assert step.computing_ms + step.waiting_ms + step.collective_ms == pytest.approx(ran.length / 1e6)
+    assert min(step.computing_ms, step.collective_ms) > 0
 
 
 def test_the_trace_has_every_rank_by_one_clock(tmp_path: Path) -> None:

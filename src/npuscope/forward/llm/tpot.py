@@ -30,9 +30,12 @@ from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, NUMBER, SHARE, TEXT, TIME, significant
 from npuscope.tile.record.model import Recording
 from npuscope.time.chip.job import MIX, POLLED
+from npuscope.time.ranks.result import waiting_time
+from npuscope.time.ranks.together import RankRun
 from npuscope.time.run import Simulated
 from npuscope.time.uncertainty import INTERVAL, time_estimate
 from npuscope.trace.intervals import one_group, union
+from npuscope.trace.readers.dispatches import DeviceTime
 
 MOST_STEPS = 8  # simulated of one run
 COUNTS = ("tasks", "blocks", "records")
@@ -126,6 +129,11 @@ class Tpot(Tabular):
 
     def mean(self, measure: str) -> float:
         return float(np.mean(self.over_tokens(measure)))
+
+    @property
+    def device_time(self) -> DeviceTime:
+        """What the device runs in a step, the mean over steps."""
+        return DeviceTime(*(round(self.mean(f"{part}_ms") * 1e6) for part in ("waiting", "collective", "computing")))
 
     def verdict(self) -> str:
         """The first cause of the last of these steps, in a sentence."""
@@ -273,7 +281,11 @@ class DecodeStep:
     orchestrator_busy: float  # share of the step
     schedulers_busy: float  # share of the step, mean of the threads
     regime: str  # the limit that holds longest
-    computing_ms: float = 0.0  # in which any block ran
+    # of the rank that takes longest, where there are several
+    rank_ms: float = 0.0
+    computing_ms: float = 0.0  # in which any block ran, but no collective
+    waiting_ms: float = 0.0  # in collectives, for ranks that come later
+    collective_ms: float = 0.0  # the rest of them
 
 
 def predicted(file: str, arguments: Sequence[str], asked: dict[str, int], device: Device | None = None) -> Prediction:
@@ -294,6 +306,11 @@ def decode_step(run: Simulated, length: int) -> DecodeStep:
         raise NpuscopeError(f"no task of {run.prepared.program.recording.program} does any work")
     ran = float(np.sum(cores * (times.end - times.start)))
     held = float(np.sum(cores * (times.finish - times.dispatch)))
+    of_rank: dict[int, list[RankRun]] = {}
+    for one in run.ranks or (RankRun(0, 0, run.prepared, 0.0, times, wall),):
+        of_rank.setdefault(one.rank, []).append(one)
+    slowest = max(of_rank.values(), key=lambda runs: sum(one.wall for one in runs))
+    parts = np.sum([_device_parts(one) for one in slowest], axis=0) / 1e6
     return DecodeStep(
         length=length,
         ms=wall / 1e6,
@@ -306,9 +323,22 @@ def decode_step(run: Simulated, length: int) -> DecodeStep:
         orchestrator_busy=float(np.sum(times.submitted - times.began)) / wall,
         schedulers_busy=float(np.sum(times.loops[:, POLLED:])) / wall / run.prepared.machine.threads,
         regime=run.bound.regime,
-        computing_ms=union(one_group(*(np.round(one).astype(np.int64) for one in (times.start, times.end)))).length
-        / 1e6,
+        rank_ms=sum(one.wall for one in slowest) / 1e6,
+        computing_ms=float(parts[0]),
+        waiting_ms=float(parts[1]),
+        collective_ms=float(parts[2]),
     )
+
+
+def _device_parts(one: RankRun) -> tuple[float, float, float]:
+    """Computing, waiting for ranks that come later, and the rest of collectives, in ns: a moment counts once, and for
+    a collective where a block that talks to other ranks is under way."""
+    stops, times = one.prepared.job.stops, one.times
+    blocks = [np.round(moment).astype(np.int64) for moment in (times.start, times.end)]
+    meets = np.diff(stops.first) > 0 if len(stops.first) else np.zeros(len(times.start), dtype=bool)
+    together = union(one_group(*(moment[meets] for moment in blocks))).length
+    waiting = min(waiting_time(one), together)
+    return union(one_group(*blocks)).length - together, waiting, together - waiting
 
 
 def groups_by_area(recording: Recording, rules: Rules) -> Counter[str]:
