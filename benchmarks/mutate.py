@@ -69,7 +69,7 @@ CAPTURE_COMMANDS = (
     "compare whole.csv vs BAD",
     "gate BAD --budget budget.toml --baseline whole.csv", "gate whole.csv --budget budget.toml --baseline BAD",
     "convert BAD out.json", "convert BAD out.csv", "convert BAD out.npu", "convert BAD out.pftrace",
-    "report BAD --html out.html --md out.md",
+    "convert BAD out_tracr", "report BAD --html out.html --md out.md",
 )  # fmt: skip
 BUDGET = '[[limit]]\nmetric = "wall_us"\nmax = 6000\nmin = 1\n[[limit]]\nmetric = "wall_us"\nmax_increase = 0.05\n'
 CONFIG = {

@@ -208,6 +208,31 @@ def test_reports_add_up(layer: Trace, tmp_path: Path) -> None:
     assert not any("No edges" in note for note in explained.notes)  # one task: nobody waits for anybody
 
 
+def test_a_tracr_bundle_and_back(layer: Trace, tmp_path: Path) -> None:
+    # GIVEN a simulated run WHEN it is written as the runtime writes TraCR
+    layer.write(tmp_path / "tracr")
+    metadata = json.loads((tmp_path / "tracr/proc.1000/metadata.json").read_text())
+    # THEN it has the runtime's channels and markers
+    assert len(metadata["channel_names"]) == 77
+    assert metadata["channel_names"][:4] == [f"AICPU_{n}" for n in range(4)]
+    assert metadata["channel_names"][4] == "AICube_0"
+    assert metadata["channel_names"][28] == "AIVector_0"
+    assert metadata["channel_names"][-1] == "INVALID"
+    assert {"Orchestrating", "Scheduling", "Phase1", "Phase4", "Running_Task_Single"} <= set(metadata["markerLabels"])
+    # and read again, each block reaches from dispatch to retired on its core under its kernel's name
+    back = npuscope.read(tmp_path / "tracr")
+    assert back.meta.dropped == {}
+    mine = layer.slices.filter(pl.col("kind") == "task").join(layer.lanes.select("lane", "name"), on="lane")
+    theirs = back.slices.filter(pl.col("kind") == "task").join(back.lanes.select("lane", "name"), on="lane")
+    name = pl.col("kernel").cast(pl.String)
+    held = mine.select("name", name, pl.col("dispatch").alias("start"), dur=pl.col("finish") - pl.col("dispatch"))
+    assert sorted(held.iter_rows()) == sorted(theirs.select("name", name, "start", "dur").iter_rows())
+    roles = dict(back.lanes.filter(pl.col("unit") == "AICPU").select("name", "role").iter_rows())
+    assert roles == {"AICPU_0": "scheduler 0", "AICPU_1": "scheduler 1", "AICPU_2": "scheduler 2",
+                     "AICPU_3": "orchestrator 3"}  # fmt: skip
+    check(back)
+
+
 def test_inside_a_block(tmp_path: Path) -> None:
     # GIVEN a product whose 16 blocks load eight pairs of tiles of 128 x 128 each
     found = told(GEMM, "--pipes", "gemm", "-o", tmp_path / "pipes.json")

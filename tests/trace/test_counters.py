@@ -181,8 +181,9 @@ def test_equal_counters_of_two_lanes_are_two_in_a_viewer(trace: Trace, tmp_path:
     assert len(seen) == 3  # viewers know counters by process, name and id
 
 
-def test_a_format_without_counters_says_so(trace: Trace, tmp_path: Path) -> None:
-    left_out = trace.write(tmp_path / "o.csv")
+@pytest.mark.parametrize("name", ["tracr", "o.csv"])
+def test_a_format_without_counters_says_so(trace: Trace, tmp_path: Path, name: str) -> None:
+    left_out = trace.write(tmp_path / name)
     assert [count for reason, count in left_out.items() if "sample of a counter" in reason] == [5]
 
 

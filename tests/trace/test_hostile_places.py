@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import swimlanes
-from builders import as_older, balanced, kernel_row, refused, write_events, write_kernel_table, x
+from builders import as_older, balanced, kernel_row, point, refused, write_bundle, write_events, write_kernel_table, x
 from typer.testing import CliRunner, Result
 
 import npuscope
@@ -107,13 +107,16 @@ def test_an_input_is_never_overwritten(tmp_path: Path, how: str) -> None:
 
 
 def test_nor_is_what_a_folder_was_read_from(tmp_path: Path) -> None:
-    # GIVEN a profiler root
+    # GIVEN a profiler root, and a run with a bundle in it
     root = tmp_path / "root"
     root.mkdir()
     capture = table(root / "kernel_details.csv")
+    bundle = write_bundle(tmp_path / "run/tracr", {1: point(0, 0, 5) + point(0, 65535, 9)}, markerLabels=["A"])
     # WHEN / THEN
     assert is_refused(run("convert", root, capture))
+    assert is_refused(run("convert", tmp_path / "run", bundle))
     assert run("info", root, "-o", root / "new.npu").exit_code == 0
+    assert npuscope.read(bundle).slices.height == 1
 
 
 def test_a_folder_can_be_replaced_from_within(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +161,7 @@ except npuscope.NpuscopeError as error:
 """
 
 
-@pytest.mark.parametrize("name", ["o.npu", "o.json", "o.json.gz", "o.json.zst", "o.pftrace", "o.csv"])
+@pytest.mark.parametrize("name", ["o.npu", "o.json", "o.json.gz", "o.json.zst", "o.pftrace", "o.csv", "o_tracr"])
 def test_a_full_disk_is_reported_and_leaves_no_crumbs(tmp_path: Path, name: str) -> None:
     rows = [kernel_row(start=f"{n * 10}.{n * n % 1000:03d}", name=f"k{n * n * 7919 % 10007}") for n in range(3000)]
     capture = write_kernel_table(tmp_path / "k.csv", rows)

@@ -295,8 +295,9 @@ def writers() -> dict[str, Writer]:
 def write(trace: Trace, path: str | Path, format: str | None = None) -> Counts:
     """Write `trace` to `path`, whole or not at all; returns what the format has no room for (reason -> count).
 
-    The format comes from the ending (`.pftrace`, `.json`, `.csv`, each also with `.gz` or `.zst`; a name without an
-    ending or with `.npu` is an npuscope folder) unless `format` names it.
+    The format comes from the ending (`.pftrace`, `.json`, `.csv`, each also with `.gz` or `.zst`; a name
+    that ends in `tracr` is a bundle, one without an ending or with `.npu` an npuscope folder) unless
+    `format` names it.
     """
     return writers()[check_target(path, format)].write(trace, Path(path))
 

@@ -20,7 +20,7 @@ import npuscope
 from npuscope.explain.work import Work
 from npuscope.trace import Trace
 
-NAMES = ("out.json", "out.json.gz", "kept.npu", "out.csv", "out.pftrace")
+NAMES = ("out.json", "out.json.gz", "tracr", "kept.npu", "out.csv", "out.pftrace")
 LOST = "note of the window"
 MODELS = Path(__file__).resolve().parents[3] / "models"
 

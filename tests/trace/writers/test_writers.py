@@ -7,8 +7,20 @@ import json
 import os
 from pathlib import Path
 
+import polars as pl
 import pytest
-from builders import kernel_row, write_events, write_kernel_table, x
+from builders import (
+    FLOW_END,
+    FLOW_START,
+    NONE,
+    RESET,
+    kernel_row,
+    point,
+    write_bundle,
+    write_events,
+    write_kernel_table,
+    x,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,7 +48,7 @@ def same_slices(a: Trace, b: Trace) -> bool:
     return a.slices.select(columns).sort(columns).equals(b.slices.select(columns).sort(columns))
 
 
-@pytest.mark.parametrize("name", ["out.json", "out.json.gz", "out.json.zst", "kept", "kept.npu"])
+@pytest.mark.parametrize("name", ["out.json", "out.json.gz", "out.json.zst", "tracr", "kept", "kept.npu"])
 def test_slices_come_back_the_same(trace: Trace, tmp_path: Path, name: str) -> None:
     trace.write(tmp_path / name)
     back = npuscope.read(tmp_path / name)
@@ -93,7 +105,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_crumbs(
 
 
 def test_a_folder_is_replaced_only_if_it_is_ours(trace: Trace, tmp_path: Path) -> None:
-    for name in ("kept", "kept.npu"):
+    for name in ("kept", "kept.npu", "tracr"):
         trace.write(tmp_path / name)
         trace.write(tmp_path / name)  # ours: replaced
     mine = tmp_path / "mine"
@@ -103,15 +115,16 @@ def test_a_folder_is_replaced_only_if_it_is_ours(trace: Trace, tmp_path: Path) -
         with pytest.raises(npuscope.NpuscopeError, match="already"):
             trace.write(tmp_path / name, format="parquet")
     assert (mine / "thesis.txt").read_text() == "do not lose"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.json", "kept", "kept.npu", "mine"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.json", "kept", "kept.npu", "mine", "tracr"]
 
 
 def test_files_of_the_user_inside_a_folder_of_ours_are_not_lost(trace: Trace, tmp_path: Path) -> None:
-    trace.write(tmp_path / "kept")
-    (tmp_path / "kept/thesis.txt").write_text("do not lose")
-    with pytest.raises(npuscope.NpuscopeError, match="already"):
-        trace.write(tmp_path / "kept")
-    assert (tmp_path / "kept/thesis.txt").read_text() == "do not lose"
+    for name in ("kept", "my_tracr"):
+        trace.write(tmp_path / name)
+        (tmp_path / name / "thesis.txt").write_text("do not lose")
+        with pytest.raises(npuscope.NpuscopeError, match="already"):
+            trace.write(tmp_path / name)
+        assert (tmp_path / name / "thesis.txt").read_text() == "do not lose"
 
 
 def test_a_link_keeps_pointing_and_a_device_stays_a_device(trace: Trace, tmp_path: Path) -> None:
@@ -156,11 +169,67 @@ def test_an_unknown_format_is_reported(trace: Trace, tmp_path: Path) -> None:
         trace.write(tmp_path / "x", format="sketch")
 
 
-@pytest.mark.parametrize("name", ["out.json", "out.pftrace", "kept"])
+@pytest.mark.parametrize("name", ["out.json", "out.pftrace", "tracr", "kept"])
 def test_an_empty_trace_is_still_a_file(tmp_path: Path, name: str) -> None:
     npuscope.read(write_events(tmp_path / "t.json", [])).write(tmp_path / name)
     if name != "out.pftrace":
         assert npuscope.read(tmp_path / name).slices.height == 0
+
+
+# ---- bundles
+
+RUNS = {
+    "markerLabels": ["Scheduling", "Running_Task_Single", "Running_Task_Pair"],
+    "channel_names": ["AICPU_0", "AICube_0", "AIVector_0"],
+}
+USUAL = {"markerLabels": ["A", "B", "C"], "num_channels": 3, "start_time": 5, "end_time": 10**6}
+points = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.sampled_from([0, 1, 2, RESET, RESET, FLOW_START, FLOW_END]),
+        st.integers(0, 60),
+        st.sampled_from([0, 1, NONE]),
+    ),
+    max_size=40,
+)
+
+
+@given(points, st.sampled_from([USUAL, RUNS]))
+def test_a_bundle_reads_back_equal(tmp_path_factory, rows, metadata) -> None:
+    folder = tmp_path_factory.mktemp("bundle")
+    trace = npuscope.read(
+        write_bundle(folder / "in", {1: b"".join(point(c, e, t, x) for c, e, t, x in rows)}, **metadata)
+    )
+    trace.write(folder / "tracr")
+    back = npuscope.read(folder / "tracr")
+    columns = ["name", "start", "dur", "kernel", "marker", "extra"]
+    first, second = (
+        t.slices.join(t.lanes, on="lane").select(columns).sort(columns, nulls_last=True) for t in (trace, back)
+    )
+    assert first.equals(second)
+    ends = ["flow", "src_time", "dst_time", "src_lane", "dst_lane"]
+    if trace.edges.height:
+        assert trace.edges.select(ends).sort(ends).equals(back.edges.select(ends).sort(ends))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tracr/simple",
+        "tracr/pthread",
+        "tracr/flow",
+        "simpler/tracr/bgemm0_both_quiet/tracr",
+        "simpler/tracr/l3_group_tracr",
+    ],
+)
+def test_a_real_bundle_reads_back_equal(shared: Path, tmp_path: Path, name: str) -> None:
+    trace = npuscope.read(shared / name)
+    trace.write(tmp_path / "tracr")
+    back = npuscope.read(tmp_path / "tracr")
+    columns = ["pid", "name", "start", "dur", "marker", "extra"]
+    first, second = (t.slices.join(t.lanes, on="lane").select(columns).sort(columns) for t in (trace, back))
+    assert first.equals(second)
+    assert trace.edges.height == back.edges.height
 
 
 slices = st.lists(
@@ -169,16 +238,21 @@ slices = st.lists(
 
 
 @given(slices)
-def test_slices_that_overlap_on_a_lane_survive(tmp_path_factory, rows) -> None:
+def test_slices_that_overlap_on_a_lane_survive_every_format(tmp_path_factory, rows) -> None:
     folder = tmp_path_factory.mktemp("over")
     trace = npuscope.read(
         write_events(folder / "t.json", [x(name, start, dur, tid=lane) for lane, start, dur, name in rows])
     )
-    trace.write(folder / "o.json")
-    assert same_slices(trace, npuscope.read(folder / "o.json"))
+    for out in ("o.json", "tracr"):
+        trace.write(folder / out)
+        back = npuscope.read(folder / out)
+        shift = min([0, *trace.slices["start"]]) if out == "tracr" else 0  # trace points have no time before zero
+        moved = back.slices.with_columns(pl.col("start") + shift)
+        columns = ["start", "dur", "kernel"]
+        assert moved.select(columns).sort(columns).equals(trace.slices.select(columns).sort(columns))
 
 
-@pytest.mark.parametrize("out", ["o.pftrace", "o.json", "o.csv", "o.npu"])
+@pytest.mark.parametrize("out", ["o.pftrace", "o.json", "o.csv", "tracr", "o.npu"])
 def test_a_bundle_joined_with_its_swimlane_goes_everywhere(shared: Path, tmp_path: Path, out: str) -> None:
     trace = npuscope.read(shared / "simpler/tracr/pa_varseq4_both")
     trace.write(tmp_path / out)
