@@ -179,7 +179,32 @@ def test_three_terms_and_repeated_rows() -> None:
         ),
         [x, y], (8, 32),
     )  # fmt: skip
-    np.testing.assert_array_equal(got, np.repeat(x, 8, axis=0) - np.float32(1) - y)
+    np.testing.assert_array_equal(got, np.repeat(x, 8, axis=0) - np.float32(1) + y)
+
+
+@pytest.mark.parametrize("kept", ["tile", "number"])
+def test_a_selection_without_scratch(kept: str) -> None:
+    def body(a: Any) -> Any:
+        tile = pl.load(a, [0, 0], [8, 32])
+        positive = pl.cmps(tile, 0.0, cmp_type=4)
+        return pl.tile.select(positive, tile, -1.0) if kept == "tile" else pl.tile.select(positive, -1.0, tile)
+
+    x = floats(8, 32)
+    got, _ = run_on(body, [x], (8, 32))
+    np.testing.assert_array_equal(got, np.where(x > 0, x, -1) if kept == "tile" else np.where(x > 0, -1, x))
+
+
+@pytest.mark.parametrize(
+    ("op", "left", "right", "noticed"), [
+        (pl.add, (8, 32), (1, 32), True), (pl.mul, (1, 32), (8, 32), True), (pl.sub, (8, 1), (8, 32), True),
+        (pl.sub, (8, 32), (8, 1), False), (pl.mul, (8, 32), (8, 32), False), (pl.add, (1, 32), (1, 1), False),
+    ],
+)  # fmt: skip
+def test_shapes_that_the_chip_does_not_spread_are_noticed(op: Any, left: Any, right: Any, noticed: bool) -> None:
+    x, y = floats(*left), floats(*right)
+    body = lambda a, b: op(pl.load(a, [0, 0], list(left)), pl.load(b, [0, 0], list(right)))  # noqa: E731
+    _, recording = run_on(body, [x, y], np.broadcast_shapes(left, right))
+    assert ("spread" in [notice.kind for notice in recording.notices]) is noticed
 
 
 def test_random_words_are_philoxs() -> None:

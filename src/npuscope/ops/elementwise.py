@@ -203,7 +203,7 @@ NOT = OpSpec(
 # --- functions written by hand
 
 ADDC = OpSpec("addc", (), "custom", "x + y + z, as two sums; y may be a number.", spellings=("addc", "addsc"))
-SUBC = OpSpec("subc", (), "custom", "x - y - z, as two differences; y may be a number.", spellings=("subc", "subsc"))
+SUBC = OpSpec("subc", (), "custom", "x - y + z, the carry z added; y may be a number.", spellings=("subc", "subsc"))
 CAST = OpSpec(
     "cast", ("vector", "move"), "custom", "Another type; an accumulator may change its type on its way out.",
     cost="op.vconv", widening="op.vconv_widen", storage="separate_if_wider",
@@ -214,8 +214,8 @@ CMP = OpSpec(
     spellings=("cmp", "cmps"),
 )
 SEL = OpSpec(
-    "sel", VECTOR, "custom", "x where the mask is not zero, else y.", cost="op.vsel", spellings=("sel", "sels"),
-    held=(0,),
+    "sel", VECTOR, "custom", "x where the mask is not zero, else y.", cost="op.vsel",
+    spellings=("sel", "sels", "tile.select"), held=(0,),
 )
 LRELU = OpSpec(
     "lrelu", VECTOR, "custom", "x where it is positive, slope times x elsewhere.", cost="op.vlrelu",

@@ -21,7 +21,7 @@ from npuscope.ops.spec import Numeric, OpSpec
 from npuscope.ops.transfers import MAX, MIN
 from npuscope.tile.fault import fault
 from npuscope.tile.record.recorder import Attributes
-from npuscope.tile.run.state import current
+from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.values import lanes
 from npuscope.tile.values.checks import (
     Scalar,
@@ -146,6 +146,8 @@ def _binary(spec: OpSpec, options: _Options) -> Callable[..., object]:
             return with_number(kernel, attributes, rhs, lhs, True)
         left, right = run.tile(lhs, name), run.tile(rhs, name)
         shape, valid = broadcast(left, right, name)
+        if left.shape != right.shape:
+            _note_spread(run, spec, left, right)
         dtype = left.dtype if left.dtype is right.dtype else promoted(left.dtype, right.dtype)
         if spec.bits and dtype.is_float:
             raise _no_bits(name, left, right)
@@ -169,6 +171,18 @@ def _binary(spec: OpSpec, options: _Options) -> Callable[..., object]:
         return result
 
     return op
+
+
+def _note_spread(run: TileRun, spec: OpSpec, left: Tile, right: Tile) -> None:
+    """What the chip makes of shapes that differ is not always what it says (measured on a 910B4, September 2026)."""
+    rows, columns = (tuple([tile.shape[axis:][:1] for tile in (left, right)]) for axis in (-2, -1))
+    about = f"pl.{spec.name} of {describe(left)} and {describe(right)}"
+    if columns[0] == columns[1] and rows[0] != rows[1]:
+        about = f"{about}: the chip spreads no row over the others, only the first row comes out right"
+        run.recorder.notice("spread", f"{about}. Write pl.col_expand_{spec.name}, or pl.col_expand before it.")
+    elif spec is elementwise.SUB and left.shape[-1] == 1:
+        about = f"{about}: with the column on the left the chip computes the tile less the column"
+        run.recorder.notice("spread", f"{about}. Write pl.neg(pl.row_expand_sub(tile, column)).")
 
 
 def _spread(spec: OpSpec, options: _Options) -> Callable[..., object]:

@@ -36,7 +36,7 @@ def addc(lhs: object, rhs: object, rhs2: object) -> object:
 
 @implements(SUBC)
 def subc(lhs: object, rhs: object, rhs2: object) -> object:
-    return _SUB(_SUB(lhs, rhs), rhs2)
+    return _ADD(_SUB(lhs, rhs), rhs2)
 
 
 @implements(CAST)
@@ -199,6 +199,15 @@ def _bits(mask: Tile) -> Array:
     storage.store(held, mask.array, mask.dtype)
     bits: Array = np.unpackbits(held.view(np.uint8), axis=-1, bitorder="little") != 0
     return bits
+
+
+@implements(SEL, "tile.select")
+def select(cond: object, on_true: object, on_false: object) -> Tile:
+    """`sel` without scratch; a side may be a number."""
+    if not is_number(on_true):
+        return sel(cond, on_true, on_false)
+    other = current().tile(on_false, "tile.select")
+    return sel(cond, full(other.shape, other.dtype, on_true), other)
 
 
 @implements(SEL, "sels")
