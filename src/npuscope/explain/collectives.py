@@ -157,6 +157,7 @@ def _collectives(rank: str, work: Work) -> pl.DataFrame:
         sequence = pl.coalesce(sequence, pl.when(pl.col("meeting").is_not_null()).then(pl.lit(0, dtype=pl.Int64)))
     meets = {name: exchange_of(name) for name in comm["raw"].unique().to_list()}
     said = field("Collective name")
+    alone = pl.col("meeting").is_null() if "meeting" in columns else pl.lit(False)  # their reader has looked at ends
     of_kind = [[name for name, one in meets.items() if one == kind] for kind in ("one-sided", "pairs")]
     one_sided, pairs = (said.is_null() & pl.col("raw").is_in(names) for names in of_kind)
     found = comm.select(
@@ -172,7 +173,7 @@ def _collectives(rank: str, work: Work) -> pl.DataFrame:
         "lane",
         pl.int_range(pl.len()).alias("order"),
         sequence.is_not_null().alias("counted"),
-        (said.str.contains(_POINT_TO_POINT).fill_null(False) | one_sided).alias("paired"),
+        (said.str.contains(_POINT_TO_POINT).fill_null(False) | one_sided | alone).alias("paired"),
         (~pairs).alias("sure"),
         sequence.alias("sequence"),
     )

@@ -29,6 +29,7 @@ SAME = 0.97  # enough to look no further
 COVERED = 0.5  # of the sequence lies in stretches
 SHORTEST = 4  # slices of a stretch
 OUTLIER = 1.5  # times the median span
+NOTABLE = 0.1  # by which the first step differs from the others
 MOST_SHARED = 0.5  # of a stretch's span with the next one
 SEARCHED = 200_000  # slices of a sequence looked at
 
@@ -58,7 +59,7 @@ class PassCount:
     clean: int  # of them whole and undisturbed
     phases: dict[str, int]  # how many are of each, the most first
     phase: str  # of the passes that the next two are of
-    layers: int
+    layers: int  # 0 where nothing tells them
     pass_ns: float | None  # first start to last end, median
     layers_vary: bool  # whole passes of other models have other layers
 
@@ -118,7 +119,7 @@ class Steps(Tabular):
             counted.get(self.source, f"{steps} repeats found, steps or layers"),
             plain if self.count is None else str(self.count),
             f"the first takes {self.first_penalty:.2f} times the median of the others"
-            if self.first_penalty is not None
+            if self.first_penalty is not None and abs(self.first_penalty - 1) > NOTABLE
             else "",
             f"outliers: {', '.join(map(str, self.outliers))}" if self.outliers else "",
             f"{many(self.unassigned, 'slice')} in none" if self.unassigned else "",

@@ -47,7 +47,7 @@ def _rank(rank: RankPasses, several: bool, wide: bool) -> Iterator[Part]:
               if several and number is not None]  # fmt: skip
     name = f"{''.join(places)}{rank.path}"
     passes, about = rank.passes, rank.about
-    yield Say(f"{name}: {pass_count(passes.frame)}", strong=True)
+    yield Say(f"{name}: {pass_count(passes.frame, str(about['anchor']))}", strong=True)
     yield Say(f"passes by {about['rule']}, layers by {short(str(about['anchor']), 80)}")
     if rank.statistics is not None and not rank.statistics.positions.is_empty():
         found = rank.statistics

@@ -223,34 +223,37 @@ def _seem_to_meet(ends: pl.DataFrame) -> pl.DataFrame:
     return ends.filter(pl.col("kernel").is_in(kernels))
 
 
+def on_first_clock(ends: pl.DataFrame, offsets: Mapping[int, ClockOffset]) -> pl.DataFrame:
+    """The rows of ENDS with every rank's moments on the first one's clock, in no order."""
+    none = ClockOffset(0, 0, 0, COLLECTIVES, 0)
+    parts = ends.partition_by("rank", as_dict=True, include_key=True).items()
+    moved = [(rows, offsets.get(int(key[0]), none)) for key, rows in parts]
+    return pl.concat([rows.with_columns(by.moved(pl.col("start")), by.moved(pl.col("end"))) for rows, by in moved])
+
+
 def end_together(ends: pl.DataFrame, offsets: Mapping[int, ClockOffset]) -> list[str]:
     """Kernels that say nothing of it and yet end at one moment on all ranks of one clock while ranks begin them apart:
     somewhere inside ranks wait for one another."""
     named = [name for name in ends["kernel"].unique().to_list() if exchange_of(name)]
     others = ends.filter((pl.col("older") == 0) & ~pl.col("kernel").is_in(named))
-    parts = []
-    for key, rows in others.partition_by("rank", as_dict=True).items():
-        offset = offsets.get(int(key[0]))
-        if offset is not None:
-            rows = rows.with_columns(offset.moved(pl.col("start")), offset.moved(pl.col("end")))
-        parts.append(rows)
-    if len(parts) < 2:
+    if others["rank"].n_unique() < 2:
         return []
     error = max((offset.error_ns for offset in offsets.values()), default=0)
     begin, end = (pl.col(one).max() - pl.col(one).min() for one in ("start", "end"))
-    apart = pl.concat(parts).group_by("run", "kernel", "task").agg(begin=begin, end=end, ranks=pl.len())
+    apart = on_first_clock(others, offsets).group_by("run", "kernel", "task").agg(begin=begin, end=end, ranks=pl.len())
     apart = apart.filter((pl.col("ranks") > 1) & (pl.col("begin") >= LONG_NS))
     meets = (pl.col("end") <= TOGETHER_NS + error) & (4 * pl.col("end") <= pl.col("begin"))
     return apart.group_by("kernel").agg(meets.all().alias("meets")).filter("meets")["kernel"].sort().to_list()
 
 
-def who_meet(ends: pl.DataFrame) -> pl.Series:
+def who_meet(ends: pl.DataFrame, error_ns: int | None = None) -> pl.Series:
     """Of each row the ranks that it meets, as one name for them; null where it meets none.
 
     `ends`: rank, kernel, `key` (which of its kind, alike on all ranks), start, end and `sure`, whether the name says
     that all meet. Clocks need not agree: two ranks meet in a kernel whose ends lie equally far apart again and again
     although they begin it now sooner, now later. A sure one is taken at its name until its ends contradict it: then
     those meet whose ends agree, as groups of ranks do; in a ring, where each waits for its neighbour only, nobody does.
+    Where moments are of one clock but for `error_ns`, a single one tells.
     """
     rows = ends.with_columns(
         pl.col("key").rank("dense").over("kernel").cast(pl.Int64), among=pl.lit(None, dtype=pl.String)
@@ -264,7 +267,7 @@ def who_meet(ends: pl.DataFrame) -> pl.Series:
         }
         for rank, part in of_rank.items():
             for names, first in groups:
-                agree = _agree(first, part)
+                agree = _agree(first, part, error_ns)
                 if agree or (agree is None and sure):
                     names.append(rank)
                     break
@@ -277,20 +280,23 @@ def who_meet(ends: pl.DataFrame) -> pl.Series:
     return pl.Series("among", among.tolist(), dtype=pl.String)
 
 
-def _agree(one: pl.DataFrame, other: pl.DataFrame) -> bool | None:
+def _agree(one: pl.DataFrame, other: pl.DataFrame, error_ns: int | None) -> bool | None:
     """Whether two ranks leave a kernel together; None where its stamps do not tell."""
     both = one.select("key", "start", "end").join(other.select("key", "start", "end"), on="key", suffix="_other")
-    if both.height < 2:
+    if both.height < (2 if error_ns is None else 1):
         return None
-    starts = (both["start"] - both["start_other"]).to_numpy()
-    _, ends = _without_drift(both["end_other"].to_numpy(), (both["end"] - both["end_other"]).to_numpy())
-    began, left = _narrowest(starts), _narrowest(ends)
-    if left <= TOGETHER_NS:
-        return True if began >= LONG_NS and began >= 10 * left else None
+    starts, ends = ((both[at] - both[f"{at}_other"]).to_numpy() for at in ("start", "end"))
     took = pl.min_horizontal(pl.col("end") - pl.col("start"), pl.col("end_other") - pl.col("start_other"))
     # a ring hands on chunk by chunk, so ranks leave an exchange of all apart by some of what it takes
-    enough = max(LONG_NS, began / 10, float(both.select(took.median()).item()) / 4)
-    return False if both.height > 2 and left > enough else None
+    some = max(LONG_NS, float(both.select(took.median()).item()) / 4)
+    if error_ns is not None:
+        apart = int(np.sort(np.abs(ends))[int(np.ceil(MOST * len(ends))) - 1])
+        if apart > some + error_ns:
+            return False
+    began, left = _narrowest(starts), _narrowest(_without_drift(both["end_other"].to_numpy(), ends)[1])
+    if left <= TOGETHER_NS:
+        return True if began >= LONG_NS and began >= 10 * left else None
+    return False if both.height > 2 and left > max(some, began / 10) else None
 
 
 def _narrowest(values: Ints) -> int:

@@ -162,7 +162,7 @@ class Passes(Tabular):
     @cached_property
     def count(self) -> PassCount:
         """All of them in few numbers."""
-        return pass_count(self.table)
+        return pass_count(self.table, self.anchor)
 
     @cached_property
     def rows(self) -> pl.DataFrame:
@@ -183,9 +183,9 @@ class Passes(Tabular):
         return {name: as_data(getattr(self, name)) for name in self.in_json}
 
 
-def pass_count(table: pl.DataFrame) -> PassCount:
+def pass_count(table: pl.DataFrame, anchor: str) -> PassCount:
     """Passes, as PASSES tells, in few numbers. One takes what the clean ones of the main kind take; where none is
-    clean, the whole ones; else all."""
+    clean, the whole ones; else all. What only repeats may be an iteration and is not called a layer."""
     whole = table.filter(pl.col("complete"))
     clean = whole.filter(~pl.col("disturbed"))
     usable = next((some for some in (clean, whole) if some.height), table)
@@ -193,8 +193,10 @@ def pass_count(table: pl.DataFrame) -> PassCount:
     phase, layers = main_kind(usable)
     like = usable.filter((pl.col("phase") == phase) & (pl.col("layers") == layers))
     spans = (like["end_ns"] - like["start_ns"]).to_numpy()
-    vary = whole.filter(pl.col("phase") != "draft")["layers"].n_unique() > 1
     pass_ns = float(np.median(spans)) if len(spans) else None
+    if anchor.startswith(REPETITION):
+        return PassCount(table.height, clean.height, phases, phase, 0, pass_ns, False)
+    vary = whole.filter(pl.col("phase") != "draft")["layers"].n_unique() > 1
     return PassCount(table.height, clean.height, phases, phase, layers, pass_ns, vary)
 
 
@@ -231,7 +233,7 @@ def passes(trace: Trace, anchor: str | None = None) -> Passes:
     if sequence.has_steps:
         return _result(trace, sequence, _by_steps(trace, sequence))
     remedy = "Name a kernel that every layer runs with --anchor."
-    raise NoPasses("no steps, no attention and no repeating kernels found", path=path, remedy=remedy)
+    raise NoPasses("no steps, no attention, and no kernel that repeats as in layers", path=path, remedy=remedy)
 
 
 def _iterations(trace: Trace, sequence: Sequence) -> Sequence | None:

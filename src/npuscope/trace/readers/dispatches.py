@@ -32,6 +32,7 @@ from npuscope.trace.clocks import (
     by_collectives,
     by_host,
     end_together,
+    on_first_clock,
     who_meet,
 )
 from npuscope.trace.core import Meta, Trace, add_counts, arrays_of, combine
@@ -221,7 +222,12 @@ class RunOverRanks:
     def meetings(self) -> pl.DataFrame:
         """rank, step, token and meeting of the tasks that ranks do meet in; one of a single rank is none."""
         meets = [one for one in self.ends["kernel"].unique().to_list() if exchange_of(one) or one in self.meets_in]
-        found = _meetings(self.ends.filter(pl.col("kernel").is_in(meets)), self.numbers)
+        ends, error = self.ends.filter(pl.col("kernel").is_in(meets)), None
+        offsets, _ = self.clocks
+        if ends["rank"].n_unique() == 1 + len(offsets) and all(one.by == COLLECTIVES for one in offsets.values()):
+            error = max((one.error_ns for one in offsets.values()), default=0)
+            ends = on_first_clock(ends, offsets)
+        found = _meetings(ends, self.numbers, error)
         return found.filter(pl.col("rank").n_unique().over("meeting") > 1)
 
     @cached_property
@@ -396,7 +402,7 @@ def _ranked(trace: Trace, rank: int, meetings: pl.DataFrame) -> Trace:
     return Trace.of(slices.with_columns(kind.alias("kind")), lanes, trace.meta, trace.edges, trace.counters)
 
 
-def _meetings(ends: pl.DataFrame, numbers: pl.DataFrame) -> pl.DataFrame:
+def _meetings(ends: pl.DataFrame, numbers: pl.DataFrame, error_ns: int | None) -> pl.DataFrame:
     """Which meeting each task of a rank is, by its run and program: the same task on every rank, or where ranks number
     their tasks differently and have equally many, the same one by order. rank, step, token, meeting; without tasks that
     ranks do not leave together, as those of a ring, in which each waits for its neighbour only."""
@@ -407,7 +413,7 @@ def _meetings(ends: pl.DataFrame, numbers: pl.DataFrame) -> pl.DataFrame:
     by_order = (tasks > often) & (times.min().over(key) == often)
     which = pl.when(by_order).then(pl.format("#{}", "nth")).otherwise(pl.col("task").cast(pl.String))
     here = here.with_columns(key=pl.concat_str("run", "kernel", which, separator=" "), sure=pl.lit(True))
-    here = here.with_columns(who_meet(here)).drop_nulls("among")
+    here = here.with_columns(who_meet(here, error_ns)).drop_nulls("among")
     return here.select("rank", "step", token="task", meeting=pl.concat_str("key", "among", separator=" of ranks "))
 
 
