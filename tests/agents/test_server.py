@@ -112,6 +112,14 @@ def test_patches_are_tried_and_shown_as_diffs() -> None:
         assert gains == sorted(gains, reverse=True)
         assert all(one["diff"].startswith("--- a/") for one in found["fixes"])
         assert all(one["why"] for one in [*found["not_offered"], *found["unmended"]])
+        # from then on what a finding is worth is what its fix gave, wherever the same program is asked about
+        best = found["fixes"][0]
+        known = (await answer(client, "findings", path=SLOW, budget=65536))["findings"]
+        (mended,) = [one for one in known if one["id"] == "many-tasks"]
+        assert mended["tried"] == "tried"
+        assert max(one["saves_ns"] for one in known if one["tried"] == "tried") == best["saves_ns"]
+        other = (await answer(client, "findings", path=f"{SLOW}\n# another one\n", budget=65536))["findings"]
+        assert not any(one["tried"] == "tried" for one in other)
         improved = await answer(client, "improve", path=SLOW, trials=3)
         assert improved["best_ns"] <= improved["wall_ns"] == found["wall_ns"]
         assert len(improved["trials"]) <= 3

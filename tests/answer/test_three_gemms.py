@@ -23,6 +23,7 @@ from npuscope.check.columns import saving_text
 from npuscope.check.rule import TRIED, Price, TrialPrice
 from npuscope.check.run import rules_of
 from npuscope.explain import explain
+from npuscope.explain.changes import whatif_each
 from npuscope.explain.comparison import compare
 from npuscope.explain.diagnosis.cause import FEWER, MORE, Cause
 from npuscope.explain.many.files import git
@@ -38,6 +39,7 @@ from npuscope.report.simulate import simulate
 from npuscope.report.whatif import gains
 from npuscope.table.formats import percent
 from npuscope.table.parts import as_text
+from npuscope.time.priced import EVERY, Owners, removal_of
 from npuscope.time.uncertainty import against
 from npuscope.trace.example import write_decode_run
 
@@ -109,7 +111,7 @@ def test_one_story_wherever_it_is_asked_for(one: Prediction, tmp_path: Path) -> 
     brief = brief_answer_of(one.request)
     assert brief.time is not None
     assert (brief.bound_message, brief.worth, brief.time.as_dict()) == story
-    for shown in (simulate(one), gains(one.gains, one.diagnosis)):
+    for shown in (simulate(one), gains(one.gains, one.diagnosis), gains(whatif_each(one.trace)[1], read.diagnosis)):
         assert first.sentence in as_text(shown)
     asked = tools.Asked(one.request.file)
     for said in (tools.explain(asked), tools.findings(asked)["diagnoses"][0]):
@@ -135,6 +137,21 @@ def confirm(causes: tuple[Cause, ...], ledger: pl.DataFrame, wall: int) -> None:
         assert together == pytest.approx(of_table, abs=small + 1e-6)
     for cause in causes:
         assert f"({percent(cause.share)} of the time" in cause.sentence
+
+
+def test_mending_is_worth_no_more_than_the_time_it_is_about(one: Prediction) -> None:
+    for cause in one.diagnosis.causes:
+        if cause.kind == "dispatch" and cause.gain is not None:
+            assert cause.gain.ns <= cause.share * one.simulated.wall_ns * 1.001 + 1
+    # what a loop could hide is behind its busiest pipe, which works as long as before
+    owner = Owners(one.simulated.prepared)
+    for finding in [one for one in one.findings if one.without == "hidden"]:
+        removal = removal_of(finding, owner)
+        assert removal is not None
+        ((time, moved),) = removal.less
+        for number in owner.classes[finding.kernel].tolist():
+            assert owner.busiest(number, EVERY) <= time[number] + 1e-9 < 1 + 1e-9
+        assert moved == 1
 
 
 def test_the_first_cause_is_worth_most_and_remedies_do_not_contradict(one: Prediction) -> None:

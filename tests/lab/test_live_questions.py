@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import httpx
 import orjson
 import pytest
 from browser import Watched, chromium, watched_page
@@ -81,6 +85,60 @@ def test_a_capture_stands_beside_the_simulation_of_its_program(watched: Watched,
         until(other.page, "globalThis.npuscope !== undefined")
         for key in ("run", "beside", "window", "selection"):
             assert state(other.page, key) == state(page, key), key
+
+
+def test_two_captures_open_compared_the_older_first(watched: Watched, tmp_path: Path) -> None:
+    files = [tmp_path / "before.npu", tmp_path / "after.npu"]
+    for file, tile in zip(files, (64, 32), strict=True):
+        (tmp_path / "program.py").write_text(PROGRAM.replace("TILE = 256, 64", f"TILE = 256, {tile}"))
+        assert npuscope("simulate", tmp_path / "program.py", "--no-report", "-o", file).returncode == 0
+    with lab(*files) as found:
+        page = watched.page
+        page.goto(found.url)
+        until(page, "globalThis.npuscope?.store.state.shared.compare !== undefined")
+        assert [state(page, key) for key in ("beside", "run", "panel")] == ["c1", "c2", "compare"]
+        assert page.locator(".view-name").all_inner_texts() == ["A before.npu", "B after.npu"]
+        # both were simulated: the ratio has its interval, and lanes are equally high
+        assert state(page, "shared.compare.versus.low") < state(page, "shared.compare.versus.high")
+        drawn(page)
+        heights = page.evaluate("npuscope.shell.pane.views.map(v => v.rowHeight(v.tracks.find(t => t.row >= 0).row))")
+        assert heights[0] == heights[1]
+
+
+class Collecting(BaseHTTPRequestHandler):
+    """A proxy below a path of its own, as editors in browsers have one, that passes an answer on once it is whole."""
+
+    protocol_version = "HTTP/1.1"
+    lab: Lab
+
+    def do_GET(self) -> None:
+        address = self.path.removeprefix("/proxy/here")
+        kept = {name: value for name, value in self.headers.items() if name.lower() != "accept-encoding"}
+        with suppress(httpx.HTTPError, OSError):  # a stream that never ends, at the end
+            found = httpx.request(self.command, f"http://127.0.0.1:{self.lab.port}{address}", headers=kept)
+            self.send_response(found.status_code)
+            self.send_header("Content-Type", found.headers["content-type"])
+            self.send_header("Content-Length", str(len(found.content)))
+            self.end_headers()
+            self.wfile.write(found.content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_page_behind_a_proxy_that_holds_events_back_follows_all_the_same(watched: Watched, tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM)
+    with lab(file, "--in-editor") as found:
+        proxy = ThreadingHTTPServer(("127.0.0.1", 0), type("Proxy", (Collecting,), {"lab": found}))
+        Thread(target=proxy.serve_forever, daemon=True).start()
+        watched.page.goto(f"http://127.0.0.1:{proxy.server_port}/proxy/here/{found.token}/")
+        until(watched.page, "globalThis.npuscope?.store.state.runs.length === 1")
+        file.write_text(PROGRAM.replace("TILE = 256, 64", "TILE = 256, 32"))
+        until(watched.page, "npuscope.store.state.runs.length === 2 && npuscope.store.run().panels.knobs !== undefined")
+        assert watched.page.evaluate("npuscope.store.state.live.working") == []
+        proxy.shutdown()
+        proxy.server_close()
 
 
 def test_perfetto_is_one_click_away_under_the_token(watched: Watched, running: tuple[Lab, Path]) -> None:
@@ -201,8 +259,9 @@ def test_a_capture_that_is_dropped_is_a_version_and_its_file_is_gone(running: tu
     assert (version["name"], version["measured"], version["has_run"]) == ("b.json", True, True)
     assert lab.get(f"run/{id}.json").json()["measured"] is False  # a simulation wrote it, and stays one
     assert not list(program.parent.parent.rglob("b.json"))
-    # what was measured once has no interval; what is no capture is refused in a sentence
-    assert lab.get(f"compare/c1/{id}.json").json()["versus"] is None
+    # both are simulations and compared as such; what is no capture is refused in a sentence
+    versus = lab.get(f"compare/c1/{id}.json").json()["versus"]
+    assert versus["low"] < versus["ratio"] == 1.0 < versus["high"]
     refused = lab.client.post(f"{lab.url}capture?name=x.json", content=b"{", headers=kind)
     assert (refused.status_code, "x.json" in refused.json()["message"]) == (409, True)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any
@@ -32,6 +33,7 @@ from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import Failed, Limits
 from npuscope.base.pool import Pool
+from npuscope.check.rule import TrialPrice
 from npuscope.explain.sql import LIMITS, refusal
 from npuscope.models import PREFIX, file_of
 
@@ -39,7 +41,8 @@ BUDGET = 8192  # bytes of an answer, unless the client says otherwise
 INSTRUCTIONS = (
     "npuscope explains traces of NPUs and judges tile programs (PyPTO) without hardware. Read `guide` once. "
     "Then change the program and `judge` it: runs, right, fits, races, predicted time with its interval, and the "
-    "findings worth most, each with line and remedy. `fixes` has patches that were tried, `improve` searches them. "
+    "findings worth most, each with line and remedy. `fixes` has patches that were tried, after which `findings` are "
+    "worth what these gave; `improve` searches them. "
     "`baseline` says whether a change is faster, slower or undecided."
 )
 
@@ -98,6 +101,7 @@ class Compared(BaseModel):
 class GainsAnswer(BaseModel):
     """What each thing alone would buy, the largest first; gains do not add up."""
 
+    verdict: str
     wall_ns: int
     gains: list[dict[str, Any]]
     cut: dict[str, str] = {}
@@ -154,6 +158,14 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     folders = [Path(root) for root in roots] or [Path.cwd()]
     made: MCPServer[Any] = MCPServer("npuscope", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR")
     pool = Pool(modules=WARM)
+    prices: dict[str, tuple[TrialPrice, ...]] = {}  # what fixes gave, by program: its findings are worth that since
+
+    def asked_of(
+        path: str, arguments: Sequence[str], settings: dict[str, str], device: str,
+        step: int | None = None, rank: int | None = None,
+    ) -> Asked:  # fmt: skip
+        asked = Asked(path, tuple(arguments), settings, device, step, rank)
+        return replace(asked, tried=prices.get(tools.key_of(asked), ())) if prices else asked
 
     def check(given: ListRootsResult | None, device: str, *paths: str | None) -> None:
         """Refuses paths outside of all roots; a device is a path where it looks like one."""
@@ -241,7 +253,13 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
         faster. Nothing is written: apply a diff yourself, or save the source."""
         check(given, device, path)
         asked = Asked(path, tuple(arguments), settings, device)
-        return Fixed(**await with_progress(context, lambda: within(tools.fixes(asked), budget)))
+
+        def work() -> dict[str, Any]:
+            key = tools.key_of(asked)  # before: the file may change meanwhile
+            found, prices[key] = tools.fixes(asked)
+            return within(found, budget)
+
+        return Fixed(**await with_progress(context, work))
 
     @made.tool()
     async def improve(
@@ -262,7 +280,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     ) -> Explained:  # fmt: skip
         """Where the time of a capture or of a simulated program went: causes with evidence, worth and remedy."""
         check(given, device, path)
-        asked = Asked(path, tuple(arguments), settings, device, step, rank)
+        asked = asked_of(path, arguments, settings, device, step, rank)
         return Explained(**await answer_from("explain", [asked], budget))
 
     @made.tool()
@@ -274,7 +292,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     ) -> Compared:  # fmt: skip
         """How B differs from A, kernel by kernel and cause by cause: captures or programs, which are simulated."""
         check(given, device, a, b)
-        both = [Asked(path, tuple(arguments), settings, device) for path in (a, b)]
+        both = [asked_of(path, arguments, settings, device) for path in (a, b)]
         return Compared(**await answer_from("compare", [*both, kernels], budget))
 
     @made.tool()
@@ -284,7 +302,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     ) -> GainsAnswer:  # fmt: skip
         """What would be gained if one kernel, one kind of wait or one finding cost half or nothing."""
         check(given, device, path)
-        asked = Asked(path, tuple(arguments), settings, device, None, rank)
+        asked = asked_of(path, arguments, settings, device, rank=rank)
         return GainsAnswer(**await answer_from("what_if", [asked], budget))
 
     @made.tool()
@@ -294,7 +312,7 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
     ) -> Found:  # fmt: skip
         """What is wrong with a tile program or wasted by it, each with its line, its fix and what it is worth."""
         check(given, device, path)
-        return Found(**await answer_from("findings", [Asked(path, tuple(arguments), settings, device)], budget))
+        return Found(**await answer_from("findings", [asked_of(path, arguments, settings, device)], budget))
 
     @made.tool()
     async def sql(

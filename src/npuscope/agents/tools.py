@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from npuscope.base.errors import NpuscopeError
 
 if TYPE_CHECKING:
     from npuscope.answer.prediction import Prediction
+    from npuscope.check.rule import TrialPrice
 
 MOST_KERNELS, MOST_GAINS = 12, 20
 Told = dict[str, Any]
@@ -21,7 +21,8 @@ Told = dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """A trace, or a program with its arguments, settings and chip."""
+    """A trace, or a program with its arguments, settings and chip; `tried` is what its fixes gave, where the program's
+    own file has no name."""
 
     path: str
     argv: tuple[str, ...] = ()
@@ -29,6 +30,7 @@ class Asked:
     device: str = ""
     step: int | None = None
     rank: int | None = None
+    tried: tuple[TrialPrice, ...] = ()
 
     @property
     def is_program(self) -> bool:
@@ -84,6 +86,7 @@ def compare(a: Asked, b: Asked, kernels: str | None = None) -> Told:
 
 def what_if(asked: Asked) -> Told:
     """What each kernel, each wait and each finding is worth, the one worth most first."""
+    from npuscope.explain import explain as explained
     from npuscope.explain.changes import whatif_each
     from npuscope.explain.choosing import choose_rank
     from npuscope.report.whatif import gains_data
@@ -93,9 +96,10 @@ def what_if(asked: Asked) -> Told:
         one = _prediction(asked)
         data = gains_data(one.gains, one.diagnosis)
     else:
-        unchanged, gains = whatif_each(choose_rank(read(asked.path), asked.rank))
-        data = {**unchanged.as_dict(), **gains.as_dict()}
-    return {"wall_ns": data.get("wall_ns", data.get("measured_ns")), "gains": list(data["gains"])[:MOST_GAINS]}  # type: ignore[call-overload]
+        trace = choose_rank(read(asked.path), asked.rank)
+        data = {**whatif_each(trace)[1].as_dict(), **explained(trace).diagnosis.as_dict()}
+    kept = {name: data[name] for name in ("verdict", "wall_ns")}
+    return {**kept, "gains": list(data["gains"])[:MOST_GAINS]}  # type: ignore[call-overload]
 
 
 def sql(path: str, query: str, rank: int | None = None) -> Told:
@@ -127,16 +131,19 @@ def findings(asked: Asked) -> Told:
     return {**listed, **{name: found[name] for name in ("races", "diagnoses", "unpriced")}}
 
 
-def fixes(asked: Asked) -> Told:
-    """Patches that were tried, each alone."""
-    from npuscope.answer.fixes import mend
+def fixes(asked: Asked) -> tuple[Told, tuple[TrialPrice, ...]]:
+    """Patches that were tried, each alone; and what that says of findings, for whoever asks for these later."""
+    from npuscope.answer.fixes import mend, trial_prices
     from npuscope.report.fixes import fixes_data
 
-    with _request_of(asked) as request:
-        found = fixes_data(request.file, mend(request))
+    with tempfile.TemporaryDirectory(prefix="npuscope-mcp-") as folder:  # which lives as long as the processes work
+        request = _request(asked, folder)
+        mending = mend(request)
+        found = fixes_data(request.file, mending)
+        prices = [one._replace(file="") if one.file == request.file else one for one in trial_prices(mending)]
     kept = ("wall_ns", "fixes", "not_offered", "unmended")
     brief = [{k: v for k, v in one.items() if k not in ("diff", "versus")} for one in found["not_offered"]]  # type: ignore[attr-defined]
-    return {**{name: found[name] for name in kept}, "not_offered": brief}
+    return {**{name: found[name] for name in kept}, "not_offered": brief}, tuple(prices)
 
 
 def improved(asked: Asked, trials: int) -> Told:
@@ -144,7 +151,8 @@ def improved(asked: Asked, trials: int) -> Told:
     from npuscope.answer.improve import improve
     from npuscope.report.fixes import improved_data
 
-    with _request_of(asked) as request:
+    with tempfile.TemporaryDirectory(prefix="npuscope-mcp-") as folder:
+        request = _request(asked, folder)
         found = improved_data(request.file, improve(request, trials, resume=True))
     return {name: found[name] for name in ("wall_ns", "best_ns", "versus", "ended", "steps", "trials")}
 
@@ -190,32 +198,31 @@ def rules() -> Told:
     }
 
 
-def _request(asked: Asked) -> Request:
+def key_of(asked: Asked) -> str:
+    """Equal for what is asked of the same program, wherever its source lies; "" where there is none."""
+    if not asked.is_program:
+        return ""
+    with tempfile.TemporaryDirectory(prefix="npuscope-mcp-") as folder:
+        try:
+            return _request(asked, folder).key
+        except (NpuscopeError, OSError):  # the tool that was asked says why
+            return ""
+
+
+def _request(asked: Asked, folder: str | None = None) -> Request:
+    """A source is written into the folder; without one into the temporary folder that a process has of its own."""
     from npuscope.models import file_of
 
     if asked.step is not None or asked.rank is not None:
         raise NpuscopeError("a step or a rank is of a capture, not of a program", path=asked.path)
     file = file_of(asked.path)
-    if "\n" in file:  # a source: this process has a temporary folder of its own
-        place = Path(tempfile.mkdtemp()) / "program.py"
+    if "\n" in file:
+        place = Path(folder or tempfile.mkdtemp()) / "program.py"
         place.write_text(file, encoding="utf-8")
         file = str(place)
-    return Request(file, asked.argv, tuple(asked.settings.items()), asked.device)
-
-
-@contextmanager
-def _request_of(asked: Asked) -> Iterator[Request]:
-    """For work that asks processes itself: a source's file lives as long as that."""
-    from npuscope.models import file_of
-
-    with tempfile.TemporaryDirectory(prefix="npuscope-mcp-") as folder:
-        file = file_of(asked.path)
-        if "\n" in file:
-            place = Path(folder) / "program.py"
-            place.write_text(file, encoding="utf-8")
-            file = str(place)
-        path = str(Path(file).resolve())
-        yield Request(path, asked.argv, tuple(asked.settings.items()), asked.device)
+    file = str(Path(file).resolve())
+    tried = tuple(one if one.file else one._replace(file=file) for one in asked.tried)
+    return Request(file, asked.argv, tuple(asked.settings.items()), asked.device, tried=tried)
 
 
 def _prediction(asked: Asked) -> Prediction:

@@ -11,6 +11,8 @@ Examples:
 
   npuscope lab run/chip_swimlane_records.json
 
+  npuscope lab before.npu after.npu   (two captures compared, the older one first)
+
   npuscope lab run/chip_swimlane_records.json decode_layer.py   (measured beside simulated)
 """
 
@@ -118,7 +120,8 @@ def serve_lab(
     async def session() -> None:
         limits = LIMITS._replace(seconds=seconds)
         frames = EDITOR_FRAMES if in_editor else NO_FRAMES
-        await serve(Session(title, captures.versions, subject, limits, captures.shared), place, token, ready, frames)
+        served = Session(title, captures.versions, subject, limits, captures.shared, captures.pair)
+        await serve(served, place, token, ready, frames)
 
     try:
         asyncio.run(session())

@@ -30,7 +30,7 @@ import typer
 from npuscope.base.errors import NpuscopeError
 from npuscope.cli import options
 from npuscope.cli.output import check_outputs, counts_of, numbers_of, progress_bar, settings_of, show
-from npuscope.explain import Change, whatif
+from npuscope.explain import Change, explain, whatif
 from npuscope.explain.changes import whatif_each
 from npuscope.explain.choosing import choose_rank
 from npuscope.lab.document import page
@@ -90,7 +90,9 @@ def command(
             data, parts = gains_data(one.gains, one.diagnosis), [*report(one.gains, one.diagnosis)]
         else:
             unchanged, gains = whatif_each(trace)
-            data, parts = {**unchanged.as_dict(), **gains.as_dict()}, [*report(gains)]
+            diagnosis = explain(trace).diagnosis
+            data = {**unchanged.as_dict(), **gains.as_dict(), **diagnosis.as_dict()}
+            parts = [*report(gains, diagnosis)]
 
     def written() -> str:
         from npuscope.lab.program_runs import whatif_document

@@ -194,7 +194,8 @@ def answered(question: Question) -> bytes:
             case "whatif" if question.asked:
                 found = _replayed(question)
             case "whatif" if question.request is None:  # every change alone, as `npuscope whatif` has it
-                found = gains(whatif_each(pickle.loads(question.trace))[1])
+                trace = pickle.loads(question.trace)
+                found = gains(whatif_each(trace)[1], explain(trace).diagnosis)
             case "whatif":
                 one = _once_more(question)
                 found = gains(one.gains, one.diagnosis)

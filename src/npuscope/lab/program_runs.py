@@ -124,10 +124,12 @@ def _counted(counts: GraphCounts) -> Iterator[Part]:
 
 @dataclass(frozen=True)
 class Captures:
-    """Their runs, one per rank, and the panels that belong to no single one."""
+    """Their runs, one per rank, and the panels that belong to no single one; `pair` are the first two captures' first
+    runs."""
 
     versions: tuple[Version, ...]
     shared: Mapping[str, Payload]
+    pair: tuple[str, str] | None = None
 
 
 def captures_of(
@@ -135,8 +137,10 @@ def captures_of(
 ) -> Captures:
     """Captures under their names, in their order; so many are `known` already. `step` is the waterfall of a step."""
     versions: list[Version] = []
+    firsts = []
     for name, explained in zip(names, found, strict=True):
         id = f"c{known + len(versions) + 1}"
+        firsts.append(id)
         if len(explained.parts) > 1 and (together := all_ranks(explained, id)) is not None:
             together["name"] = title = f"{name}: {together['name']}"
             verdict, trace = explained.diagnosis.verdict.sentence, pickle.dumps(explained.trace)
@@ -146,10 +150,10 @@ def captures_of(
             id = f"c{known + len(versions) + 1}"
             title = name if len(explained.parts) == 1 else f"{name}: {part.name}"
             run = run_of(title, one, id)
-            made = VersionResult(
-                id, as_json(run), run["wall"], one.diagnosis.verdict.sentence, trace=pickle.dumps(one.trace)
-            )
+            verdict, trace = one.diagnosis.verdict.sentence, pickle.dumps(one.trace)
+            made = VersionResult(id, as_json(run), run["wall"], verdict, trace=trace, bound=one.regime)
             versions.append(Version(id, title, time.time(), measured=True, made=made))
     several = [one for one in found if len(one.parts) > 1]
     shared: dict[str, Payload] = {"ranks": ranks(several[0])} if len(several) == len(found) == 1 else {}
-    return Captures(tuple(versions), shared if step is None else {**shared, "step": parts(step)})
+    pair = (firsts[0], firsts[1]) if len(firsts) > 1 else None
+    return Captures(tuple(versions), shared if step is None else {**shared, "step": parts(step)}, pair)

@@ -112,8 +112,11 @@ def app_of(session: Session, port: int, token: str, frames: str = NO_FRAMES) -> 
             "perfetto": interface.is_there,
             **session.hello(),
         }
-        shown, beside = (newest.id if newest else None), (captures[0].id if newest and captures else None)
-        opens = "source" if beside else "timeline"
+        shown, beside, opens = newest.id if newest else None, None, "timeline"
+        if newest and captures:
+            beside, opens = captures[0].id, "source"
+        elif session.pair:
+            (beside, shown), opens = session.pair, "compare"
         text = page(document(session.title, [], session.shared, live, opens, shown, beside))
         text = text.replace('"runs":[]', '"runs":[/*RUNS*/]', 1)
         runs = ",".join(one.decode().replace("<", "\\u003c") for one in held)
@@ -136,8 +139,12 @@ def app_of(session: Session, port: int, token: str, frames: str = NO_FRAMES) -> 
         return json_answer(as_json(dict(version.made.sources)))
 
     async def events(_: Request) -> Response:
-        headers = {**HEADERS, "X-Accel-Buffering": "no"}
+        # proxies that compress or collect what passes would hold events back
+        headers = {**HEADERS, "Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"}
         return StreamingResponse(streamed(session), 200, headers, "text/event-stream")
+
+    async def hello(_: Request) -> Response:
+        return json_answer(as_json(session.hello()))
 
     async def knob(request: Request) -> Response:
         body = await body_of(request)
@@ -227,7 +234,7 @@ def app_of(session: Session, port: int, token: str, frames: str = NO_FRAMES) -> 
         return FileResponse(file, 200, headers, kind)
 
     async def perfetto_start(request: Request) -> Response:
-        return RedirectResponse(f"/{token}/perfetto/{request.path_params['id']}/", 307, HEADERS)
+        return RedirectResponse(f"{request.path_params['id']}/", 307, HEADERS)  # relative: a proxy may add to paths
 
     routes = [
         Route(f"/{token}/", start),
@@ -235,6 +242,7 @@ def app_of(session: Session, port: int, token: str, frames: str = NO_FRAMES) -> 
         Route(f"/{token}/panels/{{id}}.json", panels),
         Route(f"/{token}/sources/{{id}}.json", sources),
         Route(f"/{token}/events", events),
+        Route(f"/{token}/hello.json", hello),
         Route(f"/{token}/knob", knob, methods=["POST"]),
         Route(f"/{token}/edit", edit, methods=["POST"]),
         Route(f"/{token}/version/{{id}}", version, methods=["POST"]),

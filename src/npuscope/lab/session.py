@@ -48,7 +48,8 @@ READ_CAPTURE: Named[CaptureFile, tuple[Version, ...]] = Named("npuscope.lab.late
 
 
 class Session:
-    """`captures` are versions that were measured; `subject` is None where only captures are shown."""
+    """`captures` are versions that were measured, `pair` the two that a page opens beside each other; `subject` is None
+    where only captures are shown."""
 
     def __init__(
         self,
@@ -57,8 +58,9 @@ class Session:
         subject: Request | None = None,
         limits: Limits = LIMITS,
         shared: Mapping[str, Payload] = MappingProxyType({}),
+        pair: tuple[str, str] | None = None,
     ) -> None:
-        self.title, self.subject, self.limits, self.shared = title, subject, limits, dict(shared)
+        self.title, self.subject, self.limits, self.shared, self.pair = title, subject, limits, dict(shared), pair
         self.versions = Versions()
         for capture in captures:
             self.versions.put(capture)

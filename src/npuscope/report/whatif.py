@@ -21,16 +21,15 @@ GAIN_MEANING = "80%: measured ratios that were predicted like these lie in there
 EACH_CHANGE = "Each change alone; gains do not add up."
 
 
-def gains(found: Gains, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
-    """Of a simulated run with its verdict and with how sure the gains are."""
-    if diagnosis is not None:
+def gains(found: Gains, diagnosis: Diagnosis) -> Iterator[Part]:
+    """With the run's verdict; of a simulated run with how sure the gains are."""
+    if found.regime:
         from npuscope.time.uncertainty import time_estimate
         from npuscope.time.whatif import likely_gains
 
-    table = found.main_table() if diagnosis is None else likely_gains(found)
+    table = likely_gains(found) if found.regime else found.main_table()
     yield Say(sentence_start(found.title()), strong=True)
-    if diagnosis is not None:
-        yield Say(" ".join([diagnosis.verdict.sentence, *worth(diagnosis.verdict)]), strong=True)
+    yield Say(" ".join([diagnosis.verdict.sentence, *worth(diagnosis.verdict)]), strong=True)
     frame = table.frame.with_columns(pl.col("what").map_elements(brief, return_dtype=pl.String))
     large = frame.filter(pl.col("gain_ns").abs() >= NO_MATTER * found.wall_ns)
     yield Rows(replace(table, frame=large), GAIN_ROWS)
@@ -38,9 +37,9 @@ def gains(found: Gains, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
         others = f"{many(little, 'other')} would change less than {percent(NO_MATTER)}; --json has all."
         yield Say(others, where=In.TEXT)
     yield Say(EACH_CHANGE)
-    if diagnosis is not None:
-        if diagnosis.together is not None:
-            yield Say(together(diagnosis.together))
+    if diagnosis.together is not None:
+        yield Say(together(diagnosis.together))
+    if found.regime:
         wall = time_estimate(found.wall_ns, "wall", found.regime)
         yield Say(f"As it is: {estimate_text(wall)}. {GAIN_MEANING}")
     for note in found.notes:

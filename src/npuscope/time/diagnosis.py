@@ -120,7 +120,8 @@ def _gain(simulated: Simulated, cause: Cause, owner: Owners) -> Gain | None:
         case "dispatch":
             least = fewest_tasks(simulated.prepared)
             likely = without_scheduler(simulated, max(least.handing_out, TINY), least.submitting)
-            return _gain_up_to(simulated, likely, without_scheduler(simulated, TINY))
+            found = _gain_up_to(simulated, likely, without_scheduler(simulated, TINY))
+            return Gain.around(found.ns, found.low_ns, min(found.high_ns, cause.share * wall))
         case "bandwidth":
             job, endless = without_limit(simulated.prepared, "memory")
             fewer = trials.wall_ns(job, fewer_bytes(simulated.prepared.machine, TUNABLE))

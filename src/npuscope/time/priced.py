@@ -2,9 +2,10 @@
 
 Bytes: their share of what the kernel's blocks move (in whole lines) is not moved, and the blocks are shorter by that
 share of the time that their busiest memory pipe works. FLOPs: the time they take at a cube core's peak is gone from
-the blocks. Pipes work side by side, so of both savings the larger counts. Tasks: what becomes of them a rule says
-(`Rule.without`). Waits: the kernel's tasks wait for nothing but what they touch. A finding that cannot be expressed as
-a change has no price: then nobody names microseconds for it.
+the blocks. Pipes work side by side, so of both savings the larger counts; what is hidden behind other work leaves the
+busiest pipe as it is. Tasks: what becomes of them a rule says (`Rule.without`). Waits: the kernel's tasks wait for
+nothing but what they touch. A finding that cannot be expressed as a change has no price: then nobody names
+microseconds for it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from npuscope.time.run import Simulated
 
 WORTH = 0.001  # of the wall: findings that must save time and save less are none
 MEMORY = [n for n, pipe in enumerate(PIPES) if pipe in ("MTE2", "MTE3", "FIXP")]
+EVERY = range(len(PIPES))
 NO_PRICE = "it names no bytes, FLOPs, tasks or waits of a kernel"
 ITSELF = ": one would wait for itself"
 Groups = list[list[int]]
@@ -166,10 +168,10 @@ class Owners:
         """Tasks that one touches what the other wrote, the writer first."""
         return [(edge.src, edge.dst) for edge in exact_edges(self.prepared.program.recording)]
 
-    def memory(self, number: int) -> float:
-        """The share of a block of a class that its busiest memory pipe works."""
+    def busiest(self, number: int, pipes: Sequence[int]) -> float:
+        """The share of a block of a class that the busiest of these pipes works."""
         timing = self.prepared.classes.timed[self.prepared.kind_of(number)][0]
-        return float(np.max(timing.busy[MEMORY])) / timing.duration if timing.duration else 0.0
+        return float(np.max(timing.busy[pipes])) / timing.duration if timing.duration else 0.0
 
 
 def removal_of(finding: Finding, owner: Owners) -> Removal | None:
@@ -256,15 +258,18 @@ def _less_work(finding: Finding, owner: Owners) -> Removal:
     peak = (device.peak("cube", "bf16") or 0.0) / device.cores.cube.value
     less = min(cost.bytes / moved_bytes, 1.0) if moved_bytes else 0.0
     saved_ns = cost.flops / peak / sum(owner.blocks[kernel] for kernel in kernels) * NS if peak else 0.0
-    time = np.ones(len(job.run))
+    time, longest = np.ones(len(job.run)), 0.0
     for number in (number for kernel in kernels for number in owner.classes[kernel].tolist()):
-        saved = max(less * owner.memory(number), saved_ns / float(job.run[number, 0]))
+        saved = max(less * owner.busiest(number, MEMORY), saved_ns / float(job.run[number, 0]))
+        if finding.without == "hidden":  # behind the busiest pipe, which works as long as before
+            saved = min(saved, 1 - owner.busiest(number, EVERY))
         time[number] = 1 - min(saved, 1.0)
+        longest = max(longest, saved * float(job.run[number, 0]))
     parts = [f"{percent(less)} of the bytes of {name} "] if cost.bytes else []
     moved = 1 - less
     if cost.bytes and finding.without == "hidden":
         parts, moved = [f"the time of {percent(less)} of the bytes of {name} "], 1.0
-    parts += [f"{duration(saved_ns)} of each block of {name} "] if cost.flops else []
+    parts += [f"{duration(min(saved_ns, longest))} of each block of {name} "] if cost.flops else []
     return Removal(("and ".join(parts) + "taken away",), less=((time, moved),))
 
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { counterAt, counterMean } from "../../../src/npuscope/lab/page/timeline/counters.js";
-import { layoutOf } from "../../../src/npuscope/lab/page/timeline/layout.js";
+import { layoutOf, pairHeight } from "../../../src/npuscope/lab/page/timeline/layout.js";
 import { levelsOf } from "../../../src/npuscope/lab/page/timeline/levels.js";
 import { lowerBound, Model } from "../../../src/npuscope/lab/page/timeline/model.js";
 import { totalsOf } from "../../../src/npuscope/lab/page/timeline/totals.js";
@@ -114,6 +114,20 @@ test("a lane that nothing ran on is folded away until it is asked for", () => {
   assert.equal(names([]).includes("AIC 2"), false);
   assert.equal(names(["unused-AIC"]).includes("AIC 2"), true);
   assert.deepEqual(names(["AIC"]), ["Cube cores: 2 of 3 lanes"]);
+});
+
+test("lanes of two runs are equally high, and low enough to see them all", () => {
+  const few = run().timeline,
+    many = { ...few, lanes: Array(40).fill(few.lanes[0]), rows: Array.from({ length: 40 }, (_, lane) => [lane, 0]) };
+  assert.equal(pairHeight([few], [], "", 400), undefined);
+  const each = pairHeight([few, many], [], "", 400);
+  for (const timeline of [few, many]) {
+    const { tracks, height } = layoutOf(timeline, [], false, true, "", 400, each);
+    assert.ok(tracks.filter((track) => track.row >= 0).every((track) => track.height === each));
+    assert.ok(height <= 400);
+  }
+  assert.equal(pairHeight([few, many], [], "", 1e6), 22);
+  assert.equal(pairHeight([few, many], [], "", 10), 4);
 });
 
 test("a row of many slices is as busy at every coarseness as its slices are", () => {

@@ -8,7 +8,9 @@ import { isCapture, liveOf } from "./store.js";
 
 /** @typedef {import("./types").Version} Version */
 
-const MOST_RUNS = 24; // held by the page; the server has the others
+const MOST_RUNS = 24, // held by the page; the server has the others
+  SILENT_MS = 3000, // a stream that has not begun by then is held back on its way
+  ASK_MS = 1000;
 
 /** @param {string} address @param {object | undefined} body */
 async function asked(address, body = undefined) {
@@ -83,14 +85,26 @@ export class Live {
 
   start() {
     this.takeDrops();
+    this.compareAgain(); // a page may open with a pair
     const source = (this.source = new EventSource("events"));
     let before = Promise.resolve(); // one after the other: panels may come while their run is being fetched
-    source.onmessage = (message) => {
-      before = before
-        .then(() => this.hear(JSON.parse(message.data)))
+    const heard = (/** @type {() => any} */ event) =>
+      (before = before
+        .then(async () => this.hear(await event()))
         .then(() => this.breaks())
-        .catch((error) => this.say(error.message));
+        .catch((error) => this.say(error.message)));
+    let streams = false;
+    source.onmessage = (message) => {
+      streams = true;
+      heard(() => JSON.parse(message.data));
     };
+    // behind a proxy that holds events back, the page asks how things stand
+    const ask = async () => {
+      if (streams || this.live.gone) return;
+      if (!this.live.lost) await heard(() => asked("hello.json"));
+      setTimeout(ask, ASK_MS);
+    };
+    setTimeout(ask, SILENT_MS);
     source.onerror = () => {
       if (!this.live.gone) this.now({ lost: true });
     };

@@ -25,7 +25,7 @@ export function createStore(document) {
     lanes: "",
     pins: [],
     split: true,
-    room: ROOM,
+    room: document.beside && (globalThis.innerHeight ?? 0) <= 900 ? { ...ROOM, timeline: 62 } : ROOM, // two need more
     shared: document.shared ?? {},
     live: document.live,
     versions: document.live?.versions ?? [],

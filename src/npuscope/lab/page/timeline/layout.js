@@ -7,16 +7,35 @@ const HEAD = 20,
   LOW = 13,
   HIGH = 22,
   DEEP = 15,
+  LEAST = 4,
   FEW_COUNTERS = 6;
+
+/**
+ * How high the lanes of runs are that stand below one another, each in this room: the same in all of them, so that they can be compared,
+ * and as low as it takes to see every lane, LEAST at least. Nothing where there is one run, whose lanes have room to be read.
+ * @param {import("../types").Timeline[]} timelines @param {string[]} folded @param {string} filter @param {number} room
+ */
+export function pairHeight(timelines, folded, filter, room) {
+  if (timelines.length < 2) return undefined;
+  const heights = timelines.map((timeline) => {
+    const { tracks, height } = layoutOf(timeline, folded, false, true, filter), // counters come below, scrolled to
+      lanes = tracks.filter((track) => track.row >= 0),
+      others = height - lanes.reduce((sum, track) => sum + track.height, 0);
+    return Math.floor((room - others) / Math.max(lanes.length, 1));
+  });
+  return Math.min(Math.max(Math.min(...heights), LEAST), HIGH);
+}
 
 /**
  * The tracks from top to bottom, and how high they are together. `folded` has the ids of folded groups, and of groups of unused lanes that are open.
  * Counters come first unless there is little room (`last`) or they are many, which would push the lanes out of sight.
- * Of the lanes those are there whose name, role or unit has one of the words of `filter`; they become higher where `room` is left.
+ * Of the lanes those are there whose name, role or unit has one of the words of `filter`; they become higher where `room` is left, unless
+ * `each` says how high they are.
  * @param {import("../types").Timeline} timeline @param {string[]} folded @param {boolean} counters @param {boolean} last @param {string} filter @param {number} room
+ * @param {number | undefined} each
  * @returns {{tracks: Track[], height: number, ofRow: Int32Array}}
  */
-export function layoutOf(timeline, folded, counters, last, filter = "", room = 0) {
+export function layoutOf(timeline, folded, counters, last, filter = "", room = 0, each = undefined) {
   /** @type {Track[]} */
   const tracks = [];
   const isFolded = new Set(folded),
@@ -78,7 +97,7 @@ export function layoutOf(timeline, folded, counters, last, filter = "", room = 0
       const name = depth > 0 ? "" : lane.role ? `${lane.name} ${lane.role}` : lane.name;
       add({
         kind: depth === 0 ? "lane" : "row",
-        height: deep.has(place) ? Math.min(DEEP, high) : high,
+        height: each ?? (deep.has(place) ? Math.min(DEEP, high) : high),
         id: `row ${row}`,
         row,
         name,
@@ -100,7 +119,7 @@ export function layoutOf(timeline, folded, counters, last, filter = "", room = 0
   if (below) addCounters();
   const lanes = tracks.filter((track) => track.row >= 0),
     more = Math.min(Math.floor((room - top) / Math.max(lanes.length, 1)), HIGH - high);
-  if (more > 0) {
+  if (more > 0 && each === undefined) {
     top = 0;
     for (const track of tracks) {
       track.height += track.row >= 0 ? more : 0;

@@ -112,7 +112,9 @@ export class Pane {
     const boxes = this.views.map((view, n) =>
       element(
         "div.view",
-        this.views.length > 1 ? element("div.view-name", `${letters[n]}${view.model.run.name}`) : null,
+        this.views.length > 1
+          ? element("div.view-name", { title: view.model.run.name }, `${letters[n]}${view.model.run.name}`)
+          : null,
         view.box,
       ),
     );

@@ -3,7 +3,7 @@
 import { clipped, element, moment } from "../format.js";
 import { inkOn, kernelColors, rgb, softened, themed } from "../colors.js";
 import { lowerBound } from "./model.js";
-import { layoutOf } from "./layout.js";
+import { layoutOf, pairHeight } from "./layout.js";
 import { paintRow, pixel } from "./raster.js";
 import { paintArrows, paintCause, paintPath, paintPins } from "./overlays.js";
 import { paintCounter } from "./counters.js";
@@ -12,6 +12,7 @@ const LOW = 330; // pixels of a box in which counters would leave no room for la
 const AXIS = 22,
   BAND = 16,
   LETTER = 6.1,
+  NAME = 11, // high at least, to be read
   FEWEST_LETTERS = 3,
   IDLE = 3; // pixels
 export const SHORTEST_NS = 20; // of a view
@@ -35,7 +36,8 @@ export class View {
     this.frame = 0;
     this.frames = 0;
     this.queued = false;
-    this.head = AXIS + BAND * this.timeline.bands.length;
+    this.pair = [store.run(), store.beside()].flatMap((run) => (run ? [run.timeline] : []));
+    this.head = AXIS + BAND * Math.max(...this.pair.map((timeline) => timeline.bands.length)); // equal heads: the same room
     this.low = false;
     this.names = 128;
     this.labels = 0;
@@ -64,7 +66,8 @@ export class View {
   /** The tracks anew, after folding. */
   lay() {
     const { folded, shown, lanes } = this.store.state;
-    const made = layoutOf(this.timeline, folded, shown.counters, this.low, lanes, this.laidFor);
+    const each = pairHeight(this.pair, folded, lanes, this.laidFor);
+    const made = layoutOf(this.timeline, folded, shown.counters, this.low, lanes, this.laidFor, each);
     this.tracks = made.tracks;
     this.ofRow = made.ofRow;
     this.tall = made.height;
@@ -221,8 +224,9 @@ export class View {
     const room = this.width - this.names;
     rows.forEach((track, n) => {
       const top = this.head + track.top - this.box.scrollTop;
+      const idle = Math.min(IDLE, Math.max(Math.floor(track.height / 3), 1));
       if (palette.bubbles)
-        paper.drawImage(this.image, 0, count + n, wide, 1, this.names, top + track.height - 1 - IDLE, room, IDLE);
+        paper.drawImage(this.image, 0, count + n, wide, 1, this.names, top + track.height - 1 - idle, room, idle);
       paper.drawImage(this.image, 0, n, wide, 1, this.names, top + 1, room, track.height - 2);
     });
   }
@@ -238,7 +242,7 @@ export class View {
     paper.textBaseline = "middle";
     this.labels = 0;
     for (const track of seen) {
-      if (track.row < 0) continue;
+      if (track.row < 0 || track.height < NAME) continue;
       const longest = this.model.longest[track.row];
       if (longest < least) continue;
       const last = begins[track.row + 1],
@@ -381,6 +385,7 @@ export class View {
     paper.fillStyle = themed("--ground");
     paper.fillRect(0, this.head, this.names - 2, this.height);
     paper.textBaseline = "middle";
+    let named = -Infinity;
     for (const track of seen) {
       const top = this.head + track.top - this.box.scrollTop,
         middle = top + track.height / 2;
@@ -392,7 +397,8 @@ export class View {
         paper.font = track.kind === "group" ? "600 12px system-ui, sans-serif" : "11px system-ui, sans-serif";
         paper.fillText(`${track.kind === "group" ? (folded ? "▸ " : "▾ ") : "   "}${track.name}`, 6, middle);
       } else {
-        if (track.name === "") continue;
+        if (track.name === "" || top < named) continue;
+        named = top + NAME; // of lower lanes every second or third has its name
         paper.fillStyle = themed("--soft");
         paper.font = "11px system-ui, sans-serif";
         const full = this.wide(paper, track.name),
