@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -23,28 +22,30 @@ Y = pl.Out[pl.Tensor[[16, 32], pl.FP32]]
 @dataclass(frozen=True)
 class Mistake:
     program: Any
-    parts: tuple[str, ...]  # of the message
-
-    def line(self) -> int:
-        """The line marked `# here`."""
-        lines, first = inspect.getsourcelines(self.program.function)
-        marked = [first + k for k, line in enumerate(lines) if line.rstrip().endswith("# here")]
-        assert len(marked) == 1
-        return marked[0]
+    place: str  # file and line
+    parts: list[str]  # of the message
 
 
-class Mistakes(list[Mistake]):
-    """A table of mistakes, one program a row; `@mistakes("words", "of the message")` adds one."""
-
-    def __call__(self, *parts: str) -> Callable[[Callable[..., Any]], Any]:
-        def add(function: Callable[..., Any]) -> Any:
-            self.append(Mistake(pl.jit(function), parts))
-            return function
-
-        return add
-
-    def rows(self) -> list[Any]:
-        return [pytest.param(mistake, id=mistake.program.name) for mistake in self]
+def mistakes(table: str, **names: Any) -> list[Any]:
+    """The programs of a table: what is said of each, in parts with && between, then its body, indented."""
+    file = Path(mkdtemp(prefix="npuscope_")) / "mistakes.py"
+    lines: list[str] = []
+    said: list[list[str]] = []
+    here: list[int] = []
+    for line in table.strip("\n").splitlines():
+        if line.startswith(" "):
+            lines.append(line)
+            here += [len(lines)] if line.endswith("# here") else []
+        else:
+            said.append(line.split(" && "))
+            lines.append(f"def mistake_{len(said)}(x: X, y: Y):")
+    file.write_text("\n".join(lines))
+    space = {"pl": pl, "X": X, "Y": Y, **names}
+    exec(compile(file.read_text(), str(file), "exec"), space)
+    return [
+        pytest.param(Mistake(pl.jit(space[f"mistake_{n}"]), f"mistakes.py, line {line}: ", parts), id=parts[0])
+        for n, (line, parts) in enumerate(zip(here, said, strict=True), 1)
+    ]
 
 
 def message_of(program: Any, mode: Mode) -> str:
@@ -57,7 +58,5 @@ def message_of(program: Any, mode: Mode) -> str:
 
 def says(mistake: Mistake, mode: Mode) -> None:
     message = message_of(mistake.program, mode)
-    for part in mistake.parts:
+    for part in (*mistake.parts, mistake.place):
         assert part in message, message
-    file = Path(inspect.getfile(mistake.program.function)).name
-    assert f"{file}, line {mistake.line()}: " in message, message
