@@ -79,6 +79,29 @@ def ops_run(watch: Watch, function: Any, make: Make = squares) -> int:
     return watch.ops
 
 
+def same(
+    bodies: int | None = None, ops: int | None = None, of: Callable[[Recording], Any] | None = None, is_: Any = None
+) -> Callable[[Callable[..., Any]], Callable[[Watch], None]]:
+    """A program as a test: its record is right, has so many bodies, takes at most so many ops, and shows something."""
+
+    def decorate(program: Callable[..., Any]) -> Callable[[Watch], None]:
+        def test(watch: Watch) -> None:
+            main = pl.jit(program)
+            found = the_same(main)
+            assert bodies is None or len(found.bodies) == bodies
+            assert ops is None or ops_run(watch, main) <= ops
+            assert of is None or of(found) == is_
+
+        return test
+
+    return decorate
+
+
+def first_loads(recording: Recording) -> list[int]:
+    """The row that each task loads first."""
+    return [int(task.groups[0].offsets[0][0]) // 64 for task in recording.tasks]
+
+
 @given(random=st.randoms(use_true_random=False))
 @examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_programs(random: Random, tmp_path: Path) -> None:
@@ -103,55 +126,40 @@ def test_many_tasks_cost_what_two_do(watch: Watch) -> None:
     assert ops_run(watch, rows_copied(32)) == ops_run(watch, rows_copied(2)) == 2 * 2
 
 
-def test_blocks_of_many_launches_cost_what_two_launches_do(watch: Watch) -> None:
+@same(ops=2 * (2 + 3))
+def test_blocks_of_many_launches_cost_what_two_launches_do(x: pl.Tensor, out: pl.Out[pl.Tensor]):
     """Two bodies, by the block: half of the blocks store twice."""
-
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        for i in pl.range(6):
-            for block in pl.spmd(8):
-                row = pl.load(x, [8 * i + block, 0], [1, 64])
-                out = pl.store(row, [8 * i + block, 0], out)
-                if block >= 4:
-                    out = pl.store(row, [block, 0], out)
-        return out
-
-    assert ops_run(watch, main) == 2 * (2 + 3)
+    for i in pl.range(6):
+        for block in pl.spmd(8):
+            row = pl.load(x, [8 * i + block, 0], [1, 64])
+            out = pl.store(row, [8 * i + block, 0], out)
+            if block >= 4:
+                out = pl.store(row, [block, 0], out)
+    return out
 
 
-def test_tasks_on_either_side_of_a_bound_are_told_apart(watch: Watch) -> None:
+@same(bodies=3, ops=2 + 2 + 0 + 4)
+def test_tasks_on_either_side_of_a_bound_are_told_apart(x: pl.Tensor, out: pl.Out[pl.Tensor]):
     """The first task, one of those below 40, the one at 40 and one above it run."""
-
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        for i in pl.parallel(64):
-            with pl.at(level=CORE):
-                if i > 40:
-                    out = pl.store(pl.full([1, 64], dtype=pl.FP32, value=0.0), [i, 0], out)
-                if i != 40:
-                    out = pl.store(pl.load(x, [i, 0], [1, 64]), [i, 0], out)
-        return out
-
-    assert len(the_same(main).bodies) == 3
-    assert ops_run(watch, main) == 2 + 2 + 0 + 4
+    for i in pl.parallel(64):
+        with pl.at(level=CORE):
+            if i > 40:
+                out = pl.store(pl.full([1, 64], dtype=pl.FP32, value=0.0), [i, 0], out)
+            if i != 40:
+                out = pl.store(pl.load(x, [i, 0], [1, 64]), [i, 0], out)
+    return out
 
 
-def test_a_number_that_decides_otherwise_is_known_for_itself_alone(watch: Watch) -> None:
+@same(bodies=2, ops=2 * (4 + 3 * 2))  # each i for the first time: at most twice
+def test_a_number_that_decides_otherwise_is_known_for_itself_alone(x: pl.Tensor, out: pl.Out[pl.Tensor]):
     """Who looks at a remainder knows one number, so the four tasks of one turn run, and those of later turns do not."""
-
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        for turn in pl.range(5):
-            for i in pl.parallel(4):
-                with pl.at(level=CORE):
-                    if i % 4 == 0:
-                        out = pl.store(pl.full([1, 64], dtype=pl.FP32, value=0.0), [turn, 0], out)
-                    out = pl.store(pl.load(x, [i, 0], [1, 64]), [turn, 0], out)
-        return out
-
-    assert len(the_same(main).bodies) == 2
-    once = 4 + 3 * 2  # each i for the first time
-    assert ops_run(watch, main) <= 2 * once
+    for turn in pl.range(5):
+        for i in pl.parallel(4):
+            with pl.at(level=CORE):
+                if i % 4 == 0:
+                    out = pl.store(pl.full([1, 64], dtype=pl.FP32, value=0.0), [turn, 0], out)
+                out = pl.store(pl.load(x, [i, 0], [1, 64]), [turn, 0], out)
+    return out
 
 
 def test_other_buffers_and_offsets_are_each_task_s_own() -> None:
@@ -171,45 +179,36 @@ def test_other_buffers_and_offsets_are_each_task_s_own() -> None:
     assert [[a.no_dep for a in task.arguments] for task in recording.tasks[1::2]] == [[True, False]] * 4
 
 
-def test_views_that_alias_otherwise_are_another_kind() -> None:
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        whole = pl.slice(x, [8, 64], [0, 0])
-        for i in pl.range(4):
-            one = pl.slice(x, [8, 64], [0, 0])
-            other = one if i % 2 else pl.slice(x, [8, 64], [8 * (i // 2), 0])
-            with pl.at(level=CORE):
-                out = pl.store(pl.add(one, pl.add(other, whole)), [8 * i, 0], out)
-        return out
-
-    assert [len(task.arguments) for task in the_same(main).tasks] == [2, 2, 3, 2]
-
-
-def test_a_tile_handed_on_goes_through_gm_every_time() -> None:
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        for i in pl.range(4):
-            with pl.at(level=CORE):
-                tile = pl.load(x, [i, 0], [1, 64])
-            with pl.at(level=CORE):
-                out = pl.store(tile, [i, 0], out)
-        return out
-
-    assert [b.origin for b in the_same(main).buffers] == ["parameter", "parameter", *["promoted"] * 4]
-
-
-def test_a_sum_carried_from_task_to_task() -> None:
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        for i in pl.range(4):
-            with pl.at(level=CORE):
-                row = pl.load(x, [i, 0], [1, 64])
-                total = row if i == 0 else pl.add(total, row)  # type: ignore[has-type] # noqa: F821
+@same(of=lambda r: [len(task.arguments) for task in r.tasks], is_=[2, 2, 3, 2])
+def test_views_that_alias_otherwise_are_another_kind(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    whole = pl.slice(x, [8, 64], [0, 0])
+    for i in pl.range(4):
+        one = pl.slice(x, [8, 64], [0, 0])
+        other = one if i % 2 else pl.slice(x, [8, 64], [8 * (i // 2), 0])
         with pl.at(level=CORE):
-            out = pl.store(total, [0, 0], out)
-        return out
+            out = pl.store(pl.add(one, pl.add(other, whole)), [8 * i, 0], out)
+    return out
 
-    the_same(main)
+
+@same(of=lambda r: [b.origin for b in r.buffers], is_=["parameter", "parameter", *["promoted"] * 4])
+def test_a_tile_handed_on_goes_through_gm_every_time(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for i in pl.range(4):
+        with pl.at(level=CORE):
+            tile = pl.load(x, [i, 0], [1, 64])
+        with pl.at(level=CORE):
+            out = pl.store(tile, [i, 0], out)
+    return out
+
+
+@same()
+def test_a_sum_carried_from_task_to_task(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for i in pl.range(4):
+        with pl.at(level=CORE):
+            row = pl.load(x, [i, 0], [1, 64])
+            total = row if i == 0 else pl.add(total, row)  # type: ignore[has-type] # noqa: F821
+    with pl.at(level=CORE):
+        out = pl.store(total, [0, 0], out)
+    return out
 
 
 def test_a_name_that_only_some_tasks_bind(watch: Watch) -> None:
@@ -272,54 +271,41 @@ def test_a_table_written_anew_each_time_is_made_once(watch: Watch) -> None:
     assert once < watch.ops / 5
 
 
-def test_a_number_carried_by_the_loop_around(watch: Watch) -> None:
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        for i, (row,) in pl.range(6, init_values=(0,)):
-            with pl.at(level=CORE):
-                out = pl.store(pl.load(x, [row, 0], [1, 64]), [i, 0], out)
-            (row,) = pl.yield_(row + 1 + i // 3)
-        return out
-
-    assert ops_run(watch, main) == 2 * 2
-
-    recording = the_same(main)
-    assert [int(task.groups[0].offsets[0][0]) // 64 for task in recording.tasks] == [0, 1, 2, 3, 5, 7]
+@same(ops=2 * 2, of=first_loads, is_=[0, 1, 2, 3, 5, 7])
+def test_a_number_carried_by_the_loop_around(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for i, (row,) in pl.range(6, init_values=(0,)):
+        with pl.at(level=CORE):
+            out = pl.store(pl.load(x, [row, 0], [1, 64]), [i, 0], out)
+        (row,) = pl.yield_(row + 1 + i // 3)
+    return out
 
 
-def test_branches_that_yield(watch: Watch) -> None:
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        for i in pl.range(8):
-            with pl.at(level=CORE):
-                row = pl.yield_(i + 8) if i >= 4 else pl.yield_(i)
-                out = pl.store(pl.load(x, [row, 0], [1, 64]), [i, 0], out)
-        return out
-
-    assert ops_run(watch, main) == 2 * 3  # the first task, the rest of its arm, the other arm
+@same(ops=2 * 3)  # the first task, the rest of its arm, the other arm
+def test_branches_that_yield(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for i in pl.range(8):
+        with pl.at(level=CORE):
+            row = pl.yield_(i + 8) if i >= 4 else pl.yield_(i)
+            out = pl.store(pl.load(x, [row, 0], [1, 64]), [i, 0], out)
+    return out
 
 
-def test_numbers_that_are_more_than_offsets() -> None:
+@same(bodies=3)
+def test_numbers_that_are_more_than_offsets(x: pl.Tensor, out: pl.Out[pl.Tensor]):
     """As options, in other types, in branches, rounded: whatever a task does with its numbers, it does it plainly."""
-
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        stages = 2
-        for i in pl.range(6):
-            mode = i % 2
-            with pl.at(level=CORE):
-                row = pl.load(x, [i, 0], [1, 64])
-                for j in pl.unroll(stages):
-                    row = pl.cast(pl.cast(row, pl.BF16, mode=mode), pl.FP32)
-                    out = pl.store(row, [i + j, 0], out)
-                if pl.cast(i, pl.FP32) > 2.0 or -i == -1:
-                    out = pl.store(row, [round(i), 0], out)
-                for k in pl.pipeline(i, i + 2, stage=stages):
-                    out = pl.store(pl.load(x, [k, 0], [1, 64]), [divmod(k, 3)[0], 0], out)
-                pl.static_assert(f"{i:02}" >= "00")
-        return out
-
-    assert len(the_same(main).bodies) == 3
+    stages = 2
+    for i in pl.range(6):
+        mode = i % 2
+        with pl.at(level=CORE):
+            row = pl.load(x, [i, 0], [1, 64])
+            for j in pl.unroll(stages):
+                row = pl.cast(pl.cast(row, pl.BF16, mode=mode), pl.FP32)
+                out = pl.store(row, [i + j, 0], out)
+            if pl.cast(i, pl.FP32) > 2.0 or -i == -1:
+                out = pl.store(row, [round(i), 0], out)
+            for k in pl.pipeline(i, i + 2, stage=stages):
+                out = pl.store(pl.load(x, [k, 0], [1, 64]), [divmod(k, 3)[0], 0], out)
+            pl.static_assert(f"{i:02}" >= "00")
+    return out
 
 
 def test_a_tensor_whose_rows_a_helper_does_not_know(watch: Watch) -> None:
@@ -366,7 +352,7 @@ def test_a_global_that_changes_between_tasks() -> None:
         return squares()
 
     recording = the_same(main, make)
-    assert [int(task.groups[0].offsets[0][0]) for task in recording.tasks] == [64, 128, 192, 256]
+    assert first_loads(recording) == [1, 2, 3, 4]
 
 
 def test_a_global_that_changes_while_tasks_write_numbers() -> None:
@@ -390,18 +376,14 @@ def test_a_global_that_changes_while_tasks_write_numbers() -> None:
     assert [task.groups[0].offsets[0].tolist() for task in recording.tasks] == [[0], [1], [0], [1], [0]]
 
 
-def test_a_list_that_a_task_changes() -> None:
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        rows = []
-        for i in pl.range(4):
-            with pl.at(level=CORE):
-                rows.append(i)
-                out = pl.store(pl.load(x, [len(rows), 0], [1, 64]), [i, 0], out)
-        return out
-
-    recording = the_same(main)
-    assert [int(task.groups[0].offsets[0][0]) for task in recording.tasks] == [64, 128, 192, 256]
+@same(of=first_loads, is_=[1, 2, 3, 4])
+def test_a_list_that_a_task_changes(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    rows = []
+    for i in pl.range(4):
+        with pl.at(level=CORE):
+            rows.append(i)
+            out = pl.store(pl.load(x, [len(rows), 0], [1, 64]), [i, 0], out)
+    return out
 
 
 def test_a_mistake_in_a_later_task_is_told_as_if_it_had_run_in_its_turn() -> None:
@@ -421,29 +403,23 @@ def test_a_mistake_in_a_later_task_is_told_as_if_it_had_run_in_its_turn() -> Non
     assert "90 to 91 of axis 0" in messages[0]
 
 
-def test_blocks_that_meet_run_in_their_turn() -> None:
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        for i in pl.range(3):
-            for block in pl.spmd(4):
-                out = pl.store(pl.load(x, [block, 0], [1, 64]), [4 * i + block, 0], out)
-                pl.system.syncall()
-                out = pl.store(pl.load(x, [block + 4, 0], [1, 64]), [4 * i + block, 0], out)
-        return out
-
-    the_same(main)
+@same()
+def test_blocks_that_meet_run_in_their_turn(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for i in pl.range(3):
+        for block in pl.spmd(4):
+            out = pl.store(pl.load(x, [block, 0], [1, 64]), [4 * i + block, 0], out)
+            pl.system.syncall()
+            out = pl.store(pl.load(x, [block + 4, 0], [1, 64]), [4 * i + block, 0], out)
+    return out
 
 
-def test_findings_are_counted_for_every_task() -> None:
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        for i in pl.range(5):
-            with pl.at(level=CORE):
-                for j in pl.parallel(2):
-                    out = pl.store(pl.load(x, [i, 16 * j], [1, 16]), [i, 16 * j], out)
-        return out
-
-    assert [finding.count for finding in the_same(main).notices] == [5]
+@same(of=lambda r: [notice.count for notice in r.notices], is_=[5])
+def test_findings_are_counted_for_every_task(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for i in pl.range(5):
+        with pl.at(level=CORE):
+            for j in pl.parallel(2):
+                out = pl.store(pl.load(x, [i, 16 * j], [1, 16]), [i, 16 * j], out)
+    return out
 
 
 @pl.jit.inline
@@ -454,12 +430,9 @@ def copied(x, out, row):
     return pl.store(pl.add(tile, 1.0), [row, 0], out)
 
 
-def test_helpers_run_inside_tasks() -> None:
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        for i in pl.range(6):
-            with pl.at(level=CORE):
-                out = copied(x, out, i)
-        return out
-
-    assert len(the_same(main).bodies) == 2
+@same(bodies=2)
+def test_helpers_run_inside_tasks(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for i in pl.range(6):
+        with pl.at(level=CORE):
+            out = copied(x, out, i)
+    return out

@@ -59,68 +59,73 @@ def the_loop(recording: Recording, task: int = 0) -> Loop:
     return next(item for item in items if isinstance(item, Loop))
 
 
-def test_a_loop_left_at_once_has_one_turn() -> None:
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        with pl.at(level=CORE):
-            for i in pl.range(8):
-                pl.store(pl.load(x, [4 * i, 0], [4, 16]), [4 * i, 0], out)
-                break
-        return out
-
-    shapes, values = in_both_modes(main, lambda: (np.ones((16, 16), np.float32), np.zeros((16, 16), np.float32)))
-    assert first_difference(shapes, values) is None
-    assert [segment.count for segment in the_loop(shapes).segments] == [1]
+def segments(recording: Recording) -> list[int]:
+    return [segment.count for segment in the_loop(recording).segments]
 
 
-def test_rows_that_no_turn_reaches_are_no_mistake() -> None:
+def same_in_both_modes(
+    of: Callable[[Recording], Any] | None = None, is_: Any = None, rows: int = 16, table: bool = False, runs: Any = None
+) -> Callable[[Callable[..., Any]], Callable[[list[bool]], None]]:
+    """A program as a test: its records agree, and show something; `runs`: which of them were turn by turn."""
+
+    def decorate(program: Callable[..., Any]) -> Callable[[list[bool]], None]:
+        def test(alone: list[bool]) -> None:
+            tables = [np.zeros((1, 8), np.int32)] if table else []
+            x = np.ones((rows, 16), np.float32)
+            shapes, values = in_both_modes(pl.jit(program), lambda: (x, *tables, np.zeros((32, 16), np.float32)))
+            assert first_difference(shapes, values) is None
+            assert of is None or of(shapes) == is_
+            assert runs is None or alone == runs
+
+        return test
+
+    return decorate
+
+
+turns = pl.range
+
+
+@same_in_both_modes(of=segments, is_=[1])
+def test_a_loop_left_at_once_has_one_turn(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=CORE):
+        for i in pl.range(8):
+            pl.store(pl.load(x, [4 * i, 0], [4, 16]), [4 * i, 0], out)
+            break
+    return out
+
+
+@same_in_both_modes()
+def test_rows_that_no_turn_reaches_are_no_mistake(x: pl.Tensor, out: pl.Out[pl.Tensor]):
     """Turns 4 to 7 would load past x, but the loop ends before."""
-
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        with pl.at(level=CORE):
-            for i in pl.range(8):
-                pl.store(pl.load(x, [4 * i, 0], [4, 16]), [4 * i, 0], out)
-                if i == 3:
-                    break
-        return out
-
-    shapes, values = in_both_modes(main, lambda: (np.ones((16, 16), np.float32), np.zeros((16, 16), np.float32)))
-    assert first_difference(shapes, values) is None
+    with pl.at(level=CORE):
+        for i in pl.range(8):
+            pl.store(pl.load(x, [4 * i, 0], [4, 16]), [4 * i, 0], out)
+            if i == 3:
+                break
+    return out
 
 
-def test_a_number_kept_by_some_turns_is_the_last_that_kept_it() -> None:
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        with pl.at(level=CORE):
-            last = 0
-            for i in pl.range(8):
-                twice = 2 * i
-                if i < 3:
-                    last = twice
-            pl.store(pl.load(x, [last, 0], [4, 16]), [0, 0], out)
-        return out
-
-    shapes, values = in_both_modes(main, lambda: (np.ones((32, 16), np.float32), np.zeros((16, 16), np.float32)))
-    assert first_difference(shapes, values) is None
-    assert values.tasks[0].groups[0].offsets[0].item() == 4 * 16
+@same_in_both_modes(of=lambda r: r.tasks[0].groups[0].offsets[0].item(), is_=4 * 16, rows=32)
+def test_a_number_kept_by_some_turns_is_the_last_that_kept_it(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=CORE):
+        last = 0
+        for i in pl.range(8):
+            twice = 2 * i
+            if i < 3:
+                last = twice
+        pl.store(pl.load(x, [last, 0], [4, 16]), [0, 0], out)
+    return out
 
 
-def test_a_tile_kept_over_turns_grows_older() -> None:
+@same_in_both_modes(of=segments, is_=[1, 1, 4])
+def test_a_tile_kept_over_turns_grows_older(x: pl.Tensor, out: pl.Out[pl.Tensor]):
     """Turn 1 finds it one turn back, later ones two or more: three kinds of turns."""
-
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        with pl.at(level=CORE):
-            for i in pl.range(6):
-                if i == 0:
-                    kept = pl.load(x, [0, 0], [4, 16])
-                pl.store(kept, [4 * i, 0], out)
-        return out
-
-    shapes, values = in_both_modes(main, lambda: (np.ones((16, 16), np.float32), np.zeros((32, 16), np.float32)))
-    assert first_difference(shapes, values) is None
-    assert [segment.count for segment in the_loop(shapes).segments] == [1, 1, 4]
+    with pl.at(level=CORE):
+        for i in pl.range(6):
+            if i == 0:
+                kept = pl.load(x, [0, 0], [4, 16])
+            pl.store(kept, [4 * i, 0], out)
+    return out
 
 
 def test_counters_in_memory_steer_later_turns() -> None:
@@ -156,40 +161,30 @@ def test_counters_in_memory_steer_later_turns() -> None:
     assert loads.ravel().tolist() == [3 * 16, 9 * 16, 9 * 16]
 
 
-def test_lists_and_swaps_and_loops_by_another_name() -> None:
-    turns = pl.range
-
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        with pl.at(level=CORE):
-            found = []
-            a, b = pl.load(x, [0, 0], [4, 16]), pl.load(x, [4, 0], [4, 16])
-            cursor = 0
-            for i in pl.range(4):
-                found.append(pl.load(x, [i, 0], [4, 16]))
-                a, b = b, a
-            for i in turns(5):
-                pl.store(a, [cursor, 0], out)
-                cursor = cursor + i
-            for i in pl.range(4):
-                pl.store(pl.add(found[i], b), [4 * i, 0], out)
-        return out
-
-    shapes, values = in_both_modes(main, lambda: (np.ones((16, 16), np.float32), np.zeros((32, 16), np.float32)))
-    assert first_difference(shapes, values) is None
+@same_in_both_modes()
+def test_lists_and_swaps_and_loops_by_another_name(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=CORE):
+        found = []
+        a, b = pl.load(x, [0, 0], [4, 16]), pl.load(x, [4, 0], [4, 16])
+        cursor = 0
+        for i in pl.range(4):
+            found.append(pl.load(x, [i, 0], [4, 16]))
+            a, b = b, a
+        for i in turns(5):
+            pl.store(a, [cursor, 0], out)
+            cursor = cursor + i
+        for i in pl.range(4):
+            pl.store(pl.add(found[i], b), [4 * i, 0], out)
+    return out
 
 
-def test_numbers_of_lanes_are_pythons() -> None:
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        with pl.at(level=CORE):
-            for i in pl.range(6):
-                k = (i > 1) + (i > 3) + -(i == 5) + {0: 1, 1: 2, 2: 0}[i % 3] + int(f"{i}") + pl.cast(i / 2, pl.INDEX)
-                pl.store(pl.load(x, [k + (~i + 7) % 3, 0], [4, 16]), [divmod(i, 4)[1] + i**2 % 5, 0], out)
-        return out
-
-    shapes, values = in_both_modes(main, lambda: (np.ones((32, 16), np.float32), np.zeros((32, 16), np.float32)))
-    assert first_difference(shapes, values) is None
+@same_in_both_modes(rows=32)
+def test_numbers_of_lanes_are_pythons(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=CORE):
+        for i in pl.range(6):
+            k = (i > 1) + (i > 3) + -(i == 5) + {0: 1, 1: 2, 2: 0}[i % 3] + int(f"{i}") + pl.cast(i / 2, pl.INDEX)
+            pl.store(pl.load(x, [k + (~i + 7) % 3, 0], [4, 16]), [divmod(i, 4)[1] + i**2 % 5, 0], out)
+    return out
 
 
 def test_division_by_a_turn_that_is_zero() -> None:
@@ -221,37 +216,26 @@ def test_a_tensor_used_whole_is_loaded_when_it_is_out_of_date() -> None:
     assert first_difference(shapes, values) is None
 
 
-def test_blocks_that_tell_each_other_numbers_are_run_block_by_block(alone: list[bool]) -> None:
-    @pl.jit
-    def main(x: pl.Tensor, table: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]):
-        for b in pl.spmd(4):
-            pl.write(table, [0, b], b + 1)
-            pl.system.syncall()
-            for i in pl.range(pl.read(table, [0, 3 - b])):
-                pl.store(pl.load(x, [i, 0], [4, 16]), [4 * b, 0], out)
-        return out
-
-    shapes, values = in_both_modes(
-        main,
-        lambda: (np.ones((16, 16), np.float32), np.zeros((1, 8), np.int32), np.zeros((16, 16), np.float32)),
-    )
-    assert first_difference(shapes, values) is None
-    assert alone == [False, True, False]  # shapes, shapes again, values
+@same_in_both_modes(table=True, runs=[False, True, False])  # shapes, shapes again, values
+def test_blocks_that_tell_each_other_numbers_are_run_block_by_block(
+    x: pl.Tensor, table: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]
+):
+    for b in pl.spmd(4):
+        pl.write(table, [0, b], b + 1)
+        pl.system.syncall()
+        for i in pl.range(pl.read(table, [0, 3 - b])):
+            pl.store(pl.load(x, [i, 0], [4, 16]), [4 * b, 0], out)
+    return out
 
 
-def test_a_number_that_lanes_do_not_compute_is_computed_when_it_is_needed(alone: list[bool]) -> None:
-    @pl.jit
-    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-        with pl.at(level=CORE):
-            for i in pl.range(4):
-                row = pl.full([1, 8], dtype=pl.INT32, value=i)
-                for j in pl.range(pl.read(row, [0, 0])):
-                    pl.store(pl.load(x, [j, 0], [4, 16]), [4 * i, 0], out)
-        return out
-
-    shapes, values = in_both_modes(main, lambda: (np.ones((16, 16), np.float32), np.zeros((16, 16), np.float32)))
-    assert first_difference(shapes, values) is None
-    assert alone == [False, True, False]
+@same_in_both_modes(runs=[False, True, False])
+def test_a_number_that_lanes_do_not_compute_is_computed_when_it_is_needed(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=CORE):
+        for i in pl.range(4):
+            row = pl.full([1, 8], dtype=pl.INT32, value=i)
+            for j in pl.range(pl.read(row, [0, 0])):
+                pl.store(pl.load(x, [j, 0], [4, 16]), [4 * i, 0], out)
+    return out
 
 
 def test_flow_that_a_float_decides_is_refused_where_nobody_can_make_it(alone: list[bool]) -> None:
