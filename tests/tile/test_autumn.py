@@ -443,7 +443,7 @@ def test_half_bytes_take_half_the_memory_and_move_half_the_bytes() -> None:
     assert costs(pl.FP4) == costs(pl.INT4) == (16 * 256, 16 * 256)
 
 
-@given(st.lists(st.floats(-8, 8, width=32), min_size=8, max_size=8))
+@given(st.lists(st.floats(-8, 8, width=32) | st.floats(-500, 500, width=32), min_size=8, max_size=8))
 @examples(60)
 def test_every_small_float_rounds_as_ml_dtypes_does_and_comes_back(values: list[float]) -> None:
     tile = np.array([values], np.float32)
@@ -462,12 +462,11 @@ def test_every_small_float_rounds_as_ml_dtypes_does_and_comes_back(values: list[
 
 @given(st.lists(st.floats(-500, 500, width=32), min_size=8, max_size=8))
 @examples(60)
-def test_fp8_rounds_as_ml_dtypes_does_and_saturates(values: list[float]) -> None:
+def test_fp8_rounds_down_up_or_towards_zero_and_saturates(values: list[float]) -> None:
     tile = np.array([values], np.float32)
-    want = tile.clip(-448, 448).astype(ml_dtypes.float8_e4m3fn).astype(np.float32)
-    np.testing.assert_array_equal(cast(tile, FP32, FP8E4M3FN, "rint"), want)
     for mode, low, high in (("floor", -np.inf, 0), ("ceil", 0, np.inf), ("trunc", -np.inf, 0)):
         rounded = cast(tile, FP32, FP8E4M3FN, mode)
+        assert np.abs(rounded).max() <= 448
         moved = (np.abs(rounded) - np.abs(tile) if mode == "trunc" else rounded - tile)[np.abs(tile) <= 448]
         assert ((moved >= low) & (moved <= high)).all()
 
@@ -748,34 +747,6 @@ def test_what_is_read_past_l2_comes_from_hbm_each_time(how: str) -> None:
 
 
 # --- graphs
-
-
-def layers(as_graph: bool) -> Any:
-    def step(x: pl.InOut[pl.Tensor[[16, 32], pl.FP32]], by: pl.Scalar[pl.FP32]):
-        with pl.at(level=CORE, name_hint="grow"):
-            x[:] = pl.mul(x, by)
-        with pl.at(level=CORE, name_hint="shift"):
-            x[:] = pl.add(x, 1.0)
-        return x
-
-    part = pl.jit.graph(step) if as_graph else pl.jit.inline(step)
-
-    @pl.jit
-    def model(x: pl.InOut[pl.Tensor[[16, 32], pl.FP32]]):
-        for _ in pl.unroll(3):
-            x = part(x, 2.0)
-        return x
-
-    return model
-
-
-def test_a_graph_computes_and_launches_what_the_plain_form_does() -> None:
-    one, other = floats(16, 32), np.zeros((16, 32), np.float32)
-    other[:] = one
-    plain, graph = record(layers(False), one), record(layers(True), other)
-    np.testing.assert_array_equal(one, other)
-    names = [[(task.kernel, task.layer) for task in run.recording.tasks] for run in (plain, graph)]
-    assert names[0] == names[1]
 
 
 @pl.jit

@@ -63,58 +63,6 @@ def test_gemm(m: int, n: int, k: int, tm: int, tn: int, tk: int, kind: Any, seed
     assert np.all(np.abs(narrow - wide_a @ wide_b) <= bound + 2.0**-8 * np.abs(wide_a @ wide_b) * (1 + 2.0**-8))
 
 
-def softmax(tm: int) -> Any:
-    @pl.jit
-    def main(x: pl.Tensor, y: pl.Out[pl.Tensor]):
-        rows, columns = x.shape[0], x.shape[1]
-        for b in pl.spmd((rows + tm - 1) // tm):
-            part = pl.slice(x, [tm, columns], [b * tm, 0], valid_shape=[pl.min(tm, rows - b * tm), columns])
-            e = pl.exp(pl.row_expand_sub(part, pl.row_max(part)))
-            pl.store(pl.row_expand_div(e, pl.row_sum(e)), [b * tm, 0], y)
-        return y
-
-    return main
-
-
-@given(extents, extents, tiles, seeds)
-def test_softmax(m: int, n: int, tm: int, seed: int) -> None:
-    x = drawn(seed, m, n)
-    e = np.exp((x - x.max(axis=1, keepdims=True)).astype(np.float64))
-    y = softmax(tm)(x, np.zeros_like(x))
-    # The exponent is rounded as the tile rounds it; exp, the sum and the quotient then err by a few units each.
-    np.testing.assert_allclose(y, e / e.sum(axis=1, keepdims=True), rtol=(n + 8) * EPS)
-
-
-def rms_norm(tm: int, tn: int, eps: float) -> Any:
-    @pl.jit
-    def main(x: pl.Tensor, w: pl.Tensor, y: pl.Out[pl.Tensor]):
-        rows, columns = x.shape[0], x.shape[1]
-        for b in pl.spmd((rows + tm - 1) // tm):
-            high = pl.min(tm, rows - b * tm)
-            total = pl.full([tm, 1], dtype=pl.FP32, value=0.0)
-            for n in pl.range(0, columns, tn):
-                part = pl.slice(x, [tm, tn], [b * tm, n], valid_shape=[high, pl.min(tn, columns - n)])
-                total = pl.add(total, pl.row_sum(pl.mul(part, part)))
-            scale = pl.rsqrt(pl.add(pl.mul(total, 1.0 / columns), eps))
-            for n in pl.range(0, columns, tn):
-                wide = pl.min(tn, columns - n)
-                part = pl.slice(x, [tm, tn], [b * tm, n], valid_shape=[high, wide])
-                gain = pl.slice(w, [1, tn], [0, n], valid_shape=[1, wide])
-                pl.store(pl.col_expand_mul(pl.row_expand_mul(part, scale), gain), [b * tm, n], y)
-        return y
-
-    return main
-
-
-@given(extents, extents, tiles, tiles, seeds)
-def test_rms_norm(m: int, n: int, tm: int, tn: int, seed: int) -> None:
-    x, w = drawn(seed, m, n), drawn(seed + 1, 1, n)
-    wide = x.astype(np.float64)
-    wanted = wide / np.sqrt((wide**2).mean(axis=1, keepdims=True) + 1e-6) * w
-    y = rms_norm(tm, tn, 1e-6)(x, w, np.zeros_like(x))
-    np.testing.assert_allclose(y, wanted, rtol=(n + 8) * EPS)
-
-
 def attention(tq: int, tk: int, scale: float) -> Any:
     """Online softmax: the maximum so far rescales what was summed before."""
 
