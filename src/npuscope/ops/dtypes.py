@@ -59,13 +59,14 @@ class DataType:
         return self.bytes
 
     @property
-    def limits(self) -> tuple[int, int]:
-        """The least and the largest value of a type of whole numbers."""
+    def limits(self) -> tuple[float, float]:
+        """The least and the largest value, ints of a type of whole numbers, else floats."""
         assert self.storage is not None
         if self.storage.kind == "b":
             return 0, 1
-        found = ml_dtypes.iinfo(self.storage)  # type: ignore[no-untyped-call]
-        return int(found.min), int(found.max)
+        found = (ml_dtypes.finfo if self.is_float else ml_dtypes.iinfo)(self.storage)
+        number = float if self.is_float else int
+        return number(found.min), number(found.max)
 
     @property
     def steers(self) -> bool:

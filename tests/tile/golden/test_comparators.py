@@ -242,6 +242,9 @@ class Rows:
         return f"assemble at kernel.py:{10 + row} ('{name}')" if row < 8 else None
 
 
+ROWS: Any = Rows()
+
+
 def test_each_output_gets_a_line(capsys) -> None:
     validate_golden({"y": np.ones((2, 3), f), "z": np.ones(1, np.int32)}, {"y": np.ones((2, 3), f), "z": np.ones(1)})
     assert capsys.readouterr().out.splitlines() == [
@@ -262,7 +265,7 @@ def test_a_mismatch_names_index_values_and_the_op_that_last_wrote_it() -> None:
     actual, expected = np.zeros((9, 4), f), np.zeros((9, 4), f)
     actual[1, 2], actual[8, 0] = 0.5, np.nan
     with pytest.raises(AssertionError) as failure:
-        validate_golden({"y": actual}, {"y": expected}, run=Rows())
+        validate_golden({"y": actual}, {"y": expected}, run=ROWS)
     assert str(failure.value).splitlines()[-2:] == [
         "    [6] (1, 2) actual=0.5, expected=0.0, last written by assemble at kernel.py:11 ('y')",
         "    [32] (8, 0) actual=nan, expected=0.0, never written",
@@ -282,7 +285,7 @@ def test_our_comparators_name_the_op_too() -> None:
     with pytest.raises(
         AssertionError, match=r"\[13\] \(3, 1\) actual=2, expected=0, .* last written by assemble at kernel.py:13"
     ):
-        validate_golden({"y": actual}, {"y": expected}, compare_fn=compare, run=Rows())
+        validate_golden({"y": actual}, {"y": expected}, compare_fn=compare, run=ROWS)
 
 
 def test_a_users_comparator_is_called_as_documented(capsys) -> None:

@@ -130,8 +130,8 @@ def test_bits_decide_and_as_many_elements_differ_as_were_changed(values: list[fl
     one = np.array(values, np.float32).reshape(2, 8)
     other = one.copy()
     other.view(np.uint32).reshape(-1)[changed] ^= 0x80000000  # only the sign, of NaN and 0 too
-    runs = [record(copied, x, np.zeros_like(x)) for x in (one, other)]
-    _, y = beside_version(*runs, "the other").tensors
+    mine, theirs = (record(copied, x, np.zeros_like(x)) for x in (one, other))
+    _, y = beside_version(mine, theirs, "the other").tensors
     assert (y.apart is None) == (not changed)
     if y.apart is not None:
         assert (y.apart.differing, y.apart.index) == (len(changed), divmod(changed[0], 8))

@@ -16,6 +16,7 @@ from npuscope.tile.calls import vector
 from npuscope.tile.calls.functions import implements
 from npuscope.tile.enums import TensorLayout
 from npuscope.tile.fault import fault
+from npuscope.tile.graph.boxes import row_major
 from npuscope.tile.run.block import VectorCores
 from npuscope.tile.run.op_recorder import check_bounds, load_box, position
 from npuscope.tile.run.state import TileRun, current
@@ -32,7 +33,7 @@ from npuscope.tile.values.checks import (
     tensor_or_tile,
 )
 from npuscope.tile.values.lanes import Lane, Whole
-from npuscope.tile.values.tensors import BOXES, Fractal, Shape, Tensor, Tile, contiguous, window
+from npuscope.tile.values.tensors import BOXES, Fractal, Shape, Tensor, Tile, window
 
 # --- the same elements, read another way
 
@@ -46,7 +47,7 @@ def reshape(input: object, shape: Sequence[Whole]) -> Tensor | Tile:
     valid = _reshaped_valid(x.valid, x.shape, extents)
     if isinstance(x, Tensor):
         if x.is_contiguous:
-            return x.seen_as(extents, contiguous(extents), x.dtype, valid, run.block is not None)
+            return x.seen_as(extents, row_major(extents), x.dtype, valid, run.block is not None)
         if run.block is None:
             raise fault(
                 f"pl.reshape of a view {describe(x)} of {x.buffer.name} that is not contiguous",
@@ -122,7 +123,7 @@ def reinterpret_view(data: object, dtype: DataType, *, shape: Sequence[Whole] | 
     if math.prod(extents) * kind.bytes != x.size * x.dtype.bytes or row % kind.bytes:
         raise fault(f"pl.reinterpret_view: {describe(x)} as {list(extents)} {kind}: the number of bytes differs")
     if isinstance(x, Tensor) and x.is_contiguous and kind.bytes == x.dtype.bytes:
-        return x.seen_as(extents, contiguous(extents), kind, None, run.block is not None)
+        return x.seen_as(extents, row_major(extents), kind, None, run.block is not None)
     tile = run.tile(x, "reinterpret_view")
     result = run.result(REINTERPRET_VIEW, (tile,), extents, kind, None, tile.space)
     if tile.array is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import ml_dtypes
 import numpy as np
 
 from npuscope.ops import elementwise, rounding, sorting, storage
@@ -64,7 +63,8 @@ def cast(
     if tile.array is not None:
         array = tile.share() if dtype is tile.dtype else tile.array
         if saturation_mode == "on" and dtype is not tile.dtype and array is not None:
-            array = _within(array, dtype)
+            low, high = dtype.limits
+            array = np.clip(array, float(low), float(high)).astype(array.dtype)
         result.array = array if dtype is tile.dtype or array is None else rounding.cast(array, tile.dtype, dtype, mode)
     return result
 
@@ -87,17 +87,6 @@ def _cast_pairs(run: TileRun, tile: Tile, dtype: DataType, mode: str) -> Tile:
         values = unpacked(tile.array.astype(np.uint8), FP4).astype(np.float32)
         result.array = rounding.cast(values, FP32, dtype, mode)
     return result
-
-
-def _within(array: Array, dtype: DataType) -> Array:
-    """Numbers held within those that a type has."""
-    if dtype.is_float:
-        info = ml_dtypes.finfo(dtype.storage)  # type: ignore[no-untyped-call]
-        low, high = float(info.min), float(info.max)
-    else:
-        low, high = map(float, dtype.limits)
-    held: Array = np.clip(array, low, high).astype(array.dtype)
-    return held
 
 
 def _cast_scalar(x: Scalar, dtype: DataType, mode: str) -> Scalar:
@@ -384,12 +373,8 @@ def pad_number(pad_value: object, dtype: DataType) -> Scalar:
         return fitting(pad_value, dtype, "pl.fillpad")
     if not isinstance(pad_value, PadValue):
         raise fault(f"a padding must be pl.PadValue.… or a number, not {shown(pad_value)}")
-    if dtype.is_float:
-        if dtype in (FP32, FP16, BF16):
-            return -np.inf if pad_value is PadValue.min else np.inf
-        info = ml_dtypes.finfo(dtype.storage)  # type: ignore[no-untyped-call]
-        return float(info.min if pad_value is PadValue.min else info.max)
-    return dtype.limits[0 if pad_value is PadValue.min else 1]
+    least, largest = (-np.inf, np.inf) if dtype in (FP32, FP16, BF16) else dtype.limits
+    return least if pad_value is PadValue.min else largest
 
 
 @implements(FILLPAD)

@@ -22,6 +22,7 @@ from npuscope.tile.calls.functions import implements
 from npuscope.tile.calls.shaping import inside
 from npuscope.tile.enums import AtomicType, NotifyOp, WaitCmp
 from npuscope.tile.fault import fault
+from npuscope.tile.graph.boxes import row_major
 from npuscope.tile.record.recorder import AccessKey
 from npuscope.tile.run.arguments import Elsewhere, Parameter
 from npuscope.tile.run.op_recorder import check_bounds, load_box, position, store_box, write_box
@@ -31,7 +32,7 @@ from npuscope.tile.values import lanes
 from npuscope.tile.values.checks import describe, dtype_of, shape_of
 from npuscope.tile.values.lanes import Lane, Number, Unknown
 from npuscope.tile.values.signature import DynExpr, DynVar, extent_of
-from npuscope.tile.values.tensors import LiveBuffer, Shape, Tensor, Tile, contiguous, strided
+from npuscope.tile.values.tensors import LiveBuffer, Shape, Tensor, Tile, strided
 
 Whole = int | Lane
 Offsets = Sequence[Whole]
@@ -102,7 +103,7 @@ class Window(Elsewhere):
             held = run.gm.buffers[known]
             same = isinstance(window, Window) and window.buffer is self.buffer
             if same and held.dtype is self.dtype and held.shape == self.shape:
-                return Tensor(held, 0, self.shape, contiguous(self.shape))
+                return Tensor(held, 0, self.shape, row_major(self.shape))
         steers = self.dtype.steers or run.gm.slice.has("parameter", parameter.name, 0)
         keeps = run.computes or (run.exchanges and steers)
         data = self.buffer.memory(rank.device, self.dtype, self.elements) if keeps else None
@@ -113,7 +114,7 @@ class Window(Elsewhere):
         buffer.known = keeps and self.buffer.is_known(rank.device)  # without values nobody knows what a peer wrote
         rank.hold(buffer.id, self)
         self.buffer.hold(rank.device, buffer)
-        return Tensor(buffer, 0, self.shape, contiguous(self.shape))
+        return Tensor(buffer, 0, self.shape, row_major(self.shape))
 
 
 def held_window(run: TileRun, value: object) -> tuple[OneRank, Window] | None:

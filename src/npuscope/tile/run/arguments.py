@@ -20,11 +20,12 @@ import numpy as np
 
 from npuscope.ops.dtypes import FP4E2M1X2, HALF_BYTES, Array, DataType, Element, of_storage, packed, unpacked
 from npuscope.tile.fault import TileError, fault
+from npuscope.tile.graph.boxes import row_major
 from npuscope.tile.record.model import Direction
 from npuscope.tile.run.state import TileRun
 from npuscope.tile.values import signature as types
 from npuscope.tile.values.checks import Scalar, dtype_of, fitting, is_number, shape_of, shown
-from npuscope.tile.values.tensors import Fractal, Tensor, contiguous
+from npuscope.tile.values.tensors import Fractal, Tensor
 
 TorchTensor: TypeAlias = Any
 Extents = dict[types.DynVar, int]
@@ -253,7 +254,7 @@ def _in_gm(
     direction = parameter.direction or "In"
     buffer = run.gm.add(parameter.name, shape, dtype, data, origin="parameter", direction=direction, written=written)
     buffer.rows_at_run_time = parameter.rows_at_run_time
-    tensor = Tensor(buffer, 0, shape, contiguous(shape))
+    tensor = Tensor(buffer, 0, shape, row_major(shape))
     if isinstance(parameter.annotation, types.TensorType) and parameter.annotation.layout:
         tensor.fractal = Fractal.of(parameter.annotation.layout, shape, dtype)
     return tensor

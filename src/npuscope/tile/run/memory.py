@@ -16,11 +16,12 @@ import numpy as np
 
 from npuscope.ops import storage
 from npuscope.ops.dtypes import Array, DataType
+from npuscope.tile.graph.boxes import row_major
 from npuscope.tile.record import model, sites
 from npuscope.tile.record.recorder import Recorder
 from npuscope.tile.run.steering import Slice
 from npuscope.tile.values.lanes import Plain
-from npuscope.tile.values.tensors import LiveBuffer, Shape, Tensor, contiguous
+from npuscope.tile.values.tensors import LiveBuffer, Shape, Tensor
 
 Contents = Mapping[int, Array]  # flat, by the number of the buffer
 _ONE = (True,)
@@ -104,7 +105,7 @@ class Allocations:
             data = np.full(prod(shape), storage.poison(dtype) if fill is None else fill, dtype.storage)
         written = fill is not None
         buffer = self.add(name, shape, dtype, data, origin=origin, manual_dep=manual_dep, written=written)
-        return Tensor(buffer, 0, shape, contiguous(shape))
+        return Tensor(buffer, 0, shape, row_major(shape))
 
     def has(self, buffer: LiveBuffer) -> bool:
         """Whether it is one of this run's."""

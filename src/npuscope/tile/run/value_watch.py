@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-import ml_dtypes
 import numpy as np
 
-from npuscope.ops.dtypes import Array, DataType
+from npuscope.ops.dtypes import Array
 from npuscope.ops.shaping import CREATE, FILLPAD, FILLPAD_EXPAND
 from npuscope.ops.spec import OpRole, OpSpec
 from npuscope.tile.record import sites
@@ -107,7 +106,7 @@ class ValueWatch:
             return (
                 "overflow",
                 over,
-                f"{_ranges(tiles)} does not fit {result.dtype}, which ends at {_most(result.dtype):g}",
+                f"{_ranges(tiles)} does not fit {result.dtype}, which ends at {float(result.dtype.limits[1]):g}",
             )
         endless = np.isinf(array) if array.dtype.kind == "f" else bad
         made = endless.any() and all(_is_finite(tile) for tile in tiles) and spec not in _PADS
@@ -129,12 +128,6 @@ def _valid(tile: Tile) -> Array:
     return tile.array[window(tile.valid or tile.shape)]
 
 
-def _most(dtype: DataType) -> float:
-    if dtype.is_float:
-        return float(ml_dtypes.finfo(dtype.storage).max)  # type: ignore[no-untyped-call]
-    return float(dtype.limits[1])
-
-
 def _overflow(spec: OpSpec, tiles: list[Tile], result: Tile, array: Array) -> Array | None:
     """Where a cast met a number that its type has not; of other ops in narrow floats: where they came to infinity."""
     dtype = result.dtype
@@ -142,9 +135,9 @@ def _overflow(spec: OpSpec, tiles: list[Tile], result: Tile, array: Array) -> Ar
         source = _valid(tiles[0])
         if source.shape != array.shape or dtype.storage is None:
             return None
-        low = -_most(dtype) if dtype.is_float else float(dtype.limits[0])
+        low, high = map(float, dtype.limits)
         with np.errstate(invalid="ignore"):
-            over: Array = np.isfinite(source) & ((source > _most(dtype)) | (source < low))
+            over: Array = np.isfinite(source) & ((source > high) | (source < low))
         return over if over.any() else None
     if dtype.is_float and dtype.bytes < 4 and array.dtype.kind == "f":
         over = np.isinf(array)

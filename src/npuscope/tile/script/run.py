@@ -43,7 +43,7 @@ from npuscope.tile.run.execute import Compiled, Finished, collecting, mode_of_ru
 from npuscope.tile.run.worker import Worker
 from npuscope.tile.script.places import SettingPlace
 from npuscope.tile.script.pytest_files import RunSettings, has_tests, modules, run_tests
-from npuscope.tile.script.settings import Settings, package_of
+from npuscope.tile.script.settings import Settings, importing, package_of
 
 SETTLED_S = 2.0  # a source that is older than this is edited in another second
 WITHOUT = "did not change the program that ran: it takes another configuration"
@@ -151,7 +151,7 @@ def _run(
             stack.enter_context(contextlib.redirect_stdout(printed))
         stack.enter_context(served())
         stack.enter_context(_as_main(file, argv))
-        stack.enter_context(_never_old_modules())
+        stack.enter_context(importing(_never_old))
         stack.enter_context(_same_random_numbers())
         stack.enter_context(_torch_prepared(lazily=mode == "shapes"))
         stack.enter_context(mode_of_runs(mode))
@@ -307,22 +307,9 @@ class _JustWritten(SourceFileLoader):
         return stats
 
 
-@contextlib.contextmanager
-def _never_old_modules() -> Iterator[None]:
-    def find_spec(fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        later = sys.meta_path[sys.meta_path.index(finder) + 1 :]
-        spec = next(filter(None, (other.find_spec(fullname, path, target) for other in later)), None)
-        if spec is not None and type(spec.loader) is SourceFileLoader and sites.is_users(spec.origin or ""):
-            spec.loader = _JustWritten(fullname, str(spec.origin))
-        return spec
-
-    finder: Any = SimpleNamespace(find_spec=find_spec)
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ValueError):  # the script has removed it
-            sys.meta_path.remove(finder)
+def _never_old(spec: ModuleSpec) -> None:
+    if type(spec.loader) is SourceFileLoader and sites.is_users(spec.origin or ""):
+        spec.loader = _JustWritten(spec.name, str(spec.origin))
 
 
 TORCH_SEED = 67280421310721  # of a torch that nobody seeded, until it began to draw one
@@ -359,12 +346,8 @@ def _torch_prepared(lazily: bool) -> Iterator[None]:
             yield
             return
 
-        def find_spec(fullname: str, *_: object) -> ModuleSpec | None:
-            if fullname != "torch":
-                return None
-            sys.meta_path.remove(finder)
-            spec = importlib.util.find_spec("torch")
-            if spec is not None and spec.loader is not None:
+        def prepare(spec: ModuleSpec) -> None:
+            if spec.name == "torch" and spec.loader is not None:
                 execute = spec.loader.exec_module
 
                 def then_enter(module: ModuleType) -> None:
@@ -372,15 +355,9 @@ def _torch_prepared(lazily: bool) -> Iterator[None]:
                     enter()
 
                 spec.loader.exec_module = then_enter  # type: ignore[method-assign]
-            return spec
 
-        finder: Any = SimpleNamespace(find_spec=find_spec)
-        sys.meta_path.insert(0, finder)
-        try:
+        with importing(prepare):
             yield
-        finally:
-            with contextlib.suppress(ValueError):  # torch was imported
-                sys.meta_path.remove(finder)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, is_dataclass
 from dataclasses import replace as replaced_fields
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -278,6 +278,26 @@ class _Loader(SourceFileLoader):
 
 
 @contextmanager
+def importing(change: Callable[[ModuleSpec], None]) -> Iterator[None]:
+    """While inside, `change` is given the spec of every module before it is loaded."""
+
+    def find_spec(fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        later = sys.meta_path[sys.meta_path.index(finder) + 1 :]
+        spec: ModuleSpec | None = next(filter(None, (o.find_spec(fullname, path, target) for o in later)), None)
+        if spec is not None:
+            change(spec)
+        return spec
+
+    finder: Any = SimpleNamespace(find_spec=find_spec)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the script has removed it
+            sys.meta_path.remove(finder)
+
+
+@contextmanager
 def _modules_replaced(by_file: Mapping[str, Sequence[Replacement]], files: Sequence[str]) -> Iterator[None]:
     """While inside, modules are imported with their values replaced; `files` are those of the program.
 
@@ -287,23 +307,17 @@ def _modules_replaced(by_file: Mapping[str, Sequence[Replacement]], files: Seque
         yield
         return
 
-    def find_spec(fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        later = sys.meta_path[sys.meta_path.index(finder) + 1 :]
-        spec = next(filter(None, (other.find_spec(fullname, path, target) for other in later)), None)
-        if spec is not None and spec.has_location and spec.origin:
-            file = str(Path(spec.origin).resolve())
-            if file in by_file:
-                spec.loader = _Loader(fullname, file, by_file[file])
-        return spec
+    def replace(spec: ModuleSpec) -> None:
+        file = str(Path(spec.origin).resolve()) if spec.has_location and spec.origin else ""
+        if file in by_file:
+            spec.loader = _Loader(spec.name, file, by_file[file])
 
-    finder: Any = SimpleNamespace(find_spec=find_spec)
     modules = {name: module for name, module in sys.modules.items() if name != "__main__"}
     before = {name: module for name, module in modules.items() if getattr(module, "__file__", None) in files}
     for name in before:
         del sys.modules[name]
-    sys.meta_path.insert(0, finder)
     try:
-        yield
+        with importing(replace):
+            yield
     finally:
-        sys.meta_path.remove(finder)
         sys.modules.update(before)

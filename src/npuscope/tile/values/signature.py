@@ -22,27 +22,6 @@ class _RunTimeExtent:
 
     name: str
 
-    def __mul__(self, other: object) -> DynExpr:
-        return DynExpr("*", self, other)
-
-    def __rmul__(self, other: object) -> DynExpr:
-        return DynExpr("*", other, self)
-
-    def __add__(self, other: object) -> DynExpr:
-        return DynExpr("+", self, other)
-
-    def __radd__(self, other: object) -> DynExpr:
-        return DynExpr("+", other, self)
-
-    def __sub__(self, other: object) -> DynExpr:
-        return DynExpr("-", self, other)
-
-    def __rsub__(self, other: object) -> DynExpr:
-        return DynExpr("-", other, self)
-
-    def __floordiv__(self, other: object) -> DynExpr:
-        return DynExpr("//", self, other)
-
 
 @dataclass(frozen=True)
 class DynVar(_RunTimeExtent):
@@ -80,6 +59,12 @@ class DynExpr(_RunTimeExtent):
             side = self.left if sides[0] is None else self.right
             if isinstance(side, DynVar) and other and extent % other == 0:
                 known[side] = extent // other
+
+
+for _sign, _function in _COMPUTES.items():
+    _name = _function.__name__
+    setattr(_RunTimeExtent, f"__{_name}__", lambda self, other, sign=_sign: DynExpr(sign, self, other))
+    setattr(_RunTimeExtent, f"__r{_name}__", lambda self, other, sign=_sign: DynExpr(sign, other, self))
 
 
 def extent_of(side: object, known: dict[DynVar, int]) -> int | None:

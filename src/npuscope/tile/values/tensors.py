@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from npuscope.ops.dtypes import Array, DataType
 from npuscope.tile.fault import fault
+from npuscope.tile.graph.boxes import row_major
 from npuscope.tile.values import signature
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Fractal:
         if len(shape) < 2 or shape[-2] % rows or shape[-1] % columns:
             raise fault(f"a tensor {list(shape)} {dtype} in {layout}: it is made of boxes of {rows} x {columns}")
         split = (shape[-2] // rows, rows, shape[-1] // columns, columns)
-        steps = contiguous(tuple([split[axis] for axis in order]))
+        steps = row_major(tuple([split[axis] for axis in order]))
         return cls(rows, columns, tuple(steps[order.index(axis)] for axis in range(4)))
 
     def in_memory(self, matrix: Array) -> Array:
@@ -169,7 +170,7 @@ class Tensor(OperandValue):
 
     @property
     def is_contiguous(self) -> bool:
-        wanted = contiguous(self.shape)
+        wanted = row_major(self.shape)
         return all(n == 1 or a == b for n, a, b in zip(self.shape, self.strides, wanted, strict=True))
 
     def __repr__(self) -> str:
@@ -306,13 +307,3 @@ class LiveBuffer:
 
 def _writable(array: Array) -> Array:
     return array if array.flags.writeable else array.copy()
-
-
-def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides in elements."""
-    strides = []
-    step = 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))
