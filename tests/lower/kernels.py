@@ -21,7 +21,8 @@ def tensor(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def program(fn: Any, *arguments: Any, options: LoweringOptions = LoweringOptions(), chip: str = CHIP) -> Program:
-    """A program as its recording in shapes mode shows it."""
+    """A program as its recording in shapes mode shows it; without arguments on zeros of the declared shapes."""
+    arguments = arguments or tuple(parameter.new_array() for parameter in fn.parameters)
     return Program(record(fn, *arguments, mode="shapes").recording, load(chip), options)
 
 

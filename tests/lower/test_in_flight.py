@@ -9,7 +9,7 @@ from npuscope.check.run import unfit
 from npuscope.lower.memory_plan import plan_memory
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, instructions
 from npuscope.lower.program import PlannedBody
-from tests.lower.kernels import lowered, tensor, usage, used
+from tests.lower.kernels import lowered, usage, used
 from tests.lower.memory_model import Memory
 
 CORE = pl.Level.CORE_GROUP
@@ -41,20 +41,20 @@ def rows(width: int, stage: int, turns: int) -> Any:
 
 
 def test_each_turn_in_flight_has_its_own_buffers() -> None:
-    _, found = lowered(rows(512, 3, 6), tensor((8, 3072), "FP32"), tensor((8, 3072), "FP32"))
+    _, found = lowered(rows(512, 3, 6))
     assert buffers(found[0], "Vec", "x") == 3
     assert used(found)["rows", "Vec"] == 3 * 2 * 8 * 512 * 4  # the tile and its double; their sum takes one's place
     run(found)
 
 
 def test_fewer_turns_than_stages_need_fewer_buffers() -> None:
-    _, found = lowered(rows(512, 4, 2), tensor((8, 1024), "FP32"), tensor((8, 1024), "FP32"))
+    _, found = lowered(rows(512, 4, 2))
     assert buffers(found[0], "Vec", "x") == 2
 
 
 def test_depth_is_given_up_before_anything_is_said_not_to_fit() -> None:
     # GIVEN tiles of 40 KiB, three turns in flight: 6 of them do not fit into 184 KiB
-    _, found = lowered(rows(1280, 3, 6), tensor((8, 7680), "FP32"), tensor((8, 7680), "FP32"))
+    _, found = lowered(rows(1280, 3, 6))
     space = usage(found, "rows", "Vec").space
     # THEN the loads keep three buffers, for all turns load first, and what is made of them does with less
     assert space.fits
@@ -64,7 +64,7 @@ def test_depth_is_given_up_before_anything_is_said_not_to_fit() -> None:
 
 
 def test_loads_of_turns_in_flight_that_do_not_fit_are_an_error() -> None:
-    _, found = lowered(rows(2048, 3, 6), tensor((8, 12288), "FP32"), tensor((8, 12288), "FP32"))
+    _, found = lowered(rows(2048, 3, 6))
     assert not usage(found, "rows", "Vec").space.fits  # 3 · 64 KiB of loads alone are more than 184 KiB
     run(found)
 
@@ -82,7 +82,7 @@ def nested(x: T[[8, 7168], pl.FP32], w: T[[32, 7168], pl.FP32], out: pl.Out[T[[8
 
 def test_an_outer_loop_gives_way_for_the_loads_of_an_inner_one() -> None:
     # GIVEN rows of 28 KiB (as in a public kernel that compiles): 2 · 4 of them are 224 KiB
-    _, found = lowered(nested, tensor((8, 7168), "FP32"), tensor((32, 7168), "FP32"), tensor((8, 7168), "FP32"))
+    _, found = lowered(nested)
     # THEN the inner loop's four turns load side by side, those of the next outer turn after them: four of w, the sum
     # (in the place of x), and x of the next outer turn
     assert used(found)["mix", "Vec"] == 6 * 7168 * 4
@@ -98,7 +98,7 @@ def products(x: T[[16, 128], pl.BF16], w: T[[128, 1024], pl.BF16], out: pl.Out[T
 
 
 def test_every_turn_in_flight_has_a_sum_of_its_own() -> None:
-    _, found = lowered(products, tensor((16, 128), "BF16"), tensor((128, 1024), "BF16"), tensor((16, 1024), "FP32"))
+    _, found = lowered(products)
     assert (
         used(found)["products", "Acc"] == 2 * 16 * 128 * 4
     )  # as many as the loop has stages (row pl741 of the changes)
@@ -121,9 +121,7 @@ def attention(x: T[[16, 128], pl.BF16], kv: T[[512, 256], pl.BF16], out: pl.Out[
 
 def test_turns_that_cross_the_cores_both_ways_are_not_doubled_on_the_vector_cores() -> None:
     # GIVEN scores to the vector cores and weights back in every turn
-    program, found = lowered(
-        attention, tensor((16, 128), "BF16"), tensor((512, 256), "BF16"), tensor((16, 128), "FP32")
-    )
+    program, found = lowered(attention)
     assert unfit(program) == ()
     # THEN the vector cores take turn by turn: exp and cast of [16, 64] and the total, beside a ring of two slots of
     # [16, 128] FP32; the cast takes the place of what it casts
@@ -136,21 +134,6 @@ def test_turns_that_cross_the_cores_both_ways_are_not_doubled_on_the_vector_core
 # --- order
 
 
-def test_a_store_of_the_old_value_stays_before_what_overwrites_it() -> None:
-    # GIVEN a loop that stores the tile it found, then loads the next one into the same name
-    @pl.jit
-    def main(x: T[[8, 512], pl.FP32], out: pl.Out[T[[8, 512], pl.FP32]]):
-        with pl.at(level=CORE, name_hint="shift"):
-            tile = x[:, 0:64]
-            for i in pl.pipeline(1, 8, stage=2):
-                out = pl.assemble(out, tile, [0, (i - 1) * 64])
-                tile = x[:, i * 64 : (i + 1) * 64]
-        return out
-
-    _, found = lowered(main, tensor((8, 512), "FP32"), tensor((8, 512), "FP32"))
-    run(found)
-
-
 def test_a_load_of_what_the_turn_stored_stays_after_the_store() -> None:
     @pl.jit
     def main(x: T[[8, 512], pl.FP32], out: pl.InOut[T[[8, 512], pl.FP32]]):
@@ -161,7 +144,7 @@ def test_a_load_of_what_the_turn_stored_stays_after_the_store() -> None:
                 out = pl.assemble(out, pl.add(back, back), [0, i * 64])
         return out
 
-    _, found = lowered(main, tensor((8, 512), "FP32"), tensor((8, 512), "FP32"))
+    _, found = lowered(main)
     (loop,) = (item for item in found[0].lowered.items if isinstance(item, Repeat))
     planes = [item.plane for item in loop.items if isinstance(item, Instruction)]
     assert planes == ["load", "store", "load", "vector", "store"]
@@ -188,7 +171,7 @@ def test_a_tile_that_is_still_needed_is_copied_before_the_loop() -> None:
             out = pl.assemble(out, first, [8, 0])
         return out
 
-    _, found = lowered(main, tensor((8, 64), "FP32"), tensor((16, 64), "FP32"))
+    _, found = lowered(main)
     run(found)
     assert used(found)["kept", "Vec"] == 2 * 8 * 64 * 4  # the first and the sum
 
@@ -203,7 +186,7 @@ def test_an_empty_body_and_one_of_scalars_take_nothing() -> None:
                 pl.write(out, [0, i], pl.read(x, [0, i]) + 1)
         return out
 
-    _, found = lowered(main, tensor((8, 64), "INT32"), tensor((8, 64), "INT32"))
+    _, found = lowered(main)
     assert used(found) == {}
     empty = Lowered("nothing", 0, (), ())
     from npuscope.chip.devices import load
@@ -225,7 +208,7 @@ def test_a_tile_that_the_first_turn_loads_for_all_turns_is_kept() -> None:
             out = pl.assemble(out, total, [0, 0])
         return out
 
-    _, found = lowered(main, *(tensor((4, 16), "FP32") for _ in range(3)))
+    _, found = lowered(main)
     run(found)
     adds = [one for one in instructions(found[0].lowered.items) if one.name == "add"]
     loads = [one.result for one in instructions(found[0].lowered.items) if one.plane == "load"]

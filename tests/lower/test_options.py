@@ -16,7 +16,7 @@ import npuscope.tile as pl
 from npuscope.check.run import check
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.time.run import simulate
-from tests.lower.kernels import program, tensor
+from tests.lower.kernels import program
 
 ROOT = Path(npuscope.__file__).parent
 MODULES = [
@@ -38,7 +38,7 @@ def handed(x: pl.Tensor[[16, 64], pl.BF16], w: pl.Tensor[[64, 512], pl.BF16], y:
 
 def test_checks_and_the_simulator_lower_as_the_program_says() -> None:
     # GIVEN a product that goes through the ring to the vector cores
-    two = program(handed, tensor((16, 64), "BF16"), tensor((64, 512), "BF16"), tensor((16, 512), "FP32"))
+    two = program(handed)
     eight = replace(two, lowering=LoweringOptions(ring_slots=8))
     # WHEN the ring has eight slots THEN the simulated block turns through eight, and the plan keeps room for them
     assert [max(simulate(p).prepared.classes.streams[0].copies) for p in (two, eight)] == [2, 8]

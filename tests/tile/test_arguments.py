@@ -81,12 +81,6 @@ def test_shapes_need_no_values() -> None:
     assert len(record(copy, tensor, tensor, mode="shapes").recording.tasks) == 3
 
 
-def test_an_array_that_is_not_contiguous_is_written_back() -> None:
-    y = np.zeros((COLS, 2), np.float32)
-    copy(np.asfortranarray(array(2)), y.T)
-    np.testing.assert_array_equal(y.T, array(2))
-
-
 @pl.jit
 def typed(n: pl.Scalar[pl.INT32], flag: pl.Scalar[pl.INT32], s: pl.Scalar[pl.FP32], y: pl.Out[pl.Tensor]):
     with pl.at(level=CORE):

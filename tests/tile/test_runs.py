@@ -189,14 +189,3 @@ def test_a_literal_takes_the_tiles_type() -> None:
     literals(out)
     # 0.3 in BF16 is 0.30078125, in FP16 0.30004883; FP16 ends at 65504; 3 * 0.30078125 = 0.90234375, exact in BF16
     assert out[:, 0].tolist() == pytest.approx([0.30078125, 0.300048828125, 65504, 0.30078125, 1, 0.90234375], abs=0)
-
-
-@pl.jit
-def too_large(out: pl.Out[pl.Tensor]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        out[:, :] = pl.full([16, 16], dtype=pl.INT8, value=300)
-
-
-def test_a_literal_that_does_not_fit_is_a_mistake() -> None:
-    with pytest.raises(TileError, match="300 is not a value of INT8"):
-        too_large(np.zeros((16, 16), np.int8))

@@ -1,7 +1,5 @@
 """Programs with one mistake each: tasks where none may be, loops, Python where the language has another word."""
 
-# ruff: noqa: B007  (programs that stop before they use what they bind)
-
 from __future__ import annotations
 
 import numpy as np
@@ -312,21 +310,3 @@ def plain(x: X, y: Y):
 def test_a_decorator_says_what_it_stands_on(decorate, part: str) -> None:
     with pytest.raises(TileError, match=rf"test_wrong_programs.py, line \d+: {part}"):
         decorate()
-
-
-@pl.jit
-def nested(x: X, y: Y):
-    with pl.at(level=CORE):
-        t = pl.add(x, 0.0)
-        for i, (a,) in pl.range(2, init_values=(t,)):
-            for j, (b,) in pl.range(3, init_values=(a,)):
-                b = pl.yield_(pl.add(b, 1.0))
-            a = pl.yield_(b)
-        y[:] = a
-    return y
-
-
-def test_tiles_carried_through_nested_loops_need_no_comparison() -> None:
-    x, y = np.zeros((16, 32), np.float32), np.zeros((16, 32), np.float32)
-    nested(x, y)
-    np.testing.assert_array_equal(y, 6.0)
