@@ -160,7 +160,7 @@ def test_nothing_to_find_is_said(tmp_path: Path) -> None:
     header = "Name,Type,Stream ID,Start Time(us),Duration(us)\n"
     rows = "".join(f"{name},{name},1,{10 * i}.0,1.0\n" for i, name in enumerate("abcdefg"))
     (path := tmp_path / "kernel_details.csv").write_text(header + rows)
-    with pytest.raises(NpuscopeError, match="no steps, no attention and no repeating kernels"):
+    with pytest.raises(NpuscopeError, match="no steps, no attention, and no kernel that repeats"):
         passes(read(path))
     path.write_text(header)
     with pytest.raises(NpuscopeError, match="no kernel ran"):
