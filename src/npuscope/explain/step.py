@@ -35,7 +35,7 @@ from npuscope.explain.step_parts import (
 )
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, RATIO, SHARE, TEXT, TIME, duration, many, percent
-from npuscope.trace.intervals import one_group, union
+from npuscope.trace.intervals import Ints, one_group, union
 from npuscope.trace.readers.dispatches import OUTPUTS, DeviceTime, DispatchKey, is_run_over_ranks, steps_of_root
 from npuscope.trace.readers.host_log import CHIP, DEVICE_WALL, MARK, HostCall, HostLog, read_logs
 from npuscope.trace.readers.run_files import phase_files, read_phases
@@ -467,6 +467,7 @@ def explain_steps(
 def _calls(log: HostLog, ranks: Mapping[int, int], device: Mapping[DispatchKey, DeviceTime]) -> list[RankStep]:
     """The whole calls; those of one rank and run, each a dispatch of it, are one."""
     found: dict[tuple[int, int], list[RankStep]] = {}
+    launches = _launches(log)
     for call in log.calls:
         rank = ranks.get(call.pid)
         number = call.attribute("run_id") or call.number  # 0 is no number: older calls count themselves
@@ -477,7 +478,7 @@ def _calls(log: HostLog, ranks: Mapping[int, int], device: Mapping[DispatchKey, 
             name = f"process {call.pid}" if rank is None else f"rank {rank}"
             launched = None if launch is None else launch.start_ns
             found.setdefault((call.pid, number), []).append(
-                RankStep(name, number, launched, tuple(parts), whole.start_ns, whole.end_ns, _hidden(call, log))
+                RankStep(name, number, launched, tuple(parts), whole.start_ns, whole.end_ns, _hidden(call, launches))
             )
     return [_one_call(calls) for calls in found.values()]
 
@@ -508,16 +509,24 @@ def sticking_out(log: HostLog) -> int:
     return found
 
 
-def _hidden(call: HostCall, log: HostLog) -> int:
+def _launches(log: HostLog) -> dict[int, Ints]:
+    """Of each process its calls with a launch: number, begin and end of it on the device, a column each."""
+    found: dict[int, list[tuple[int, int, int]]] = {}
+    for call in log.calls:
+        if (ran := call.by_name.get(f"{CHIP}.runner_run")) is not None:
+            found.setdefault(call.pid, []).append((call.number, ran.start_ns, ran.end_ns))
+    return {pid: np.array(rows) for pid, rows in found.items()}
+
+
+def _hidden(call: HostCall, launches: Mapping[int, Ints]) -> int:
     """How much of a call's bind and copies passed while another call of its process was on the device."""
-    own = [span for name in ("bind", "stage_inputs", "prepare_execution")
-           if (span := call.by_name.get(f"{CHIP}.{name}")) is not None]  # fmt: skip
-    others = [one for other in log.calls if other.pid == call.pid and other.number != call.number
-              and (one := other.by_name.get(f"{CHIP}.runner_run")) is not None]  # fmt: skip
-    if not own or not others:
+    if call.pid not in launches:
         return 0
-    busy = union(one_group(np.array([one.start_ns for one in others]), np.array([one.end_ns for one in others])))
-    return sum(
-        int(np.maximum(np.minimum(busy.end, span.end_ns) - np.maximum(busy.start, span.start_ns), 0).sum())
-        for span in own
-    )
+    number, begin, end = launches[call.pid].T
+    hidden = 0
+    for name in ("bind", "stage_inputs", "prepare_execution"):
+        if (span := call.by_name.get(f"{CHIP}.{name}")) is not None:
+            there = (number != call.number) & (begin < span.end_ns) & (end > span.start_ns)
+            inside = (np.clip(one[there], span.start_ns, span.end_ns) for one in (begin, end))
+            hidden += union(one_group(*inside)).length
+    return hidden
