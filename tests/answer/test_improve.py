@@ -13,6 +13,7 @@ from command import npuscope
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.selection import WORLDS, World, searches
 from npuscope.answer.fixes import Tried, tried
 from npuscope.answer.improve import applied, improve, moved
 from npuscope.answer.request import Request
@@ -153,3 +154,14 @@ def test_the_best_of_many_is_less_sure_than_one(ratio: float, bounds: tuple[str,
     assert best.ratio.value == one.ratio.value
     more = against(1.0, ratio, *bounds, of=of + 1)
     assert abs(more.faster - 0.5) <= abs(best.faster - 0.5) + 1e-12
+
+
+@pytest.mark.parametrize("world", WORLDS[1:], ids=lambda world: world.name)
+def test_an_interval_of_what_was_chosen_holds_what_it_says(world: World) -> None:
+    """In worlds whose truth is known; not in the one where predictions are worth nothing."""
+    found = list(searches(world, 12, 300))
+    once, chosen = (sum(one[way][2] for one in found) / len(found) for way in ("once", "improve"))
+    assert chosen >= 0.8
+    assert once < chosen
+    stated, true = (sum(one["improve"][n] for one in found) / len(found) for n in (0, 1))
+    assert stated <= true + 0.06

@@ -10,9 +10,11 @@ two. Then pairs are tried that alone are not worth it or do not fit.
 
 How sure: what was chosen looks better than it is. Where k of n are chosen by what was predicted, misses are up to n/k
 times as frequent among the chosen as among all: at worst every large miss was chosen (Benjamini and Yekutieli 2005,
-intervals of selected parameters). So misses that were met on published changes count n/k times; with one of n taken
-that is the union bound, with all taken nothing was selected. That the program is like none that was measured counts
-once, because it is the same program in all trials (`against(…, of=n/k)` in `time/uncertainty.py`). n and k count
+intervals of selected parameters; with one of n it is the union bound). That is about each of the chosen. The whole is
+their product: what selection adds grows with k, misses of either sign only with its root. So misses that were met on
+published changes count 1 + (n/k - 1) * sqrt(k) times (`counted`); with all taken nothing was selected.
+benchmarks/selection.py tries it on worlds whose truth is known. That the program is like none that was measured counts
+once, because it is the same program in all trials (`against(…, of=…)` in `time/uncertainty.py`). n and k count
 different fixes: trials of one fix on one program miss alike, as rows of one commit do, which count as one where the
 misses were learnt.
 
@@ -24,6 +26,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -87,11 +90,17 @@ class Improved:
     @property
     def selected(self) -> float:
         """How often a miss counts, because few of many were taken."""
-        return max(self.compared / max(self.chosen, 1), 1.0)
+        return counted(self.compared, self.chosen)
 
     @property
     def versus(self) -> Versus | None:
         return versus(self.first, self.best, self.selected) if self.taken else None
+
+
+def counted(of: int, taken: int) -> float:
+    """How often a miss counts where so many were taken of so many that were compared."""
+    taken = max(taken, 1)
+    return 1 + max(of / taken - 1, 0.0) * math.sqrt(taken)
 
 
 def _kinds(patches: Iterable[Patch]) -> int:

@@ -61,9 +61,10 @@ def against(
 ) -> Against:
     """The time B against the time A, each with what limits its run. Both times are above 0.
 
-    B was chosen by its predicted time among `of` times as many, and so looks better than it is: at worst all of them
-    that were missed by as much are among the chosen. So misses that were met count `of` times, and the interval leaves
-    out that much fewer. That a program is like none that was measured counts once: it is the same in all of them.
+    B was chosen by its predicted time among several, and so looks better than it is: at worst all of them that were
+    missed by as much are among the chosen. So misses that were met count `of` times (`answer/improve.py` says how
+    often), and the interval leaves out that much fewer. That a program is like none that was measured counts once: it
+    is the same in all of them.
     """
     return _compared(math.log(b / a), quantity, kind_of(bound_a, bound_b), misses or known_misses(), of)
 
