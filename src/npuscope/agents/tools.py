@@ -61,13 +61,14 @@ def explain(asked: Asked) -> Told:
 
 def compare(a: Asked, b: Asked, kernels: str | None = None) -> Told:
     """How B differs from A, and where the gap comes from."""
-    from npuscope.explain import explain as explained
+    from npuscope.explain import explain_ranks
     from npuscope.explain.comparison import compare_explained
     from npuscope.report.comparison import simulated_change
     from npuscope.trace import read
 
     # of programs as of the traces that simulate writes: with what a simulation knows
-    before, after = (explained(_prediction(one).trace if one.is_program else read(one.path)) for one in (a, b))
+    traces = [_prediction(one).trace if one.is_program else read(one.path) for one in (a, b)]
+    before, after = (ranks.explained[ranks.shown] for ranks in map(explain_ranks, traces))
     result = compare_explained(before, after, kernels)
     versus = simulated_change(result)
     data = result.as_dict()

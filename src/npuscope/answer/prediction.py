@@ -159,7 +159,7 @@ class Prediction:
 
     @cached_property
     def program(self) -> Program:
-        """Of several ranks that of the one which the others wait for."""
+        """Of several ranks that of the one that is launched last."""
         if not self.rank_programs:
             return self._program_of(self._run)
         return self.rank_programs[0][0] if self.unfit else self.plain.prepared.program

@@ -103,7 +103,7 @@ def command(
     with progress_bar():
         ranks = [explain_ranks(read_steps(path, step, rank=rank)) for path in paths]
         names = [found.named(name) for found, name in zip(ranks, names, strict=True)]
-        explained = [found.explained[found.slowest] for found in ranks]
+        explained = [found.explained[found.shown] for found in ranks]
         for path, one in zip(paths, explained, strict=True):
             check_ran(one.work.wall, path)
         if len(paths) > 2:
@@ -185,7 +185,7 @@ def _compare_several(
 def _middle(found: SeveralRuns, kernels: str | None, pairs: dict[str, str], rank: int | None) -> Comparison:
     """The runs in the middle of both sides, compared in detail."""
     ranks = [explain_ranks(read_steps(run.name, None, rank=rank)) for run in found.middle]
-    a, b = (one.explained[one.slowest] for one in ranks)
+    a, b = (one.explained[one.shown] for one in ranks)
     return compare_explained(a, b, kernels, pairs)
 
 

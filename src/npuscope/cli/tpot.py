@@ -12,7 +12,7 @@ Examples:
 
   npuscope tpot my_decode.py --context 1024 --json -- --layers 4   (arguments after -- are the program's)
 
-  npuscope tpot my_decode.py --ep 8   (over 8 ranks, if the program takes --ep; the rank that others wait for is told)
+  npuscope tpot my_decode.py --ep 8   (over 8 ranks, if the program takes --ep; the one launched last is told)
 
 MODEL is a tile program that makes one decode step and takes --batch and --context, or qwen3-14b, qwen3-14b-a8w8.
 """

@@ -100,9 +100,8 @@ class Ranks(Tabular):
         launched = {f"rank {rank}": runs for rank, runs in self.trace.meta.notes.get("launched_ns", {}).items()}
         each = [e.diagnosis for e in self.explained]
         works = dict(zip(names, (e.work for e in self.explained), strict=True))
-        wall = max(one.wall_ns for one in each)
-        beside = causes_beside(self.trace, wall)
-        return diagnose_ranks(names, each, self.waits, bool(self.absent), launched, works, beside)
+        beside = causes_beside(self.trace, max(one.wall_ns for one in each))
+        return diagnose_ranks(names, each, self.shown, self.waits, bool(self.absent), launched, works, beside)
 
     @cached_property
     def clocks(self) -> tuple[dict[int, ClockOffset], dict[int, str]]:
@@ -165,16 +164,22 @@ class Ranks(Tabular):
         return f"{percent(mean)} of the window in the mean, worst {percent(worst)} ({table['rank'][0]})"
 
     @property
-    def slowest(self) -> int:
-        """The place of the part with the longest window."""
+    def shown(self) -> int:
+        """The place of the part that stands for all where one has to: that with the longest window; of a simulation the
+        rank that is launched last, as `simulate` shows it, which is the same one for every variant of a program."""
         walls = [e.work.wall for e in self.explained]
-        return walls.index(max(walls))
+        return len(walls) - 1 if self._is_simulated else walls.index(max(walls))
+
+    @property
+    def _is_simulated(self) -> bool:
+        return self.trace.meta.clock == "simulated"
 
     def named(self, name: str) -> str:
         """A name that says which part stands for all where one has to."""
         if len(self.parts) == 1:
             return name
-        return f"{name} ({self.parts[self.slowest].name}, the slowest of {len(self.parts)})"
+        which = "launched last" if self._is_simulated else "the slowest"
+        return f"{name} ({self.parts[self.shown].name}, {which} of {len(self.parts)})"
 
     def title(self) -> str:
         return "\n".join([*self.absent, str(self.diagnosis.verdict), self.overview, self.waits.title()])
@@ -242,19 +247,19 @@ def explain_ranks(
 def diagnose_ranks(
     names: Sequence[str],
     each: Sequence[Diagnosis],
+    shown: int,
     waits: CollectiveWaits,
     some_absent: bool = False,
     launched: Mapping[str, Mapping[int, int]] | None = None,
     works: Mapping[str, Work] | None = None,
     beside: Sequence[Cause] = (),
 ) -> Diagnosis:
-    """The causes of the rank with the longest window, and above them, where it is worth more, the rank that is late.
+    """The causes of the rank that stands for all, and above them, where it is worth more, the rank that is late.
 
     `launched`: when the host launched each rank in each run, where its log says; `works`: what each rank did;
     `beside`: what the host takes around the run.
     """
-    slowest = max(range(len(each)), key=lambda number: each[number].wall_ns)
-    one = each[slowest]
+    one = each[shown]
     if len(each) == 1:
         return one
     given = "The ranks that were given do not show it: " + (
@@ -263,7 +268,7 @@ def diagnose_ranks(
     causes = [
         replace(
             cause,
-            sentence=f"{names[slowest]}: {cause.sentence}",
+            sentence=f"{names[shown]}: {cause.sentence}",
             remedy=given if cause.remedy == ASK_FOR_RANKS else cause.remedy,
         )
         for cause in one.causes
@@ -274,7 +279,7 @@ def diagnose_ranks(
     straggler, wait, name = late
     by_host = _launched_late(straggler, wait, waits, launched or {})
     straggler = by_host or _followed_back(straggler, name, waits, works or {})
-    waited = min(waits.wait_ns[names[slowest]], one.wall_ns)
+    waited = min(waits.wait_ns[names[shown]], one.wall_ns)
     causes = [_beside_waits(cause, waited, wait, one.wall_ns) for cause in causes]
     return replace(one, causes=tuple(ranked([straggler, *causes, *beside], one.wall_ns)))
 

@@ -125,7 +125,7 @@ def all_ranks(prediction: Prediction, wide: bool = False) -> Iterator[Part]:
     shown, step = peers.own[0], duration(peers.skew)
     yield Say(
         f"All ranks: {duration(found.wall_ns)} from the launch of the first until the last is done. "
-        f"Launches lie {step} apart (--skew). What follows is of rank {shown}, which waits least for the others."
+        f"Launches lie {step} apart (--skew). What follows is of rank {shown}, which is launched last."
     )
     yield Rows(found.tables()["ranks"], RANK_ROWS, wide=wide)
 

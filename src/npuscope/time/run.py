@@ -27,7 +27,7 @@ from npuscope.time.chip.prepare import COSTS, Peers, Prepared, prepare
 from npuscope.time.chip.trace import trace_of
 from npuscope.time.compiled import announced, switch, wait
 from npuscope.time.core.costs import NS
-from npuscope.time.ranks.result import ranks_trace, waiting_time
+from npuscope.time.ranks.result import ranks_trace
 from npuscope.time.ranks.together import RankRun, RanksHang, run_together, with_room
 from npuscope.trace.core import Trace
 
@@ -159,7 +159,10 @@ def _run_together(prepared: Prepared, peers: Peers) -> Simulated:
 
 
 def simulate_ranks(programs: Sequence[Sequence[Program]], skew: float | None = None) -> Simulated:
-    """The programs of every rank together; what is told is of the rank that others wait for.
+    """The programs of every rank together; what is told is of the rank that is launched last.
+
+    From then on all ranks are there, so its wall is how long the program takes without the launches; and it is the same
+    rank for every variant of a program, whoever waits for whom there.
 
     `skew`: nanoseconds from the launch of one rank to that of the next, else as the chip's file says.
     """
@@ -176,9 +179,7 @@ def simulate_ranks(programs: Sequence[Sequence[Program]], skew: float | None = N
             Peers(ranks, (len(ranks) - 1, 0), skew, between),
             [[(one.job, one.machine) for one in programs] for programs in ranks],
         )
-        waited = {rank: sum(waiting_time(one) for one in runs if one.rank == rank) for rank in range(len(ranks))}
-        last = min(waited, key=lambda rank: (round(waited[rank]), rank))
-        shown = max((one for one in runs if one.rank == last), key=lambda one: one.wall)
+        shown = max((one for one in runs if one.rank == len(ranks) - 1), key=lambda one: one.wall)
         peers = Peers(ranks, (shown.rank, shown.number), skew, between)
         prepared = replace(shown.prepared, peers=peers)
         return Simulated(prepared, shown.times, shown.wall, ranks=runs)

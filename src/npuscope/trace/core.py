@@ -358,6 +358,7 @@ def by_time(counters: pl.DataFrame) -> pl.DataFrame:
 
 OWN = "npuscope"  # the key of our notes among others'
 WINDOW = "window_ns"
+RANK_WINDOWS = "rank_windows_ns"  # of each rank by its number as text, where ranks share a clock and not a window
 SIMULATED = "simulated"  # what the simulation knows of the run that its slices do not show: wall and diagnosis
 LARGEST = 2**62  # nanoseconds: differences of two such times fit a column
 

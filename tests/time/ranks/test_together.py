@@ -136,6 +136,16 @@ def test_the_trace_has_every_rank_by_one_clock(tmp_path: Path) -> None:
     assert prediction.answer().time is not None
 
 
+def test_every_variant_shows_the_same_rank_with_the_wall_that_simulate_says(tmp_path: Path) -> None:
+    """Whoever waits for whom: launched together the first waits least, launched apart the last."""
+    for skew in (0.0, 30e3):
+        one = predicted(tmp_path, 2, skew)
+        ranks = explain_ranks(one.trace)
+        assert ranks.named("run") == "run (rank 1, launched last of 2)"
+        assert ranks.explained[ranks.shown].work.wall == one.simulated.wall_ns
+        assert str(ranks.diagnosis.verdict).startswith("rank 1: ")
+
+
 def test_what_makes_one_rank_faster_makes_all_of_them(tmp_path: Path) -> None:
     simulated: Simulated = predicted(tmp_path, 2, 0.0).simulated
     job = simulated.prepared.job

@@ -45,7 +45,7 @@ def all_ranks(found: Ranks, id: str) -> Run | None:
     timeline["notes"] = [*[f"Rank {rank} is drawn apart: {why}." for rank, why in apart.items()],
                          *timeline["notes"]]  # type: ignore[misc]  # fmt: skip
     diagnosis = found.diagnosis.as_dict()
-    of_slowest = shifts.get(found.parts[found.slowest].rank or 0, 0)
+    of_slowest = shifts.get(found.parts[found.shown].rank or 0, 0)
     if of_slowest:
         for cause in diagnosis["causes"]:  # type: ignore[attr-defined]
             cause["where"] = [[start + of_slowest, end + of_slowest, lane] for start, end, lane in cause["where"]]

@@ -16,7 +16,7 @@ from npuscope.tile.record.model import short_name
 from npuscope.time.chip.job import BEGIN, Floats, Times
 from npuscope.time.chip.trace import FORMAT, trace_of
 from npuscope.time.ranks.together import RankRun, kernel_of
-from npuscope.trace.core import Meta, Trace
+from npuscope.trace.core import RANK_WINDOWS, WINDOW, Meta, Trace
 from npuscope.trace.readers.root import merge
 
 RANKS = Columns(
@@ -103,7 +103,10 @@ def ranks_trace(runs: Sequence[RankRun]) -> Trace:
         parts.append((rank, _of_rank(traces[0] if len(traces) == 1 else _one_after_another(traces), rank)))
     whole = merge(parts)
     first = runs[0].prepared.program
-    notes = {**parts[0][1].meta.notes, "window_ns": [0, round(max(one.end for one in runs))], "ranks": len(parts)}
+    by_rank = {rank: list(some) for rank, some in groupby(runs, key=lambda one: one.rank)}
+    windows = {str(rank): [round(some[0].begin), round(some[-1].end)] for rank, some in by_rank.items()}
+    whole_window = [0, max(end for _, end in windows.values())]
+    notes = {**parts[0][1].meta.notes, WINDOW: whole_window, RANK_WINDOWS: windows, "ranks": len(parts)}
     records = whole.slices.height + whole.counters.height
     meta = Meta(FORMAT, device=first.device.name, clock="simulated", records=records, notes=notes)
     return replace(whole, meta=meta)
