@@ -120,7 +120,7 @@ def phase_pairs(table: Sequence[Phase], device: Device, submit: float) -> list[t
     `submit` is the median submission of the Qwen3-14B layer's tasks.
     """
     machine = machine_of(device)
-    polling = machine.poll * (machine.clusters * 3 // machine.threads)  # every core of the thread
+    polling = machine.poll * (machine.clusters // machine.threads)  # cores that run something: in this layer the cube's
     fixed = {"dispatch": machine.dispatch_turn, "complete": machine.complete_turn + polling, "submit": submit * US}
     each = {
         "dispatch": machine.dispatch,

@@ -52,10 +52,8 @@ The 80 % intervals hold 79 % of 144 unseen wall times, and of 46 blocks of an un
 
 What npuscope adds to the fixed guess is the sign of slowdowns, the size and the order of changes. 61 of these rows have been released since and are used from the next fit on; the other 64 stay unseen.
 
-Three mechanisms were tried on 18 November 2026 on the rows that were seen while constants were chosen (111, of which 102 ran; programs recorded with bce64f0f) and **dropped**. As it is: direction right for 96 % of those that ran, median error 8 %, 13 % where faster by over 15 %,
-9 % per task, 13 % busy, 18 % of spans, rank correlation 0.89, neutral or slower 82 %. Schedulers that read only cores with work: 95 %, 8 %, 13 %, neutral or slower 79 %, and fits to captures that end further off. With a rate of their own for short rows of the cube and clashes at 8 KiB: kernels nearer (6 % per task, 8 % busy), but walls
-16 % too long in the median instead of 8 %, and direction 92 %. Of the rows **set aside** (`set_aside` in `benchmarks/published_changes/rows.py`; one of them, pl441b, was looked at by mistake) all 12 ran: direction 89 %, median error 18 %, too few to claim anything. Also dropped: clashes at 4 KiB, a fixed time per short row,
-0.3 to 0.6 µs of latency per load, less time per turn or block of the scheduler, 0.6 µs per element that the scalar unit reads.
+Of the rows **set aside** (`set_aside` in `benchmarks/published_changes/rows.py`; one of them, pl441b, was looked at by mistake) all 12 that had run by then: direction 89 %, median error 18 %, too few to claim
+anything. What was tried and dropped is in [how time is modelled](time.md).
 **Everything below this section is about rows that were seen while the model was made**, and says so for each."""
 
 TERMS = """*Used*: "fitted": constants were fitted on these rows; "held aside": none was fitted on them; "held aside, seen": nor on these, but whoever chose the program or a constant knew the measured values.
@@ -327,7 +325,7 @@ def phases_part(known: Evidence) -> list[str]:
         )
     return [
         "Records of one scheduler thread of a Qwen3-14B layer, recorded at level 4 with its instrumentation. Predicted: dispatch = `dispatch_turn` + `dispatch_block` × blocks; "
-        "complete = `complete_turn` + `complete_block` × blocks + `poll_core` × the thread's cores; resolve and release, which are parts of others, = `resolve_edge` and `release_entry` × number; "
+        "complete = `complete_turn` + `complete_block` × blocks + `poll_core` × the thread's cube cores, which run most of the layer; resolve and release, which are parts of others, = `resolve_edge` and `release_entry` × number; "
         "submit = the median of the layer in `models/qwen3_14b`. Medians by number of blocks, µs; then sums of all records.\n",
         *table(("phase", "blocks", "records", "measured", "predicted", "ratio"), rows),
     ]

@@ -13,7 +13,7 @@ from math import ceil
 
 import numpy as np
 
-from npuscope.time.chip.engine import BELOW
+from npuscope.time.chip.engine import BELOW, EMPTY_AT_MOST
 from npuscope.time.chip.job import (
     AIC,
     AIV,
@@ -386,7 +386,8 @@ class Chip:
         clock = self.now + machine.release * released
         self.go_on(clock)
         for core in self.cores:
-            if core.thread != thread.number:
+            front = core.state != "idle" and not self.gated(core)
+            if core.thread != thread.number or not (front or core.unseen or core.behind):
                 continue
             clock += machine.poll
             polled += machine.poll
@@ -403,29 +404,31 @@ class Chip:
                     self.wake(self.threads[-1], self.seen[task])
                 elif self.done[task] == self.job.blocks[task]:
                     clock = self.finish(task, self.seen[task])  # a peer in its turn may see its block later
-        if thread.number == 0 and not machine.resolver:
-            while self.ready[NONE]:
+        if not machine.resolver:
+            for _ in range(min(EMPTY_AT_MOST, len(self.ready[NONE]))):
+                if self.times.ready[self.ready[NONE][0]] > clock:
+                    break  # a peer's turn makes it ready only then
                 seen += 1
                 task = self.ready[NONE].popleft()
-                self.seen[task] = max(clock, float(self.times.ready[task])) + machine.dummy
+                self.seen[task] = clock + machine.dummy
                 clock = self.finish(task, self.seen[task])
         self.go_on(clock)
-        handing = clock
-        clock = self.expand(clock)
+        preparing = clock
+        handing = clock = self.expand(clock)
         for shape in (MIX, AIC, AIV):
             first = self.next_of(self.ready[shape])
             if self.draining < 0 and first >= 0 and self.together[first]:
                 self.draining = first
         clock = self.start_together(clock) if self.draining >= 0 else self.hand_out(thread, clock)
-        thread.last, thread.period = self.now, max(machine.loop, polled)
-        if not released and not seen and clock == handing:
+        thread.last, thread.period = self.now, polled + machine.loop
+        if not released and not seen and clock == preparing:
             thread.asleep, thread.at = True, FAR
             for core in self.cores:
                 if core.thread == thread.number and core.unseen:
                     seen_at = float(self.times.end[core.unseen[0]]) + machine.fin
                     self.wake(thread, max(seen_at, self.now + thread.period))
             return
-        thread.asleep, thread.at = False, max(clock, self.now + machine.loop)
+        thread.asleep, thread.at = False, clock if clock > handing else clock + machine.loop
         for peer in self.threads[: machine.threads]:
             if peer is not thread:
                 self.wake(peer, clock)
@@ -468,15 +471,21 @@ class Chip:
         core.state, core.due = ("gated", FAR) if begin is None else ("waiting", begin)
 
     def hand_out(self, thread: Thread, clock: float) -> float:
-        handed = 0
+        handed, mixed = 0, False
         for kind in ("idle", "behind", "early"):
+            if kind == "early" and any(self.next_of(self.ready[shape]) >= 0 for shape in (MIX, AIC, AIV)):
+                break
             for shape in (MIX, AIC, AIV) if thread.number % 2 == 0 else (MIX, AIV, AIC):
+                if shape != MIX and mixed:
+                    break  # mixed work remained: single tasks leave cores to it
                 queue = self.early[shape] if kind == "early" else self.ready[shape]
-                if self.next_of(queue, kind == "early") < 0:
-                    continue
                 peers = (core for core in self.places(shape) if core.thread != thread.number)
                 if kind == "behind" and any(self.idle(core, shape) for core in peers):
+                    mixed = mixed or (shape == MIX and self.next_of(queue) >= 0)
                     continue
+                prepared: list[
+                    tuple[Core, int, float | None]
+                ] = []  # with its block and when it starts after it is sent
                 for core in self.places(shape):
                     if core.thread != thread.number:
                         continue
@@ -493,18 +502,22 @@ class Chip:
                         handed += 1
                     elif self.handed[task] == 0:  # staging costs once per task
                         clock += self.machine.stage
+                    row = int(self.job.first_block[task]) + self.handed[task]
                     if now:
                         pickup = self.machine.pickup if core.used else self.machine.pickup_first
-                        self.place(task, core, clock, None if kind == "early" else clock + pickup)
+                        prepared.append((core, row, None if kind == "early" else pickup))
+                        self.place(task, core, clock, None)
                     else:
-                        row = int(self.job.first_block[task]) + self.handed[task]
                         self.handed[task] += 1
-                        self.times.core[row], self.times.dispatch[row] = core.number, clock
+                        prepared.append((core, row, None))
                         for one in self.cores_of(core, shape):
                             one.behind = (task, row, kind == "early")
                     self.publish(task)
-                if kind == "idle" and shape == MIX and self.next_of(self.ready[MIX]) >= 0:
-                    break  # mixed work remains: single tasks leave idle cores to it
+                for core, row, pickup in prepared:  # sent together
+                    self.times.core[row], self.times.dispatch[row] = core.number, clock
+                    if pickup is not None:
+                        core.state, core.due = "waiting", clock + pickup
+                mixed = mixed or (kind != "early" and shape == MIX and self.next_of(queue) >= 0)
         return clock
 
     def start_together(self, clock: float) -> float:

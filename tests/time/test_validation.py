@@ -128,7 +128,7 @@ def test_a_phase_costs_its_turn_and_its_blocks() -> None:
     dispatch, complete, submit = (pair for _, pair in found)
     assert dispatch.measured == 2.2
     assert dispatch.predicted == pytest.approx(timing["dispatch_turn"] + 3 * timing["dispatch_block"])
-    polling = 24 * timing["poll_core"]  # one of three threads, 24 cube and 48 vector cores
+    polling = 8 * timing["poll_core"]  # one of three threads, 24 cube cores that run
     assert complete.predicted == pytest.approx(timing["complete_turn"] + 2 * timing["complete_block"] + polling)
     assert submit.predicted == 1.5
     total = in_total(found)["dispatch"]

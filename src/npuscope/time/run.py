@@ -199,7 +199,7 @@ TIMING = (  # constants that the simulator reads beside those of lowering
     "load_cube_row_hbm", "load_cube_row_l2", "load_fixed", "load_groups", "load_latency", "load_vector_hbm",
     "load_vector_l2", "load_vector_row_hbm", "load_vector_row_l2", "scalar_access", "scalar_read",
     "scalar_step", "scalar_turn", "store_fixed", "store_latency", "store_rate", "store_row", "submit_argument",
-    "submit_base", "submit_edge", *COSTS,
+    "submit_base", "submit_edge", "submit_manual", *COSTS,
 )  # fmt: skip
 CORE = ("scalar_line", "vec_repeat")
 RUNTIME = ("scheduler_threads",)

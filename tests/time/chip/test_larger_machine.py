@@ -142,27 +142,27 @@ def test_equal_blocks_gain_by_bandwidth(
 
 
 def test_more_clusters_and_a_later_end_shown_by_hand() -> None:
-    # GIVEN four tasks of the cube that wait for nobody: A and D take 200 µs, B and C 100 µs
-    made = graph([200 * US, 100 * US, 100 * US, 200 * US])
+    # GIVEN four tasks of the cube that wait for nobody: A and B take 100 µs, C and D 200 µs
+    made = graph([100 * US, 100 * US, 200 * US, 200 * US])
     # WHEN they run on two clusters and on three
     two, three = (run_chip(made, machine(clusters))[0] for clusters in (2, 3))
-    # THEN on two, C is put behind A and D behind B, and all is done after 300 µs; on three, C has a core of its own, D
-    # is put behind A, for nobody knows how long A will run, and all is done after 400 µs. Submitting and handing out
+    # THEN on two, C is put behind B and D behind A, and all is done after 300 µs; on three, C has a core of its own, D
+    # is put behind C, for nobody knows how long C will run, and all is done after 400 µs. Submitting and handing out
     # take microseconds:
     #
-    #     2 clusters   cube 0  A A C        3 clusters   cube 0  A A D D
-    #                  cube 1  B D D                     cube 1  B
-    #                                                    cube 2  C
-    assert two.core.tolist() == [0, 1, 0, 1]
-    assert three.core.tolist() == [0, 1, 2, 0]
-    # To the nanosecond: a task is submitted every 0.5 µs; a turn reads three cores in 0.3, hands out in 0.07 + 0.3, and
-    # the next thread sees what is left when it is over. A starts at 0.5 + 0.67 + 2.45, its core's first pickup; what
-    # waits behind a block starts 0.28 after its end.
-    assert two.start.tolist() == [3_620, 4_220, 203_620 + 280, 104_220 + 280]
-    assert three.start.tolist() == [3_620, 4_220, 4_820, 203_620 + 280]
-    assert np.max(two.end) == 304_500
-    assert np.max(three.end) == 403_900
-    # and the third cluster would have cost nothing had D been put behind B
+    #     2 clusters   cube 0  A D D        3 clusters   cube 0  A
+    #                  cube 1  B C C                     cube 1  B
+    #                                                    cube 2  C C D D
+    assert two.core.tolist() == [0, 1, 1, 0]
+    assert three.core.tolist() == [0, 1, 2, 2]
+    # To the nanosecond: a task is submitted every 0.5 µs; a turn reads no core that runs nothing and hands out in
+    # 0.07 + 0.3. A starts at 0.5 + 0.37 + 2.45, its core's first pickup; what waits behind a block starts 0.28 after
+    # its end.
+    assert two.start.tolist() == [3_320, 3_820, 103_820 + 280, 103_320 + 280]
+    assert three.start.tolist() == [3_320, 3_820, 4_320, 204_320 + 280]
+    assert np.max(two.end) == 304_100
+    assert np.max(three.end) == 404_600
+    # and the third cluster would have cost nothing had D been put behind A
     chip = machine(2)
     assert end_with_the_same_choices(made, chip, two, chip.limit) == pytest.approx(np.max(two.finish))
 
@@ -235,7 +235,7 @@ def grows(walls: dict[int, float], expected: dict[int, float]) -> None:
     assert min(fixed) > 0
     assert max(fixed) - min(fixed) < ROUND
     # submitting, handing out to every core, the first pickup, first loads, last store, a round to see it: microseconds
-    assert max(fixed) < 20_000
+    assert max(fixed) < 25_000
     assert min(expected.values()) > 10 * ROUND, "too short to tell"
 
 
@@ -269,5 +269,5 @@ def test_a_tiny_block_more_costs_a_scheduler_thread_s_time_for_it() -> None:
     least = (TIMING["poll_core"] + TIMING["complete_block"] + TIMING["dispatch_block"]) / 3
     walls = [simulate(tiny_blocks(blocks)).wall for blocks in (256, 512, 1024)]
     slopes = [(walls[1] - walls[0]) / 256, (walls[2] - walls[1]) / 512]
-    assert slopes[0] == pytest.approx(slopes[1], rel=0.03)
+    assert slopes[0] == pytest.approx(slopes[1], rel=0.06)
     assert least * 0.9 < slopes[1] < 1.2 * least

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npuscope.time.chip.job import (
+    AIC,
     AIV,
     BEGIN,
     BYTES,
@@ -69,6 +70,7 @@ STUCK, PAUSED = -1.0, -2.0  # what `run` gives where not all is done
 HEAD, USED_SLOTS, USED_BYTES = range(3)  # rows of `ring`: its oldest entry and what is taken
 FIRST_IN, WAITS, BEFORE = range(3)  # rows of `wake`: a task's first producer, its list's last waiter, the one before it
 NODE, NODES = range(2)  # rows of `graph`: of each recorded graph the next of `nodes` to expand, and the end of its own
+EMPTY_AT_MOST = 8  # tasks without work that a turn of a scheduler thread retires
 EARLY = 4  # ready tasks have queues 0 to 3 by shape, those that may be staged early 4 to 7
 
 
@@ -379,14 +381,17 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
     go_on(job, s, begin)
     polled, clock, seen, done = poll(job, machine, times, s, thread, begin)
     retiring = clock
-    if thread == 0 and machine.resolver == 0:
-        while s.ends[NONE, 0] < s.ends[NONE, 1]:
+    if machine.resolver == 0:
+        for _ in range(min(EMPTY_AT_MOST, s.ends[NONE, 1] - s.ends[NONE, 0])):
             task = s.queue[NONE, s.ends[NONE, 0]]
+            if times.ready[task] > clock:  # a peer's turn makes it ready only then, and takes it
+                break
             s.ends[NONE, 0] += 1
             seen += 1
-            done = max(clock, times.ready[task]) + machine.dummy
+            done = clock + machine.dummy
             s.seen[task] = done
             clock = finish(job, machine, times, s, task, done)
+    if thread == 0 and machine.resolver == 0:
         before = s.number[DEFERRED]
         clock = finish_deferred(job, machine, times, s, clock)
         if s.number[DEFERRED] < before:
@@ -402,7 +407,7 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
     else:
         clock = hand_out(job, machine, times, s, thread, clock)
     s.thread[LAST, thread] = now
-    s.thread[PERIOD, thread] = max(machine.loop, polled)
+    s.thread[PERIOD, thread] = polled + machine.loop
     if released == 0 and seen == 0 and clock == preparing:  # it keeps polling and acts in the turn after something
         s.thread[ASLEEP, thread] = 1
         s.thread[AT, thread] = FAR
@@ -420,7 +425,7 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
         row[PREPARED] = handing - preparing
     s.number[ROWS] += 1
     s.thread[ASLEEP, thread] = 0
-    s.thread[AT, thread] = max(clock, now + machine.loop)
+    s.thread[AT, thread] = clock if clock > handing else clock + machine.loop
     for peer in range(machine.threads):  # what became ready may be for a peer's cores
         if peer != thread:
             wake(s.thread, peer, clock)
@@ -431,13 +436,16 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
 def poll(
     job: Job, machine: Machine, times: Times, s: State, thread: int, now: float
 ) -> tuple[float, float, int, float]:
-    """Looks at the thread's cores: time spent looking, when it is through, blocks seen done, when the last task was."""
+    """Reads the thread's cores that run something: time spent so, when it is through, blocks seen done, when the last
+    task was."""
     clock, polled, seen, done = now, 0.0, 0, 0.0
     cores, own, unseen, ends = s.core, s.own, s.unseen, times.end
     for n in range(own.shape[1]):
         core = own[thread, n]
         if core < 0:
             break
+        if not read(machine.clusters, cores, core):
+            continue
         clock += machine.poll
         polled += machine.poll
         while cores[UNSEEN_COUNT, core] > 0 and ends[unseen[0, core]] + machine.fin <= clock:
@@ -464,6 +472,14 @@ def poll(
                 else:
                     clock = finish(job, machine, times, s, task, done)
     return polled, clock, seen, done
+
+
+@compiled_part
+def read(clusters: int, cores: Ints, core: int) -> bool:
+    """Whether a turn reads a core: it holds a block that may be done. (`cores` is the state's `core`.)"""
+    if cores[UNSEEN_COUNT, core] > 0 or cores[BEHIND, core] >= 0:
+        return True
+    return bool(cores[STATE, core] != IDLE and not gated(clusters, cores, core))
 
 
 @compiled_part
@@ -782,20 +798,30 @@ def peer_idle(machine: Machine, s: State, shape: int, thread: int) -> bool:
 
 @compiled_part
 def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, clock: float) -> float:
-    """Ready blocks to the thread's own cores: idle places, then places behind, then early tasks."""
-    cores, own, clusters, handed = s.core, s.own, machine.clusters, 0
+    """Ready blocks to the thread's own cores: idle places, then places behind, then early tasks where nobody is ready.
+
+    What is prepared for one kind of place is sent together, when the last of it is prepared.
+    """
+    cores, own, clusters, handed, mixed = s.core, s.own, machine.clusters, 0, False
     for kind in range(3):
+        if kind == 2 and (next_task(job, s, MIX) >= 0 or next_task(job, s, AIC) >= 0 or next_task(job, s, AIV) >= 0):
+            break
         for turn in range(3):
             shape = turn if thread % 2 == 0 or turn == 0 else 3 - turn
+            if shape != MIX and mixed:
+                break  # mixed work remained: single tasks leave cores to it
             task = next_task(job, s, EARLY + shape if kind == 2 else shape)
-            if task < 0 or (kind == 1 and peer_idle(machine, s, shape, thread)):
-                continue
+            prepared = 0
             for n in range(own.shape[1]):
                 core = own[thread, n]
+                if (
+                    task < 0
+                    or job.together[task] == 1
+                    or (kind == 1 and n == 0 and peer_idle(machine, s, shape, thread))
+                ):
+                    break
                 if core < 0 or (core >= clusters) != (shape == AIV):
                     continue
-                if task < 0 or job.together[task] == 1:
-                    break
                 now = idle(clusters, cores, shape, core)
                 if not now and (kind == 0 or not room_behind(clusters, cores, shape, core)):
                     continue
@@ -805,18 +831,42 @@ def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, cl
                     handed += 1
                 elif s.todo[HANDED, task] == 0:  # staging costs once per task
                     clock += machine.stage
-                if not now:
-                    place_behind(job, machine, times, s, task, core, clock, kind == 2)
-                elif kind == 2:
-                    place(job, machine, times, s, task, core, clock, -1.0)
-                else:
+                prepared += 1
+                if now:
                     pickup = machine.pickup if cores[USED, core] == 1 else machine.pickup_first
-                    place(job, machine, times, s, task, core, clock, clock + pickup)
+                    place(job, machine, times, s, task, core, UNSENT, -1.0 if kind == 2 else pickup)
+                else:
+                    place_behind(job, machine, times, s, task, core, UNSENT, kind == 2)
                 publish(job, s, task)
                 task = next_task(job, s, EARLY + shape if kind == 2 else shape)
-            if kind == 0 and shape == MIX and next_task(job, s, MIX) >= 0:
-                break  # mixed work remains: single tasks leave idle cores to it
+            if prepared > 0:
+                send(job, machine, times, s, thread, clock)
+            mixed = mixed or (kind < 2 and shape == MIX and next_task(job, s, MIX) >= 0)
     return clock
+
+
+UNSENT = -1.0  # the dispatch of a block that is prepared and has not left its thread
+
+
+@compiled_part
+def send(job: Job, machine: Machine, times: Times, s: State, thread: int, clock: float) -> None:
+    """What a thread has prepared for its cores leaves it; until then `DUE` is how long after that a block starts."""
+    cores, first = s.core, job.first_block
+    for n in range(s.own.shape[1]):
+        core = s.own[thread, n]
+        if core < 0:
+            break
+        task = cores[BEHIND, core]
+        if task >= 0 and (core < machine.clusters or job.shape[task] != MIX):
+            row = first[task] + cores[BEHIND_BLOCK, core]
+            if times.dispatch[row] == UNSENT:
+                times.dispatch[row] = clock
+        if cores[STATE, core] == WAITING or cores[STATE, core] == GATED:
+            row = first[cores[TASK, core]] + cores[BLOCK, core]
+            if times.dispatch[row] == UNSENT:
+                times.dispatch[row] = clock
+                if cores[STATE, core] == WAITING:
+                    s.clock[DUE, core] += clock
 
 
 @compiled_part

@@ -203,10 +203,12 @@ def submit_costs(program: Program, producers: Ints) -> dict[str, Floats]:
     for buffer in program.recording.buffers:
         if buffer.filled and buffer.before_task < len(tasks):
             filled[buffer.before_task] += BY_NAME[buffer.dtype].size(prod(buffer.shape))
+    # in a manual scope nothing is looked up and nothing remembered
+    share = np.array([timing["submit_manual"].value if task.manual_scope else 1.0 for task in tasks])
     return {
-        "submit_base": np.full(len(tasks), timing["submit_base"].value * NS),
-        "submit_argument": timing["submit_argument"].value * NS * np.array([len(task.arguments) for task in tasks]),
-        "submit_edge": timing["submit_edge"].value * NS * producers,
+        "submit_base": timing["submit_base"].value * NS * share,
+        "submit_argument": timing["submit_argument"].value * NS * share * [len(task.arguments) for task in tasks],
+        "submit_edge": timing["submit_edge"].value * NS * share * producers,
         "fill_rate": filled / timing["fill_rate"].value * NS,
     }
 

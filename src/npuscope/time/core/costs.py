@@ -340,9 +340,12 @@ def vector_cost(place: str, device: Device) -> OpCost | ReduceCost:
 
 
 def _reduced(cost: ReduceCost, rows: int, columns: int) -> float:
-    """Between two widths that were measured the slope and bias between theirs."""
-    slope, bias = (float(np.interp(columns, cost.columns, values)) for values in (cost.slope, cost.bias))
-    return slope * rows * columns + bias
+    """Between two widths that were measured the slope and bias between theirs; a wider row grows evenly from there."""
+    width = min(columns, cost.columns[-1])
+    slope, bias = (float(np.interp(width, cost.columns, values)) for values in (cost.slope, cost.bias))
+    by_row = np.array(cost.slope[-2:]) * cost.columns[-2:]
+    more = float(np.diff(by_row)[0] / np.diff(cost.columns[-2:])[0]) * (columns - width)
+    return (slope * width + more) * rows + bias
 
 
 SHAPE, DTYPE = (128, 128), "FP32"
