@@ -74,8 +74,7 @@ def compared(case: Case) -> list[Compared]:
     """In this process, which the program may ruin."""
     from npuscope.answer.prediction import predictions
     from npuscope.answer.request import Request
-    from npuscope.lower.assembly_compare import tally
-    from npuscope.lower.build_folder import read_build, with_build
+    from npuscope.lower.build_folder import read_build, tally, with_build
     from npuscope.tile.record.model import short_name
 
     build = read_build(str(case.samples))

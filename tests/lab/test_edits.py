@@ -13,7 +13,7 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.lab.edits import edits
 from npuscope.lab.job import answered
 from npuscope.lab.messages import Question
-from npuscope.tile.script.write_settings import with_settings
+from npuscope.tile.script.settings import with_settings
 
 PROGRAM = """import argparse
 from dataclasses import dataclass

@@ -21,10 +21,9 @@ from tiers import examples
 from npuscope.base import files
 from npuscope.base.files import FOLDERS
 from npuscope.chip.devices import OP_PARTS, Constant, Device, OpCost, ReduceCost, load
-from npuscope.lower import kept_bodies
-from npuscope.lower.kept_bodies import KIND, Lowerer
+from npuscope.lower import program as lower_program
 from npuscope.lower.lowering import LoweringOptions
-from npuscope.lower.program import Program
+from npuscope.lower.program import KIND, Lowerer, Program
 from npuscope.ops import table
 from npuscope.ops.spec import VECTOR, OpSpec
 from npuscope.tile.record.model import Op, Recording
@@ -56,7 +55,7 @@ def prepared(recording: Recording, folder: Path | None, device: Device = CHIP) -
 def prepared_from_kept(recording: Recording, folder: Path) -> Prepared:
     """Fails where anything is lowered."""
     with pytest.MonkeyPatch.context() as patch:
-        for place, name in ((kept_bodies, "passed"), (kept_bodies, "build"), (kept_streams, "_StreamWriter")):
+        for place, name in ((lower_program, "passed"), (lower_program, "build"), (kept_streams, "_StreamWriter")):
             patch.setattr(place, name, lambda *_: pytest.fail("it was made anew"))
         return prepared(recording, folder)
 
@@ -187,7 +186,7 @@ def test_every_constant_of_the_chip_every_option_and_npuscope_itself_decide(
     found = {"as it is": content(recording)}
     for where, chip in constants(CHIP):
         assert isinstance(chip, Device)
-        found[where] = sha256(kept_bodies.device_content(chip)).hexdigest()
+        found[where] = sha256(lower_program.device_content(chip)).hexdigest()
     assert len(found) > 200
     assert len(set(found.values())) == len(found), "two chips are taken for one"
     for where in (".timing.load_fixed", ".core.fractal", ".space.Mat.size", ".op.vexp.slope"):
@@ -195,7 +194,7 @@ def test_every_constant_of_the_chip_every_option_and_npuscope_itself_decide(
         found[f"lowered with {where}"] = content(recording, chip)
     found["eight slots"] = content(recording, options=LoweringOptions(ring_slots=8))
     found["nothing streams"] = content(recording, options=LoweringOptions(stream=False))
-    monkeypatch.setattr(kept_bodies, "source_digest", lambda: "another version")
+    monkeypatch.setattr(lower_program, "source_digest", lambda: "another version")
     found["another version"] = content(recording)
     assert len(set(found.values())) == len(found)
 

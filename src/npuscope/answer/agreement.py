@@ -32,7 +32,7 @@ from npuscope.lower.source import read
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import Site
 from npuscope.tile.script.run import ScriptRun
-from npuscope.tile.script.write_settings import with_settings
+from npuscope.tile.script.settings import with_settings
 
 STEPS = 2.0  # of the output's own type
 ORDER = 1024 * 2.0**-24  # of fp32

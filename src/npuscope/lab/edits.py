@@ -9,7 +9,7 @@ from os.path import basename
 
 from npuscope.lab.payload.files import changed_lines
 from npuscope.table.formats import many
-from npuscope.tile.script.write_settings import named_literals
+from npuscope.tile.script.settings import named_literals
 
 
 def edits(old: Mapping[str, str], new: Mapping[str, str]) -> list[dict[str, object]]:

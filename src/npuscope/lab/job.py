@@ -44,7 +44,7 @@ from npuscope.tile.record.sites import is_users
 from npuscope.tile.script.observed import Reads, reads
 from npuscope.tile.script.places import own_files, places_of
 from npuscope.tile.script.run import imported
-from npuscope.tile.script.write_settings import with_settings
+from npuscope.tile.script.settings import with_settings
 from npuscope.time.per_line import TimedKind, kinds_of
 from npuscope.time.reasons import reasons
 from npuscope.time.run import Simulated

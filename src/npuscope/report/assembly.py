@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from npuscope.lower.assembly_compare import differences
+from npuscope.lower.build_folder import differences
 from npuscope.lower.program import Program
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import COUNT, TEXT, many

@@ -18,7 +18,7 @@ class NeedsValues(TileError):
     """What the program does next depends on a value that `shapes` mode does not compute.
 
     origins  tensors and tasks that the value came from.
-    slice    what would have to be computed to know it, once a run has said so (run/steering.py).
+    slice    what would have to be computed to know it, once a run has said so (run/memory.py).
     """
 
     origins: frozenset[object] = frozenset()

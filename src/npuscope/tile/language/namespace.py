@@ -14,7 +14,7 @@ from npuscope.tile.calls import crossing, shaping, transfer, vector
 from npuscope.tile.calls import scalars as system
 from npuscope.tile.calls.spellings import function_of, members
 from npuscope.tile.fault import Unsupported, fault
-from npuscope.tile.language import from_text, functions, history, runtime
+from npuscope.tile.language import functions, history, runtime
 from npuscope.tile.run import loops, regions
 from npuscope.tile.run.arguments import Placeholder
 from npuscope.tile.run.execute import collecting
@@ -171,10 +171,10 @@ def language() -> dict[str, Any]:
         "chunked_loop_optimizer": runtime.chunked_loop_optimizer,
         "collecting": collecting,
         "Placeholder": Placeholder,
-        "parse": from_text.parse,
-        "parse_program": from_text.parse,
-        "loads": from_text.loads,
-        "loads_program": from_text.loads,
+        "parse": functions.parse,
+        "parse_program": functions.parse,
+        "loads": functions.loads,
+        "loads_program": functions.loads,
         "optimizations": Namespace(_label="pl.optimizations", split=Split, cross_core_slot=CrossCoreSlot),
         **dict.fromkeys(("adir", "arg_direction"), Namespace(_label="pl.adir", **{name: name for name in _ARGUMENTS})),
         "AUTO": crossing.AUTO,

@@ -1,13 +1,21 @@
-"""The GM buffers of one run, and in which of two memories they are used.
+"""The GM buffers of one run, in which of two memories they are used, and which values steer a program.
 
 Python runs a program in its own order of tasks. Another order is a sequence of phases, each an ascending list of tasks;
 for each phase the whole program runs once more with two memories. Tasks of the phase read and write the *order's*
 memory, which begins as the phase before left it. All others, and the orchestration, keep to the *program's* memory,
 where every task writes, so that loops and branches take their usual way.
+
+A run in `shapes` mode that comes to a branch, a bound or an index on a value that nobody computed ends there, and its
+record so far says where that value came from: the tensors that it was read from, the tasks that wrote these, the
+tensors that those tasks read, and so on to inputs. The program then runs again, and this *slice* of it computes: its
+tasks run turn by turn, with numbers; its tensors keep theirs. All else goes by shape, as before, and inputs outside of
+the slice are never made. A slice is known by lines of source, so one turn of a loop over layers speaks for all turns;
+where it was too small, the next run says so, and the slice grows.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -18,10 +26,58 @@ from npuscope.ops import storage
 from npuscope.ops.dtypes import Array, DataType
 from npuscope.tile.graph.boxes import row_major
 from npuscope.tile.record import model, sites
-from npuscope.tile.record.recorder import Recorder
-from npuscope.tile.run.steering import Slice
+from npuscope.tile.record.model import Origin
+from npuscope.tile.record.recorder import Recorder, TaskDraft
 from npuscope.tile.values.lanes import Plain
 from npuscope.tile.values.tensors import LiveBuffer, Shape, Tensor
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Tensors by the line that made them, parameters by name; tasks by the line that launches them."""
+
+    tensors: frozenset[tuple[Origin, int | str]] = frozenset()
+    tasks: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.tensors)
+
+    def has(self, origin: Origin, name: str, site: int) -> bool:
+        """Whether a tensor keeps its numbers."""
+        return (origin, name if origin == "parameter" else site) in self.tensors
+
+    def with_all_behind(self, origins: Iterable[object], recorder: Recorder) -> Slice:
+        """The slice, and what these tensors and tasks of a record are made of."""
+        writers: dict[int, list[TaskDraft]] = defaultdict(list)
+        joined: dict[int, set[int]] = defaultdict(set)
+        for task in recorder.tasks:
+            for argument in task.arguments:
+                if argument.writes:
+                    writers[argument.key[0]].append(task)
+        for alias in recorder.aliases:
+            joined[alias.part].add(alias.whole)
+            joined[alias.whole].add(alias.part)
+        origins = list(origins)
+        waiting = [one.id for one in origins if isinstance(one, LiveBuffer) and one.id >= 0]
+        waiting += [read.buffer for read in recorder.host_reads]  # numbers that tasks are given
+        tasks = {id(one): one for one in origins if isinstance(one, TaskDraft)}
+        for task in tasks.values():
+            waiting += [argument.key[0] for argument in task.arguments if argument.reads]
+        buffers: set[int] = set()
+        while waiting:
+            buffer = waiting.pop()
+            if buffer in buffers:
+                continue
+            buffers.add(buffer)
+            waiting += joined[buffer]
+            for task in writers[buffer]:
+                if id(task) not in tasks:
+                    tasks[id(task)] = task
+                    waiting += [argument.key[0] for argument in task.arguments if argument.reads]
+        made = [recorder.buffers[buffer] for buffer in buffers]
+        tensors = {(one.origin, one.name if one.origin == "parameter" else one.site) for one in made}
+        return Slice(self.tensors | tensors, self.tasks | {task.site for task in tasks.values()})
+
 
 Contents = Mapping[int, Array]  # flat, by the number of the buffer
 _ONE = (True,)

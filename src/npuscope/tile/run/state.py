@@ -11,10 +11,9 @@ from npuscope.tile.fault import fault
 from npuscope.tile.record.model import Mode
 from npuscope.tile.record.recorder import Recorder, TaskDraft
 from npuscope.tile.run.block import Block, in_stepped_thread
-from npuscope.tile.run.memory import Allocations, OrderPhase
+from npuscope.tile.run.memory import Allocations, OrderPhase, Slice
 from npuscope.tile.run.op_recorder import OpRecorder, load_box
 from npuscope.tile.run.orchestration import OneRank, Orchestration
-from npuscope.tile.run.steering import Slice
 from npuscope.tile.shapes import Shapes
 from npuscope.tile.shapes.reuse import Code, Execute, Names
 from npuscope.tile.values.checks import describe, tensor_or_tile

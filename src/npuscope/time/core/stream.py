@@ -19,9 +19,8 @@ import numpy.typing as npt
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.files import cached
 from npuscope.chip.devices import Device
-from npuscope.lower.kept_bodies import KIND, device_content
 from npuscope.lower.model import Instruction, Items, Lowered, instructions
-from npuscope.lower.program import PlannedBody
+from npuscope.lower.program import KIND, PlannedBody, device_content
 from npuscope.ops.spec import OpRole
 from npuscope.ops.transfers import DEFER_WAIT, NOTIFY, WAIT
 from npuscope.time.core.costs import NS, Cost, cost_of, hand_over, moved_far, signal_cost
