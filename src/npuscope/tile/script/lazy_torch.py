@@ -516,8 +516,30 @@ def lazily() -> Iterator[None]:
         return state()
 
     torch.get_rng_state = torch.random.get_rng_state = caught_up
+    by_index = {name: getattr(torch.Tensor, name) for name in ("__getitem__", "__setitem__")}
+    for name, method in by_index.items():
+        setattr(torch.Tensor, name, _of_elements(method))
     try:
         with _Lazily():  # type: ignore[no-untyped-call]
             yield
     finally:
         torch.get_rng_state = torch.random.get_rng_state = state
+        for name, method in by_index.items():
+            setattr(torch.Tensor, name, method)
+
+
+def _of_elements(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Of a tensor with elements, by numbers: past the mode, which takes thrice as long as torch. Scripts fill tables of
+    many thousand entries so; a call like that makes no large tensor and draws nothing.
+    """
+
+    def call(self: torch.Tensor, index: Any, *value: Any) -> Any:
+        known = type(index) is int or (type(index) is tuple and _WHOLE.issuperset(map(type, index)))
+        if known and type(self) is torch.Tensor and _NUMBERS.issuperset(map(type, value)):
+            past = torch._C._DisableTorchDispatch()  # type: ignore[no-untyped-call]  # noqa: F841 (as long as it lives)
+        return method(self, index, *value)
+
+    return call
+
+
+_WHOLE, _NUMBERS = {int}, {int, float, bool}
