@@ -26,6 +26,7 @@ from npuscope.tile.golden import TensorSpec
 from npuscope.tile.record.summary import summarise
 from npuscope.tile.record.walk import accesses_of
 from npuscope.tile.run.execute import record
+from npuscope.tile.script.pytest_files import RunSettings
 from npuscope.tile.script.run import run_script
 from npuscope.time.run import simulate
 
@@ -786,17 +787,16 @@ def doubled(x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP
     return y
 
 
-@pytest.mark.parametrize("factor", [2, 3])
-def test_outputs_are_the_parameters_declared_so(factor: int) -> None:
+@pytest.mark.parametrize(("factor", "settings"), [(2, dict), (3, dict), (3, RunSettings)])
+def test_outputs_are_the_parameters_declared_so(factor: int, settings: Any) -> None:
     specs = [TensorSpec("x", [16, 16], np.float32, init_value=1.0), TensorSpec("y", [16, 16], np.float32)]
 
     def expected(values: dict[str, Any]) -> None:
         values["y"][:] = values["x"] * factor
 
     run: Any = golden.run
-    result = run(
-        fn=doubled, specs=specs, golden_fn=expected, config={"platform": "a5", "device_id": 0, "ring_heap": 1 << 20}
-    )
+    config = settings(platform="a5", device_id=0, ring_heap=1 << 20)
+    result = run(fn=doubled, specs=specs, golden_fn=expected, config=config)
     assert (result.passed, result.compared) == (factor == 2, True)
     assert [spec.direction for spec in specs] == ["In", "Out"]
 

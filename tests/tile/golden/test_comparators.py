@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from npuscope.tile.golden import (
     error_distribution,
     mapped_pool_ratio_allclose,
+    mapped_pool_ratio_reldiff,
     ratio_allclose,
     ratio_reldiff,
     topk_pair_compare,
@@ -223,6 +224,20 @@ def test_only_mapped_rows_may_change(place, off, options, says) -> None:
     passed, message = paged(actual, expected, **options)
     assert passed is (says is None)
     assert (says or "") in message
+
+
+def test_mapped_rows_by_their_relative_difference() -> None:
+    compare = mapped_pool_ratio_reldiff("slots", mapping_shape=(3,), block_size=2, diff_thd=0.1, pct_thd=0.1)
+    actual, context = pool(), {**CONTEXT, "inputs": {"slots": MAPPING}}
+    actual[2, 0, 3] += 9  # one of eight elements
+    assert compare(actual, pool(), **context) == (True, "")
+    actual[2, 0, 2] += 9
+    passed, message = compare(actual, pool(), **context)
+    assert not passed
+    assert "mapped rows in pool from 'slots'" in message
+    actual = pool()
+    actual[1, 0, 2] += 0.01
+    assert "unmapped physical pool row changed" in compare(actual, pool(), **context)[1]
 
 
 @pytest.mark.parametrize("bad", [{"mapping_shape": ()}, {"block_size": 0}, {"leading_rank_axis": True}])

@@ -7,6 +7,7 @@ Works with NumPy alone; with torch where the script imports it.
 from npuscope.tile.golden.comparators import (
     error_distribution,
     mapped_pool_ratio_allclose,
+    mapped_pool_ratio_reldiff,
     ratio_allclose,
     ratio_reldiff,
     topk_pair_compare,
@@ -25,6 +26,7 @@ __all__ = [
     "driven",
     "error_distribution",
     "mapped_pool_ratio_allclose",
+    "mapped_pool_ratio_reldiff",
     "ratio_allclose",
     "ratio_reldiff",
     "run",

@@ -237,7 +237,39 @@ def mapped_pool_ratio_allclose(
     rtol: float | None = None,
     max_error_ratio: float = 0.005,
 ) -> Comparator:
-    """For paged pools (KV caches): rows that the input `mapping_name` names as by `ratio_allclose`, others unchanged.
+    """For paged pools (KV caches): rows that the input `mapping_name` names by `ratio_allclose`, others unchanged."""
+    name = f"mapped_pool_ratio_allclose({{}}, atol={atol}, rtol={rtol}, max_error_ratio={max_error_ratio})"
+    rows = ratio_allclose(atol, rtol, max_error_ratio)
+    return _mapped_pool(name, rows, mapping_name, mapping_shape, block_size, leading_rank_axis, pool_name)
+
+
+def mapped_pool_ratio_reldiff(
+    mapping_name: str,
+    *,
+    mapping_shape: tuple[int, ...],
+    block_size: int,
+    leading_rank_axis: bool = False,
+    pool_name: str = "pool",
+    diff_thd: float = 0.01,
+    pct_thd: float = 0.05,
+    max_diff_hd: float = float("inf"),
+) -> Comparator:
+    """The same by `ratio_reldiff`."""
+    name = f"mapped_pool_ratio_reldiff({{}}, diff_thd={diff_thd}, pct_thd={pct_thd}, max_diff_hd={max_diff_hd})"
+    rows = ratio_reldiff(diff_thd, pct_thd, max_diff_hd)
+    return _mapped_pool(name, rows, mapping_name, mapping_shape, block_size, leading_rank_axis, pool_name)
+
+
+def _mapped_pool(
+    name: str,
+    compare_mapped: Comparator,
+    mapping_name: str,
+    mapping_shape: tuple[int, ...],
+    block_size: int,
+    leading_rank_axis: bool,
+    pool_name: str,
+) -> Comparator:
+    """Rows that a mapping names as a comparator says, all others unchanged.
 
     The pool is [blocks, block_size, …], or [ranks, blocks, block_size, …] with `leading_rank_axis`; a mapping entry is
     block · block_size + row, or -1 for none. Entries out of range and, on one rank, twice the same row fail.
@@ -252,7 +284,6 @@ def mapped_pool_ratio_allclose(
     if leading_rank_axis and len(mapping_shape) < 2:
         wanted = "mapping_shape with a rank axis and an axis of entries"
         raise misuse(f"leading_rank_axis requires {wanted}, got {mapping_shape}")
-    compare_mapped = ratio_allclose(atol, rtol, max_error_ratio)
     ranks = mapping_shape[0] if leading_rank_axis else 1
     block_axis = 2 if leading_rank_axis else 1
 
@@ -307,8 +338,7 @@ def mapped_pool_ratio_allclose(
         return ok, "" if ok else f"    {about}:\n{detail}"
 
     about = f"mapping={mapping_name}, shape={mapping_shape}, block_size={block_size}, "
-    about += f"leading_rank_axis={leading_rank_axis}, atol={atol}, rtol={rtol}, max_error_ratio={max_error_ratio}"
-    return Comparator(f"mapped_pool_ratio_allclose({about})", judge)
+    return Comparator(name.format(f"{about}leading_rank_axis={leading_rank_axis}"), judge)
 
 
 def _wrong_entry(entries: Array, rows: int) -> str:

@@ -354,11 +354,16 @@ def _is_extent(size: object) -> bool:
 
 @dataclass
 class ScalarSpec(_Named):
-    """A scalar argument. `value` becomes a 0-d tensor of the dtype: program and golden see the same rounding."""
+    """A scalar argument. `value` becomes a 0-d tensor of the dtype: program and golden see the same rounding.
+
+    `compile_runtime` (known at run time only) and `benchmark_step` (from dispatch to dispatch) are for hardware.
+    """
 
     name: str
     dtype: object
     value: object
+    compile_runtime: bool = False
+    benchmark_step: object = None
 
     def __post_init__(self) -> None:
         self._made_here()
