@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -37,6 +37,7 @@ DESCRIBING = {
     "Framework Ops", "TensorFlow Ops", "Step Time", "Name Scope", *OPS,
 }  # fmt: skip
 CORRELATION = ("correlation_id", "CorrelationId")
+Kinds = dict[int, tuple[int, dict[str, Any]]]  # of events: the number of a name, and what all of a kind share
 REPLACED = 16  # characters that stand for bytes of no text, more than names have
 
 
@@ -51,29 +52,22 @@ def read(path: Path) -> Trace:
     return _build(_Space(path).table(), "xplane")
 
 
-class Field(NamedTuple):
-    """One field of a message: its number, and a whole number or the bytes it holds."""
-
-    number: int
-    value: int | memoryview
-
-
-def fields(message: memoryview) -> Iterator[Field]:
-    """The fields of a protobuf message, in their order; raises ValueError where it is none."""
+def fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """The number and value of each field of a protobuf message, in order; raises ValueError where it is none."""
     at, end = 0, len(message)
     while at < end:
         key, at = _varint(message, at)
         number, kind = key >> 3, key & 7
         if kind == 0:
             value, at = _varint(message, at)
-            yield Field(number, value)
+            yield number, value
             continue
         size = {1: 8, 5: 4}.get(kind)
         if kind == 2:
             size, at = _varint(message, at)
         if size is None or number == 0 or at + size > end:
             raise ValueError("not a protobuf message, or cut short")
-        yield Field(number, message[at : at + size])
+        yield number, message[at : at + size]
         at += size
 
 
@@ -89,13 +83,24 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
     raise ValueError("a number without an end")
 
 
-def _signed(value: int | memoryview) -> int:
-    number = value if isinstance(value, int) else 0
-    return number - 2**64 if number >= 2**63 else number
+class Message(dict[int, list[int | memoryview]]):
+    """The values of each field by its number; one that may come once is the last."""
 
+    def __init__(self, message: memoryview) -> None:
+        for number, value in fields(message):
+            self.setdefault(number, []).append(value)
 
-def _text(value: int | memoryview) -> str:
-    return bytes(value).decode(errors="replace") if isinstance(value, memoryview) else str(value)
+    def number(self, field: int) -> int:
+        value = self.get(field, [0])[-1]
+        number = value if isinstance(value, int) else 0
+        return number - 2**64 if number >= 2**63 else number
+
+    def text(self, field: int) -> str:
+        value = self.get(field, [memoryview(b"")])[-1]
+        return bytes(value).decode(errors="replace") if isinstance(value, memoryview) else str(value)
+
+    def messages(self, field: int) -> list[memoryview]:
+        return [value for value in self.get(field, ()) if isinstance(value, memoryview)]
 
 
 class _Space:
@@ -111,13 +116,13 @@ class _Space:
 
     def table(self) -> EventTable:
         try:
-            for number, value in fields(memoryview(read_all(self.path))):
-                if number == 1 and isinstance(value, memoryview):
-                    self._plane(value)
-                elif number in (2, 3):  # errors and warnings of the profiler
-                    self.ledger.notes.setdefault("profiler_said", []).append(_text(value)[:200])
-                elif number != 4:  # names of hosts
-                    self.ledger.count_unknown("field of XSpace", number)
+            space = Message(memoryview(read_all(self.path)))
+            for plane in space.messages(1):
+                self._plane(Message(plane))
+            if said := [bytes(one).decode(errors="replace")[:200] for n in (2, 3) for one in space.messages(n)]:
+                self.ledger.notes["profiler_said"] = said  # its errors and warnings
+            for number in space.keys() - {1, 2, 3, 4}:  # 4: names of hosts
+                self.ledger.count_unknown("field of XSpace", number, len(space[number]))
         except ValueError as error:
             as_text = read_all(self.path).count("\N{REPLACEMENT CHARACTER}".encode()) > REPLACED
             why = "it was copied as text, which replaced bytes of it" if as_text else error
@@ -132,84 +137,30 @@ class _Space:
         table.flows = pl.DataFrame(schema=_FLOWS)
         return table
 
-    def _plane(self, message: memoryview) -> None:
-        known: dict[int, dict[int, memoryview]] = {4: {}, 5: {}}  # metadata of events, of statistics
-        lines = []
-        name = ""
-        for number, value in fields(message):
-            if number == 2:
-                name = _text(value)
-            elif number == 3 and isinstance(value, memoryview):
-                lines.append(value)
-            elif number in known and isinstance(value, memoryview):
-                entry = dict(fields(value))
-                if isinstance(entry.get(2), memoryview):
-                    known[number][_signed(entry.get(1, 0))] = entry[2]  # type: ignore[assignment]
-        stats = {key: _text(dict(fields(one)).get(2, b"")) for key, one in known[5].items()}  # type: ignore[arg-type]
-        plane = len(self.processes)
-        self.processes[plane] = name
-        events = {key: self._event_kind(one, stats) for key, one in known[4].items()}
-        for line in lines:
-            self._line(line, plane, events, stats)
+    def _plane(self, plane: Message) -> None:
+        entries = {number: [Message(one) for one in plane.messages(number)] for number in (4, 5)}  # maps by id
+        known = {n: {one.number(1): Message(one.messages(2)[-1]) for one in each if one.messages(2)}
+                 for n, each in entries.items()}  # fmt: skip
+        stats = {key: one.text(2) for key, one in known[5].items()}
+        place = len(self.processes)
+        self.processes[place] = plane.text(2)
+        # of each kind of event the number of the name that people read, and what is said of all events of the kind
+        kinds = {key: (self.names[one.text(4) or one.text(2)], _stats(one, 5, stats)) for key, one in known[4].items()}
+        for line in plane.messages(3):
+            self._line(Message(line), place, kinds, stats)
 
-    def _event_kind(self, message: memoryview, stats: dict[int, str]) -> tuple[int, dict[str, Any]]:
-        """The number of the name that people read, and what is said of all events of this kind."""
-        name = shown = ""
-        said: dict[str, Any] = {}
-        for number, value in fields(message):
-            if number == 2:
-                name = _text(value)
-            elif number == 4:
-                shown = _text(value)
-            elif number == 5 and isinstance(value, memoryview):
-                said |= _stat(value, stats)
-        return self.names[shown or name], said
-
-    def _line(
-        self, message: memoryview, plane: int, kinds: dict[int, tuple[int, dict[str, Any]]], stats: dict[int, str]
-    ) -> None:
-        events = []
-        number, name, shown, begin = 0, "", "", 0
-        for field, value in fields(message):
-            if field == 1:
-                number = _signed(value)
-            elif field == 2:
-                name = _text(value)
-            elif field == 3:
-                begin = _signed(value)
-            elif field == 4 and isinstance(value, memoryview):
-                events.append(value)
-            elif field == 11:
-                shown = _text(value)
+    def _line(self, line: Message, plane: int, kinds: Kinds, stats: dict[int, str]) -> None:
+        number, name = line.number(1), line.text(2)
         key = (plane, number if (plane, number) not in self.threads else f"{number} {name}")
-        self.threads[key] = shown or name or str(number)
+        self.threads[key] = line.text(11) or name or str(number)
+        events = line.messages(4)
         lane = self.lanes[key] if events else 0
         for event in events:
-            self._event(event, lane, begin, kinds, stats)
+            self._event(Message(event), lane, line.number(3), kinds, stats)
 
-    def _event(
-        self,
-        message: memoryview,
-        lane: int,
-        begin: int,
-        kinds: dict[int, tuple[int, dict[str, Any]]],
-        stats: dict[int, str],
-    ) -> None:
+    def _event(self, event: Message, lane: int, begin: int, kinds: Kinds, stats: dict[int, str]) -> None:
         self.ledger.records += 1
-        kind = offset = lasts = 0
-        counted = False
-        said: dict[str, Any] = {}
-        for field, value in fields(message):
-            if field == 1:
-                kind = _signed(value)
-            elif field == 2:
-                offset = _signed(value)
-            elif field == 3:
-                lasts = _signed(value)
-            elif field == 4 and isinstance(value, memoryview):
-                said |= _stat(value, stats)
-            elif field == 5:
-                counted = True
+        kind, offset, lasts, counted = event.number(1), event.number(2), event.number(3), 5 in event
         name, more = kinds.get(kind, (self.names[f"event {kind}"], {}))
         start, end = begin + offset // 1000, begin + (offset + lasts) // 1000
         if counted or abs(start) > LARGEST_US * 1000 or end - start > LONGEST_US * 1000:
@@ -217,7 +168,7 @@ class _Space:
             return
         self.ledger.repaired[NEGATIVE] += end < start
         self.ledger.repaired[BELOW_NANOSECOND] += bool(offset % 1000 or lasts % 1000)
-        args = {**more, **said}
+        args = {**more, **_stats(event, 4, stats)}
         self.rows.append((lane, start, max(end - start, 0), name, json.dumps(args) if args else None))
 
 
@@ -227,25 +178,25 @@ _FLOWS = {
 }  # fmt: skip
 
 
-def _stat(message: memoryview, names: dict[int, str]) -> dict[str, Any]:
-    """One statistic by its name; a reference is the name of another."""
-    key, found = 0, None
-    for number, value in fields(message):
-        if number == 1:
-            key = _signed(value)
-        elif number == 2 and isinstance(value, memoryview) and len(value) == 8:
-            found = struct.unpack("<d", value)[0]
-        elif number == 3:
-            found = value
-        elif number == 4:
-            found = _signed(value)
-        elif number == 5:
-            found = _text(value)
-        elif number == 6:
-            found = f"{len(value) if isinstance(value, memoryview) else 0} bytes"
-        elif number == 7:
-            found = names.get(_signed(value), str(value))
-    return {names.get(key, str(key)): found if not isinstance(found, memoryview) else None}
+def _stats(message: Message, field: int, names: dict[int, str]) -> dict[str, Any]:
+    """Statistics by their names; a reference is the name of another."""
+    found: dict[str, Any] = {}
+    for one in map(Message, message.messages(field)):
+        value: Any = None
+        for number in one.keys() - {1}:
+            last = one[number][-1]
+            if number == 2 and isinstance(last, memoryview) and len(last) == 8:
+                value = struct.unpack("<d", last)[0]
+            elif number == 3:
+                value = last if isinstance(last, int) else None
+            elif number in (4, 5):
+                value = one.number(4) if number == 4 else one.text(5)
+            elif number == 6:
+                value = f"{len(last) if isinstance(last, memoryview) else 0} bytes"
+            elif number == 7:
+                value = names.get(one.number(7), str(last))
+        found[names.get(one.number(1), str(one.number(1)))] = value
+    return found
 
 
 def _is_viewer(table: EventTable) -> bool:
