@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import polars as pl
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.trace.core import RANK_WINDOWS, SIMULATED, WINDOW, Trace, add_counts
+from npuscope.trace.core import RANK_WINDOWS, WINDOW, Trace
 from npuscope.trace.schema import is_work
 
 
@@ -74,12 +73,9 @@ def _by_rank(trace: Trace, values: list[int]) -> dict[int, Trace] | None:
             "_src", "_dst"
         )
         counted = counters.filter((pl.col("_rank") == value) | pl.col("lane").is_null()).drop("_rank")
-        left_out = trace.slices.height - here.height + trace.counters.height - counted.height
-        dropped = add_counts(trace.meta.dropped, {"not selected": left_out} if left_out else {})
-        notes = {name: note for name, note in trace.meta.notes.items() if name != SIMULATED}  # it is of the whole
+        meta = trace.meta_of_part(here, counted, "not selected")
         if (window := trace.meta.notes.get(RANK_WINDOWS, {}).get(str(value))) is not None:
-            notes[WINDOW] = window
-        meta = replace(trace.meta, dropped=dropped, notes=notes)
+            meta = meta.plus(notes={WINDOW: window})
         found[value] = Trace(here, trace.lanes.filter(pl.col("rank") == value), own, counted, meta)
     return found
 

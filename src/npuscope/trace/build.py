@@ -171,6 +171,12 @@ def steps_at(moments: pl.Series, marks: pl.DataFrame) -> pl.Series:
     return pl.concat(blocks)
 
 
+def step_windows(marks: pl.DataFrame) -> pl.DataFrame:
+    """One stretch per step, from its first mark's start to its last one's end, in order."""
+    end = (pl.col("start") + pl.col("dur")).max()
+    return marks.group_by("step").agg(pl.col("start").min(), dur=end - pl.col("start").min()).sort("start")
+
+
 OWN_SOURCES = ["tensormap", "creator", "explicit", "correlation"]  # categories of edges in files that we write
 NO_OTHER_END = "flow end without its other end"
 

@@ -67,6 +67,15 @@ class Meta:
         """Plain data for JSON."""
         return asdict(self)
 
+    def plus(
+        self, records: int = 0, files: Sequence[str] = (), notes: Mapping[str, Any] | None = None, **counts: Counts
+    ) -> Meta:
+        """With what a further step of reading read, noted and counted; `counts` by account and reason."""
+        sums = {name: add_counts(getattr(self, name), more) for name, more in counts.items()}
+        kept = {name: {why: n for why, n in each.items() if n} for name, each in sums.items()}
+        notes = {**self.notes, **(notes or {})}
+        return replace(self, records=self.records + records, files=(*self.files, *files), notes=notes, **kept)
+
     def all_notes(self) -> list[Mapping[str, Any]]:
         """The notes, and those of every capture that went into this trace."""
         parts = self.notes.get("parts", {})
@@ -216,7 +225,7 @@ class Trace:
             raise NpuscopeError(f"a window from {start} to {end} ends before it begins")
         counters = within(self.counters.lazy(), start, end).collect()
         kept = self._keep(overlaps(start, end), self.lanes, counters, OUTSIDE)
-        return replace(kept, meta=replace(kept.meta, notes={**kept.meta.notes, "window_ns": [start, end]}))
+        return replace(kept, meta=kept.meta.plus(notes={"window_ns": [start, end]}))
 
     def select(
         self,
@@ -259,10 +268,13 @@ class Trace:
         edges = self.edges.filter(
             ~pl.col("src").is_in(gone).fill_null(False) & ~pl.col("dst").is_in(gone).fill_null(False)
         )
+        return Trace(slices, lanes, edges, counters, self.meta_of_part(slices, counters, reason))
+
+    def meta_of_part(self, slices: pl.DataFrame, counters: pl.DataFrame, reason: str) -> Meta:
+        """The account of a part of the trace: what is not in it was left out for a reason."""
         left_out = self.slices.height - slices.height + self.counters.height - counters.height
-        dropped = add_counts(self.meta.dropped, {reason: left_out} if left_out else {})
         notes = {name: note for name, note in self.meta.notes.items() if name != SIMULATED}  # it is of the whole
-        return Trace(slices, lanes, edges, counters, replace(self.meta, dropped=dropped, notes=notes))
+        return replace(self.meta, notes=notes).plus(dropped={reason: left_out})
 
     def write(self, path: str | Path, format: str | None = None) -> Counts:
         """Write the trace, whole or not at all; the format comes from the path's ending unless given.

@@ -19,7 +19,7 @@ from npuscope.explain.passes.condition import PHASES
 from npuscope.explain.passes.found import NoPasses, Passes, passes
 from npuscope.explain.passes.statistics import statistics
 from npuscope.trace import schema
-from npuscope.trace.core import OUTSIDE, Trace, add_counts
+from npuscope.trace.core import OUTSIDE, Trace
 from npuscope.trace.intervals import Ints
 from npuscope.trace.schema import is_work
 from npuscope.trace.writers.atomic import whole_file
@@ -84,11 +84,9 @@ def rows_of(found: Passes, numbers: list[int], window: str) -> list[Ints]:
 def cut_out(found: Passes, number: int) -> Trace:
     """One pass as a trace of its own, which remembers its window and how many rows are in other ones."""
     part = _part(found.trace, rows_of(found, [number], "full")[0])
-    meta = found.trace.meta
-    notes = {**meta.notes, "window_ns": [found.table[name][number] for name in ("start_ns", "end_ns")]}
+    window = {"window_ns": [found.table[name][number] for name in ("start_ns", "end_ns")]}
     elsewhere = found.trace.slices.height - part.slices.height
-    dropped = add_counts(meta.dropped, {OUTSIDE: elsewhere} if elsewhere else {})
-    return replace(part, meta=replace(meta, notes=notes, dropped=dropped))
+    return replace(part, meta=found.trace.meta.plus(notes=window, dropped={OUTSIDE: elsewhere}))
 
 
 def metadata_of(table: Path) -> Path:

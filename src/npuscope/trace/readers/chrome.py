@@ -26,7 +26,7 @@ from npuscope.trace.build import (
     plain_lanes,
     recast,
 )
-from npuscope.trace.core import OWN, Trace, add_counts, take_note
+from npuscope.trace.core import OWN, Trace, take_note
 from npuscope.trace.event_table import NO_PHASE, EventTable, collect
 from npuscope.trace.formats import EventReader, Reader, not_a_trace, readers, recognises
 from npuscope.trace.names import QUEUE_ORDERS, unit_of_lane
@@ -225,8 +225,8 @@ def _marked(trace: Trace, pairs: pl.DataFrame, reason: str) -> Trace:
     if pairs.is_empty():
         return trace
     marks = trace.slices["duplicate_of"].scatter(pairs["task"], pairs["duplicate_of"])  # a task here is its slice's row
-    marked = add_counts(trace.meta.marked, {reason: pairs.height})
-    return replace(trace, slices=trace.slices.with_columns(marks), meta=replace(trace.meta, marked=marked))
+    meta = trace.meta.plus(marked={reason: pairs.height})
+    return replace(trace, slices=trace.slices.with_columns(marks), meta=meta)
 
 
 TRACE_VIEW = EventReader(

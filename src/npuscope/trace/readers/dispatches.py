@@ -35,7 +35,7 @@ from npuscope.trace.clocks import (
     on_first_clock,
     who_meet,
 )
-from npuscope.trace.core import Meta, Trace, add_counts, arrays_of, combine
+from npuscope.trace.core import Meta, Trace, arrays_of, combine
 from npuscope.trace.formats import Reader, Sample
 from npuscope.trace.intervals import one_group, union
 from npuscope.trace.readers import swimlane
@@ -281,8 +281,7 @@ def read(root: Path) -> Trace:
     }
     parts = [(rank, _ranked(_moved(trace, offsets.get(rank)), rank, run.meetings)) for rank, trace in ranks.items()]
     trace = merge(parts)
-    total = add_counts(trace.meta.unknown, run.unknown)
-    meta = replace(trace.meta, format=f"dispatches of {len(parts)} ranks", unknown=total)
+    meta = replace(trace.meta.plus(unknown=run.unknown), format=f"dispatches of {len(parts)} ranks")
     trace = replace(trace, meta=meta)
     if run.log.spans:
         trace = _with_host(trace, run, first, notes)
@@ -507,14 +506,9 @@ def _with_host(trace: Trace, run: RunOverRanks, first: int, notes: dict[str, obj
     slices = slices.with_columns(
         pl.col("lane") + len(trace.lanes), pl.col("start") + (offset or 0), pl.col("task") + highest
     )
-    on_device = sum(span.on_device for span in run.log.spans)
     ledger = run.log.ledger
-    meta = replace(
-        trace.meta,
-        records=trace.meta.records + ledger.records,
-        dropped=add_counts(trace.meta.dropped, ledger.dropped, {ON_DEVICE: on_device} if on_device else {}),
-        marked=add_counts(trace.meta.marked, ledger.marked),
-    )
+    ledger.dropped[ON_DEVICE] += sum(span.on_device for span in run.log.spans)
+    meta = trace.meta.plus(ledger.records, dropped=ledger.dropped, marked=ledger.marked)
     return Trace.of(
         pl.concat([trace.slices, slices], how="diagonal_relaxed"),
         pl.concat([trace.lanes, lanes.with_row_index("lane", len(trace.lanes))], how="diagonal_relaxed"),

@@ -23,9 +23,10 @@ from npuscope.trace.build import (
     kind_numbers,
     plain_lanes,
     recast,
+    step_windows,
     steps_at,
 )
-from npuscope.trace.core import Trace, add_counts
+from npuscope.trace.core import Trace
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.formats import EventReader
 from npuscope.trace.names import LAUNCHES, ON_DEVICE, QUEUE_ORDERS, marked
@@ -162,7 +163,7 @@ def _steps_of_kernels(trace: Trace) -> Trace:
     if (ranges := _ranges_on_device(slices)).height:
         step = step.scatter(ranges["task"], ranges["step"])
         rows = work.filter(unlaunched)
-        steps = steps_at(rows["start"], _hulls(ranges))
+        steps = steps_at(rows["start"], step_windows(ranges))
     else:
         before = pl.when("launched").then("task").forward_fill().over("lane")
         rows = work.with_columns(before=before).filter(unlaunched & pl.col("launched").any().over("lane"))
@@ -200,8 +201,7 @@ def _with_correlated(trace: Trace) -> Trace:
     edges = pl.concat(
         [kept, met.with_columns(source=pl.lit("correlation"), name=pl.lit(CORRELATED))], how="diagonal_relaxed"
     )
-    marked = add_counts(trace.meta.marked, {NO_OTHER_END: kept.height - trace.edges.height})
-    meta = replace(trace.meta, marked={reason: n for reason, n in marked.items() if n})
+    meta = trace.meta.plus(marked={NO_OTHER_END: kept.height - trace.edges.height})
     return replace(trace, edges=edges, meta=meta)
 
 
@@ -214,12 +214,6 @@ def _ranges_on_device(slices: pl.DataFrame) -> pl.DataFrame:
     nth = pl.int_range(pl.len())
     marks = marks.sort("start").with_columns(nth.over("kernel").alias("nth")).drop("start")
     return found.with_columns(nth.over("kernel", "lane").alias("nth")).join(marks, on=["kernel", "nth"])
-
-
-def _hulls(ranges: pl.DataFrame) -> pl.DataFrame:
-    """One range per step over all streams."""
-    end = (pl.col("start") + pl.col("dur")).max()
-    return ranges.group_by("step").agg(pl.col("start").min(), dur=end - pl.col("start").min()).sort("start")
 
 
 def _device_name(header: dict[str, object]) -> str | None:

@@ -8,13 +8,12 @@ scheduler's two times are copied onto the core's slice as `dispatch` and `finish
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
 
 from npuscope.trace.build import build_trace, count_unknown_header, count_unknown_processes, kind_numbers, plain_lanes
-from npuscope.trace.core import Trace, add_counts, with_depth
+from npuscope.trace.core import Trace, with_depth
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.formats import EventReader
 from npuscope.trace.names import LaneUnit, phase_of, unit_of_lane
@@ -84,10 +83,8 @@ def build(table: EventTable) -> Trace:
     slices, moved = _from_start_not_receive(slices)
     slices = _with_scheduler_times(slices, trace.lanes)
     dialect = sorted(set(table.process_names.values()) & views)
-    repaired = add_counts(
-        trace.meta.repaired, {"bar began at receive, moved to the kernel's start": moved} if moved else {}
-    )
-    meta = replace(trace.meta, repaired=repaired, notes={**trace.meta.notes, "views": dialect or ["blocks"]})
+    repaired = {"bar began at receive, moved to the kernel's start": moved}
+    meta = trace.meta.plus(repaired=repaired, notes={"views": dialect or ["blocks"]})
     # the views repeat each dependency; one edge per pair of tasks and name is enough
     edges = trace.edges.unique(["src", "dst", "source", "name"], keep="first", maintain_order=True)
     return Trace.of(slices, trace.lanes, meta, edges, trace.counters)

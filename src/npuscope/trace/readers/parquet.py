@@ -7,7 +7,7 @@ given none. Folders of earlier versions have no hashes, no counters.parquet and 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ from polars.exceptions import PanicException, PolarsError
 
 from npuscope.base.errors import BadInput
 from npuscope.base.files import quiet_failure
-from npuscope.trace.core import OUTSIDE, Meta, Trace, account_of, add_counts, overlaps, within
+from npuscope.trace.core import OUTSIDE, Meta, Trace, account_of, overlaps, within
 from npuscope.trace.formats import Reader
 from npuscope.trace.source import read_json
 
@@ -84,7 +84,7 @@ def _read(path: Path, head: Head, meta: Meta, window: tuple[int, int] | None) ->
                 tables["counters"] = within(tables["counters"], *window)
         kept = {name: table.collect() for name, table in tables.items()}
         outside = sum(rows[name] - kept[name].height for name in ("slices", "counters") if name in kept)
-        meta = replace(meta, dropped=add_counts(meta.dropped, {OUTSIDE: outside} if outside else {}))
+        meta = meta.plus(dropped={OUTSIDE: outside})
         trace = Trace.of(kept["slices"], kept["lanes"], meta, kept["edges"], kept.get("counters"))
     _check(trace, path)
     return trace if window is None else trace.window(*window)
@@ -99,7 +99,7 @@ def _with_unknown(meta: Meta, path: Path) -> Meta:
         **{f"key of meta.json '{key}'": 1 for key in sorted(keys - known)},
         **{f"file '{name}'": 1 for name in sorted(files)},
     }
-    return replace(meta, unknown=add_counts(meta.unknown, strange)) if strange else meta
+    return meta.plus(unknown=strange)
 
 
 def _scan(path: Path) -> pl.LazyFrame:

@@ -13,7 +13,7 @@ import polars as pl
 from npuscope.base import progress
 from npuscope.base.errors import BadInput, UnknownFormat
 from npuscope.trace import schema
-from npuscope.trace.core import WHOLE_DEVICE, Trace, add_counts, combine
+from npuscope.trace.core import WHOLE_DEVICE, Trace, combine
 from npuscope.trace.formats import ROOT, EventReader, Reader, is_capture, reader_of, readers
 from npuscope.trace.intervals import largest
 
@@ -175,10 +175,8 @@ def read(root: Path) -> Trace:
         if not parts:
             raise found.nothing()
         trace = merge(sorted(parts, key=lambda part: part[0]))
-    notes = {**trace.meta.notes, "files_not_read": found.broken}
-    unknown = add_counts(trace.meta.unknown, found.strange)
-    meta = replace(trace.meta, unknown=unknown, notes={name: value for name, value in notes.items() if value})
-    return replace(trace, meta=meta)
+    meta = trace.meta.plus(notes={"files_not_read": found.broken}, unknown=found.strange)
+    return replace(trace, meta=replace(meta, notes={name: value for name, value in meta.notes.items() if value}))
 
 
 def _read_one(path: Path) -> Trace:

@@ -17,7 +17,7 @@ import polars as pl
 
 from npuscope.base.errors import BadInput
 from npuscope.trace import source
-from npuscope.trace.core import Ledger, Trace, add_counts
+from npuscope.trace.core import Ledger, Trace
 from npuscope.trace.formats import Reader, Sample
 from npuscope.trace.readers.host_log import HostLog, HostSpan, trace_of
 from npuscope.trace.schema import LARGEST_US
@@ -41,8 +41,8 @@ def attach(folder: Path, trace: Trace) -> Trace:
             trace = _with_arguments(trace, dump)
             break
     if rings := scope_files(folder):
-        notes = {**trace.meta.notes, "rings": read_scopes(rings[0]).as_note()}
-        trace = replace(trace, meta=replace(trace.meta, notes=notes, files=(*trace.meta.files, str(rings[0]))))
+        notes = {"rings": read_scopes(rings[0]).as_note()}
+        trace = replace(trace, meta=trace.meta.plus(notes=notes, files=[str(rings[0])]))
     return trace
 
 
@@ -54,10 +54,9 @@ def _with_counters(trace: Trace, path: Path) -> Trace:
     table = _counters(path)
     counters = [name for name in table.columns if name not in _KEYS]
     busy = table.select(pl.sum_horizontal(pl.col("pmu_total_cycles", *counters).fill_null(0)).sum()).item()
-    notes = dict(trace.meta.notes)
     if not busy:
-        notes["pmu"] = "all counters are zero, as on simulators: left out"
-        return replace(trace, meta=replace(trace.meta, notes=notes))
+        none = {"pmu": "all counters are zero, as on simulators: left out"}
+        return replace(trace, meta=trace.meta.plus(notes=none))
     cores = trace.lanes.filter(pl.col("unit").is_in(["AIC", "AIV"])).select("lane", pl.col("core").cast(pl.Int64))
     nth = pl.int_range(pl.len()).over("core", "pmu_task").alias("nth")
     rows = table.with_columns(nth)
@@ -72,12 +71,13 @@ def _with_counters(trace: Trace, path: Path) -> Trace:
     joined = slices.join(wanted, on=["pmu_at", "task", "nth"], how="left", maintain_order="left")
     met = int(joined["pmu_total_cycles"].is_not_null().sum())
     joined = joined.with_columns(_shares(joined, counters)).drop("pmu_core", "pmu_at", "nth")
-    notes["pmu"] = f"{met} tasks with counters; capturing them makes a run slower"
-    dropped = add_counts(trace.meta.dropped, {"counters of a task no core recorded": rows.height - met} if
-                         rows.height > met else {})  # fmt: skip
-    merged = add_counts(trace.meta.merged, {"counters joined to a task": met} if met else {})
-    meta = replace(trace.meta, records=trace.meta.records + rows.height, dropped=dropped, merged=merged, notes=notes,
-                   files=(*trace.meta.files, str(path)))  # fmt: skip
+    meta = trace.meta.plus(
+        rows.height,
+        [str(path)],
+        {"pmu": f"{met} tasks with counters; capturing them makes a run slower"},
+        dropped={"counters of a task no core recorded": rows.height - met},
+        merged={"counters joined to a task": met},
+    )
     return replace(trace, slices=joined, meta=meta)
 
 
@@ -128,10 +128,9 @@ def _with_arguments(trace: Trace, path: Path) -> Trace:
     counted = {
         name: data[name] for name in ("truncated_args", "dropped_records", "dropped_overwrite") if data.get(name)
     }
-    notes = {**trace.meta.notes, "args_dump": {"tasks": len(rows), **counted}}
-    marked = add_counts(trace.meta.marked, {"dumped argument that cannot be read": broken} if broken else {})
-    meta = replace(trace.meta, notes=notes, marked=marked, files=(*trace.meta.files, str(path)))
-    return replace(trace, slices=slices, meta=meta)
+    notes = {"args_dump": {"tasks": len(rows), **counted}}
+    marked = {"dumped argument that cannot be read": broken}
+    return replace(trace, slices=slices, meta=trace.meta.plus(0, [str(path)], notes, marked=marked))
 
 
 # --- how full the runtime's rings were

@@ -20,7 +20,15 @@ import numpy as np
 import polars as pl
 
 from npuscope.base.errors import BadInput
-from npuscope.trace.build import build_trace, by_kernels, count_unknown_header, kind_numbers, plain_lanes, steps_at
+from npuscope.trace.build import (
+    build_trace,
+    by_kernels,
+    count_unknown_header,
+    kind_numbers,
+    plain_lanes,
+    step_windows,
+    steps_at,
+)
 from npuscope.trace.core import BELOW_NANOSECOND, NEGATIVE, Ledger, Trace
 from npuscope.trace.event_table import EventTable, Interner
 from npuscope.trace.formats import EventReader, Reader, Sample
@@ -239,8 +247,7 @@ def _without_containers(trace: Trace) -> Trace:
         return trace
     kind = trace.slices["kind"].cast(pl.String).scatter(rows, "derived").alias("kind")
     trace = replace(trace, slices=trace.slices.with_columns(kind.cast(trace.slices.schema["kind"])))
-    marked = {**trace.meta.marked, "operation that holds others is no work of its own": len(rows)}
-    return replace(trace, meta=replace(trace.meta, marked=marked))
+    return replace(trace, meta=trace.meta.plus(marked={"operation that holds others is no work of its own": len(rows)}))
 
 
 def _with_launches(trace: Trace) -> Trace:
@@ -263,20 +270,13 @@ def _with_steps(trace: Trace) -> Trace:
     marked = json_whole_number(slices["args"], "step_num") if "args" in slices.columns else step
     host = slices.with_columns(marked.alias("number")).filter(pl.col("kind") == "host", pl.col("number").is_not_null())
     if host.height:
-        step = steps_at(slices["start"], _windows(host)).alias("step")
+        step = steps_at(slices["start"], step_windows(host.with_columns(step="number"))).alias("step")
         edges = trace.edges.filter(pl.col("name") == "launch").select("src", "dst").unique("dst")
         step = step.scatter(edges["dst"], step.gather(edges["src"]))
     for (device,), windows in own.drop_nulls("number").partition_by("device", as_dict=True).items():
         here = slices.with_row_index("row").filter(pl.col("device").eq_missing(device))
-        step = step.scatter(here["row"], steps_at(here["start"], _windows(windows)))
+        step = step.scatter(here["row"], steps_at(here["start"], step_windows(windows.with_columns(step="number"))))
     return replace(trace, slices=trace.slices.with_columns(step.alias("step")))
-
-
-def _windows(marks: pl.DataFrame) -> pl.DataFrame:
-    """One stretch per step, in order."""
-    end = (pl.col("start") + pl.col("dur")).max()
-    found = marks.group_by("number").agg(pl.col("start").min(), dur=end - pl.col("start").min())
-    return found.rename({"number": "step"}).sort("start")
 
 
 _TELLS = ("kernels", "streams", "communication", "launches: of GPUs", "ranks", "steps: where numbered")
