@@ -52,7 +52,7 @@ def test_what_collectives_exchange() -> None:
         "hcom_allReduce_": "all_reduce", "HcomAllGather": "all_gather", "hcom_reduceScatter_": "reduce_scatter",
         "HcomAllToAllV": "all_to_all", "MoeDistributeDispatchV2": "all_to_all", "hcom_send_": "broadcast",
         "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL": "reduce_scatter", "deep_ep::intranode::dispatch": "all_to_all",
-        "nvshmem_quiet": None, "MatMulV2": None,
+        "ncclDevKernel_AllReduce_Sum_bf16_RING_LL": "all_reduce", "nvshmem_quiet": None, "MatMulV2": None,
     }  # fmt: skip
     assert {name: kernels.collective_of(name) for name in exchanged} == exchanged
 
@@ -104,10 +104,6 @@ def test_no_pattern_is_in_vain() -> None:
 
 PATH = Path("my_kernels.toml")
 GOOD = '[[kernel]]\nfamily = "spin"\nwork = { by = "bytes", ops = 1 }\nnames.Spin = ["spin"]\n\n'
-
-
-def test_the_table_that_comes_along_is_sound() -> None:
-    assert len(kernel_table().kernel) > 50
 
 
 def test_an_entry_says_several_things() -> None:

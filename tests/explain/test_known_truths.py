@@ -61,32 +61,6 @@ def test_t1_agrees_with_six_other_tools(shared: Path) -> None:
     assert busy.window_ns == 1_737_902_000  # the first step begins 4.9 ms before its first kernel
 
 
-@pytest.mark.parametrize(
-    ("name", "span", "total", "union"),
-    [
-        ("qwen3_single", 4_065_900, 69_926_300, 4_052_640),
-        ("qwen3_double", 3_582_560, 70_249_820, 3_564_340),
-        ("paged_attention_single", 2_915_380, 80_126_060, None),
-        ("paged_attention_double", 2_458_040, 80_199_460, None),
-    ],
-)
-def test_esl_proxy(shared: Path, name: str, span: int, total: int, union: int | None) -> None:
-    busy = analysis.explain(npuscope.read(shared / "pypto" / f"esl_proxy_{name}_buffer.json")).busy
-    assert (busy.window_ns, busy.core_ns) == (span, total)
-    assert union is None or busy.on_core_ns == union
-
-
-def test_the_profilers_own_overlap_analysis(shared: Path) -> None:
-    # step_trace_time.csv of the CNN at level 0: Computing 8827.473, Communication(Not Overlapped) 81515.607 µs
-    folder = shared / "ascend" / "msinsight_cnn" / "level0" / "rank0_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
-    path = analysis.explain(npuscope.read(folder / "kernel_details.csv")).path
-    run = path.segments.filter(pl.col("part") == "run").with_columns(comm=pl.col("kernel").str.contains("^hcom"))
-    length = pl.col("end") - pl.col("start")
-    told = dict(run.group_by("comm").agg(length.sum()).iter_rows())
-    assert told == pytest.approx({False: 8_827_473, True: 81_515_607}, abs=20)  # the profiler adds up floats
-    assert sum(told.values()) == 8_827_473 + 81_515_607 - 11  # the exact union of all rows
-
-
 def test_layers_of_a_single_decode_step_are_found(shared: Path) -> None:
     found = analysis.explain(npuscope.read(shared / "gpu" / "tracelens_sglang_qwen3_8b_decode.json.gz")).steps
     assert (found.source, found.layers) == ("column", 36)  # Qwen3-8B has 36 layers

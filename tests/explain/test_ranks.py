@@ -108,14 +108,6 @@ def test_who_comes_last_makes_the_others_wait(tmp_path: Path) -> None:
     assert waits.title().startswith("rank 2 makes the others wait 50 µs in all: it comes last in 2 of 3 collectives")
 
 
-def test_groups_of_ranks_do_not_wait_for_one_another(tmp_path: Path) -> None:
-    for rank, group in enumerate(["[0, 1]", "[0, 1]", "[2, 3]", "[2, 3]"]):
-        collective = x(REDUCE, 0, 10 + rank, pid=0, tid=20, cat="kernel", args={"Process Group Ranks": group})
-        write_events(tmp_path / f"rank{rank}.json", [collective], deviceProperties=[], distributedInfo={"rank": rank})
-    pairs = analysis.explain_ranks(npuscope.read(tmp_path)).waits.table.select("rank", "waits_for").rows()
-    assert sorted(pairs) == [("rank 1", "rank 0"), ("rank 3", "rank 2")]
-
-
 def test_what_is_about_one_rank_refuses_several(two: Path) -> None:
     trace = npuscope.read(two)
     with pytest.raises(NpuscopeError, match=r"holds 2 ranks \(0, 1\)"):

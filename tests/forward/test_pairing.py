@@ -86,21 +86,6 @@ def test_turned_around_it_is_the_same(a, b) -> None:
     assert one.b.tolist() == other.a.tolist()
 
 
-@given(SEQUENCE, st.data())
-def test_what_was_deleted_is_what_is_missing(a, data) -> None:
-    gone = data.draw(st.sets(st.integers(0, max(len(a) - 1, 0)), max_size=len(a)))
-    rest = [call for n, call in enumerate(a) if n not in gone]
-    assert len(align_calls(calls(a), calls(rest)).a) == len(rest)
-
-
-def test_of_two_equal_alignments_the_one_with_fewer_breaks() -> None:
-    # GIVEN two layers alike, of which the other side has one; it could be pieced together from both
-    layer = [(n, 0) for n in range(6)]
-    found = align_calls(calls(layer + layer), calls(layer))
-    assert found.a.tolist() in ([*range(6)], [*range(6, 12)])
-    assert breaks(found, 12, 6) == 1
-
-
 @pytest.mark.parametrize("dropped", [0, 3, 40])
 def test_a_long_pass_with_calls_left_out_here_and_there(dropped: int) -> None:
     # GIVEN 64 layers of 40 calls, of which some are not on the other side, and 100 that only it has

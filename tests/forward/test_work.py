@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuscope.chip import devices as device
-from npuscope.chip.kernels import collective_of
 from npuscope.forward.calls import Call, CallTensor
 from npuscope.forward.estimate import limit_ns
 from npuscope.forward.work import CallWork, work_of
@@ -281,13 +280,6 @@ def test_a_mesh_of_fewer_ranks_has_fewer_links() -> None:
     far = limit_ns(CallWork("collective", message_bytes=1, ranks=10**6), chip, "HcomAllGather")
     assert far.ns is None
     assert "do not reach" in far.why
-
-
-def test_names_of_collectives() -> None:
-    names = {"hcom_allReduce_": "all_reduce", "HcomAllGather": "all_gather", "hcom_reduceScatter_": "reduce_scatter",
-             "ncclDevKernel_AllReduce_Sum_bf16_RING_LL": "all_reduce", "HcomAllToAllV": "all_to_all",
-             "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL": "reduce_scatter", "strange": None}  # fmt: skip
-    assert {name: collective_of(name) for name in names} == names
 
 
 # ---- invariants

@@ -197,14 +197,6 @@ def test_one_broken_capture_leaves_the_others_readable(tmp_path: Path) -> None:
     refused(tmp_path / "root", "no capture in this folder")
 
 
-def test_files_that_nobody_knows_in_a_root_are_reported(tmp_path: Path) -> None:
-    for rank in range(2):
-        (tmp_path / f"rank{rank}").mkdir()
-        write_events(tmp_path / f"rank{rank}/t.json", [x("k", 0, 1)])
-        (tmp_path / f"rank{rank}/mood.bin").write_bytes(b"\x00good")
-    assert npuscope.read(tmp_path).meta.unknown == {"file of a profiler root '*.bin'": 2}
-
-
 # ---- numbers, names and sizes
 
 HUGE = 2**70

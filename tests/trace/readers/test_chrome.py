@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import npuscope
+from npuscope.explain.doctor import symptoms_of
 
 
 def test_lanes_and_slices_as_they_are(tmp_path: Path) -> None:
@@ -60,16 +61,11 @@ def test_fields_beside_the_usual_ones_are_kept(tmp_path: Path) -> None:
     assert "times_as_text" not in trace.meta.notes
 
 
-def test_a_hundred_overlapping_slices_all_arrive(tmp_path: Path) -> None:
-    trace = npuscope.read(write_events(tmp_path / "t.json", [x(f"k{i}", i, 100) for i in range(100)]))
-    assert trace.slices.height == 100
-    assert balanced(trace)
-
-
 def test_a_list_that_never_ends_is_legal_but_an_object_is_not(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text('[{"ph":"X","name":"k","ts":1,"dur":1,"pid":1,"tid":1},\n')
     trace = npuscope.read(tmp_path / "list.json")
-    assert (trace.slices.height, trace.meta.notes["unclosed_list"]) == (1, True)
+    assert trace.slices.height == 1
+    assert "unclosed" in {finding.id for finding in symptoms_of(trace).symptoms}
     (tmp_path / "object.json").write_text('{"traceEvents":[{"ph":"X","name":"k","ts":1,"dur":1}')
     refused(tmp_path / "object.json", "truncated")
 

@@ -140,11 +140,6 @@ def test_asynchronous_events_pair_by_their_scoped_id(tmp_path: Path) -> None:
     assert sorted(trace.slices.select("kernel", "start", "dur").rows()) == [("one", 1000, 4000), ("two", 2000, 7000)]
 
 
-def test_a_list_cut_off_is_reported_by_the_doctor(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text('[{"ph":"X","name":"k","ts":1,"dur":1,"pid":1,"tid":1},\n')
-    assert "unclosed" in {finding.id for finding in symptoms_of(npuscope.read(tmp_path / "t.json")).symptoms}
-
-
 def test_a_pipe_is_refused_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     refused(tmp_path / "pipe", "not a regular file")

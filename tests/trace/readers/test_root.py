@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import polars as pl
@@ -60,24 +59,8 @@ def test_two_files_of_one_process_are_of_several_runs(tmp_path: Path) -> None:
     refused(tmp_path, "it holds 2 runs")
 
 
-def test_a_folder_without_a_capture_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("nothing here")
-    refused(tmp_path, "no capture in this folder")
-
-
 def test_a_real_ranks_folder_prefers_the_database(shared: Path) -> None:
     assert npuscope.read(shared / "ascend/msinsight_cnn_db").meta.format == "ascend-db"
-
-
-def test_npuscopes_folder_gives_back_all_four_tables(tmp_path: Path) -> None:
-    events = [x("a", 0, 10, args={"n": 1}), x("b", 2, 3), x("b", 2, 3, tid=2)]
-    trace = npuscope.read(write_events(tmp_path / "t.json", events))
-    trace.write(tmp_path / "kept")
-    back = npuscope.read(tmp_path / "kept")
-    assert back.slices.equals(trace.slices)
-    assert back.lanes.equals(trace.lanes)
-    assert back.edges.equals(trace.edges)
-    assert back.meta == trace.meta
 
 
 def test_only_a_window_leaves_the_disk(tmp_path: Path) -> None:
@@ -122,18 +105,6 @@ def test_a_trace_of_many_ranks_inside_a_root_keeps_its_ranks(tmp_path: Path) -> 
     counts = trace.slices.join(trace.lanes, on="lane").group_by("rank").len().sort("rank").rows()
     assert counts == [(0, 2), (1, 3), (7, 7)]
     assert trace.meta.records == trace.slices.height == 12  # no capture's account is lost
-
-
-def test_a_pipe_in_a_profiler_root_is_not_opened(tmp_path: Path) -> None:
-    # GIVEN a pipe that nobody writes to, beside a capture: opening it would wait for ever
-    write_kernel_table(tmp_path / "kernel_details.csv", [kernel_row()])
-    (tmp_path / "other").mkdir()
-    os.mkfifo(tmp_path / "other" / "pipe.json")
-    # WHEN / THEN
-    assert npuscope.read(tmp_path).slices.height == 1
-    (tmp_path / "kernel_details.csv").unlink()
-    with pytest.raises(npuscope.NpuscopeError):
-        npuscope.read(tmp_path)
 
 
 def test_a_disk_is_no_profiler_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,14 +105,6 @@ def test_lanes_arguments_and_flows(tmp_path: Path) -> None:
     assert list(decoded.flows.values()) == [["gemm", "add"]]
 
 
-def test_a_hundred_overlapping_slices_all_arrive_on_tracks_of_the_lanes_name(tmp_path: Path) -> None:
-    trace = npuscope.read(write_events(tmp_path / "t.json", [x(f"k{i}", i, 100) for i in range(100)]))
-    trace.write(tmp_path / "t.pftrace")
-    decoded = Decoded(tmp_path / "t.pftrace")
-    assert sorted(decoded.slices) == expected(trace)
-    assert len({track for track, *_ in decoded.slices}) == 1
-
-
 slices = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 9), st.sampled_from("abc")), max_size=30
 )
