@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from npuscope.chip.kernels import exchange_of
-from npuscope.trace.clocks import NOT_OF_ALL, clock_notes, not_aligned
+from npuscope.trace.clocks import by_collectives, clock_notes, not_aligned
 from npuscope.trace.core import Trace
 from npuscope.trace.schema import is_work
 
@@ -140,29 +139,27 @@ def own_times(trace: Trace) -> dict[int, int]:
 
 
 def rank_clocks(trace: Trace) -> dict[int, int]:
-    """How far each of several ranks' clocks is ahead of the first one's: as the reader found it, else by the
-    collectives that both list equally often, which end together; 0 where they share none. A rank that could not be
-    aligned is laid behind all others, so that nobody takes it for one of their moments. Nothing for one rank."""
+    """How far each of several ranks' clocks is ahead of the first one's: as the reader found it, else by their
+    collectives; 0 where they share none. A rank that could not be aligned is laid behind all others, so that nobody
+    takes it for one of their moments. Nothing for one rank."""
     ranks = trace.lanes["rank"].drop_nulls().unique().sort().to_list()
     if len(ranks) < 2:
         return {}
     if clock_notes(trace.meta) or not_aligned(trace.meta):
         return dict.fromkeys(ranks, 0) | own_times(trace) | _laid_behind(trace)
-    one_sided = [name for name in trace.slices["kernel"].unique().to_list() if exchange_of(name or "") in NOT_OF_ALL]
-    ends = trace.slices.filter(
-        (pl.col("kind") == "comm") & pl.col("duplicate_of").is_null() & ~pl.col("kernel").is_in(one_sided)
+    comm = trace.slices.filter((pl.col("kind") == "comm") & pl.col("duplicate_of").is_null())
+    ends = comm.join(trace.lanes.select("lane", "rank"), on="lane").select(
+        "rank",
+        pl.lit("").alias("run"),
+        pl.lit(0).alias("older"),
+        "kernel",
+        pl.int_range(pl.len()).alias("task"),  # no rank numbers them as another does
+        pl.int_range(pl.len()).over("rank", "kernel", order_by="start").alias("nth"),
+        "start",
+        end=pl.col("start") + pl.col("dur"),
     )
-    ends = ends.join(trace.lanes.select("lane", "rank"), on="lane").select(
-        "rank", "kernel", pl.len().over("rank", "kernel").alias("times"), end=pl.col("start") + pl.col("dur")
-    )
-    ends = ends.with_columns(pl.int_range(pl.len()).over("rank", "kernel", order_by="end").alias("nth"))
-    first = ends.filter(pl.col("rank") == ranks[0]).select("kernel", "times", "nth", first="end")
-    ahead = (
-        ends.join(first, on=["kernel", "times", "nth"])
-        .group_by("rank")
-        .agg((pl.col("end") - pl.col("first")).median().round().cast(pl.Int64))
-    )
-    return dict.fromkeys(ranks, 0) | dict(ahead.iter_rows())
+    offsets, _ = by_collectives(ends, ranks)
+    return dict.fromkeys(ranks, 0) | {rank: -offset.offset_ns for rank, offset in offsets.items()}
 
 
 def _laid_behind(trace: Trace) -> dict[int, int]:
