@@ -21,7 +21,7 @@ from npuscope.explain.work import Work
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, TEXT, TIME, duration
 from npuscope.trace.clocks import who_meet
-from npuscope.trace.intervals import Ints, one_group, union
+from npuscope.trace.intervals import inside, one_group, sum_by, union
 from npuscope.trace.source import json_field
 
 WAITS = Columns(
@@ -193,29 +193,6 @@ def _blocks_together(comm: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-@dataclass(frozen=True)
-class _Busy:
-    """How long a rank ran anything but its meetings until some moment."""
-
-    start: Ints
-    before: Ints  # busy time before each start
-    end: Ints
-
-    @staticmethod
-    def of(work: Work, meetings: Ints) -> _Busy:
-        rows = ~np.isin(work.rows, meetings)
-        ran = union(one_group(work.start[rows], work.end[rows]))
-        lengths = ran.end - ran.start
-        return _Busy(ran.start, np.cumsum(lengths) - lengths, ran.end)
-
-    def until(self, moments: Ints) -> Ints:
-        if not len(self.start):
-            return np.zeros(len(moments), np.int64)
-        at = np.searchsorted(self.start, moments, side="right") - 1
-        inside = np.minimum(moments, self.end[at]) - self.start[at]
-        return np.where(at < 0, 0, self.before[at] + inside)
-
-
 def _followed_back(met: pl.DataFrame, works: dict[str, Work]) -> pl.DataFrame:
     """Each wait with its REASONS: by how much the late rank began later, computed longer, was idle longer.
 
@@ -234,9 +211,10 @@ def _followed_back(met: pl.DataFrame, works: dict[str, Work]) -> pl.DataFrame:
         firsts = slices.group_by(pl.col(within).alias("in_step")).agg(pl.col("start").min().alias("first"))
         rows = rows.join(firsts, on="in_step", how="left", nulls_equal=True, maintain_order="left")
         rows = rows.with_columns(since=pl.min_horizontal(pl.coalesce(left, "first"), "start"))
-        busy = _Busy.of(work, rows["row"].to_numpy())
         arrival, since = rows["start"].to_numpy(), rows["since"].to_numpy()
-        ran = np.maximum(busy.until(arrival) - busy.until(since), 0)
+        other = ~np.isin(work.rows, rows["row"].to_numpy())  # than its meetings
+        busy = inside(one_group(since, arrival), union(one_group(work.start[other], work.end[other])))
+        ran = sum_by(busy.of, busy.end - busy.start, rows.height)
         parts.append(rows.with_columns(pl.Series("ran", ran), idled=arrival - since - ran).drop("first", "since"))
     both = pl.concat(parts)
     late = both.filter(pl.col("rank") == pl.col("waits_for")).select(*_MEETING, late_ran="ran", late_idled="idled")

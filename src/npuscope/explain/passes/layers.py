@@ -17,7 +17,7 @@ import numpy as np
 
 from npuscope.explain.passes.cuts import Bounds
 from npuscope.explain.passes.sequence import NEAR, Stretches, agreeing
-from npuscope.trace.intervals import Ints
+from npuscope.trace.intervals import Ints, counting
 
 ENOUGH = 64  # passes teach as much as all
 ALONE = -1  # the kind of passes with one attention
@@ -180,7 +180,7 @@ def _begins(found: Stretches, cut: Bounds, layers: list[Layer]) -> tuple[Ints, I
     missing[0] = -sizes[0] % turn[0]  # the capture's first pass may begin inside a layer
     counts = -(-sizes // turn)
     of_pass = np.repeat(np.arange(len(sizes)), counts)
-    number = np.arange(len(of_pass)) - np.repeat(np.cumsum(counts) - counts, counts)
+    number = counting(counts)
     first = found.starts[of_pass] + np.maximum(number * turn[of_pass] - missing[of_pass], 0)
     place = found.main_place[first] - lead[of_pass]
     for n in np.flatnonzero(number == 0).tolist():
