@@ -72,7 +72,7 @@ class Meta:
     ) -> Meta:
         """With what a further step of reading read, noted and counted; `counts` by account and reason."""
         sums = {name: add_counts(getattr(self, name), more) for name, more in counts.items()}
-        kept = {name: {why: n for why, n in each.items() if n} for name, each in sums.items()}
+        kept: dict[str, Any] = {name: {why: n for why, n in each.items() if n} for name, each in sums.items()}
         notes = {**self.notes, **(notes or {})}
         return replace(self, records=self.records + records, files=(*self.files, *files), notes=notes, **kept)
 
