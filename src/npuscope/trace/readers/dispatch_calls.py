@@ -11,18 +11,9 @@ from typing import Annotated
 import msgspec
 import polars as pl
 
-from npuscope.trace.clocks import (
-    LONG_NS,
-    HostWindow,
-)
+from npuscope.trace.clocks import LONG_NS, HostWindow
 from npuscope.trace.core import Trace
-from npuscope.trace.readers.host_log import (
-    DEVICE_WALL,
-    LAUNCH,
-    RUNNER,
-    HostCall,
-    HostLog,
-)
+from npuscope.trace.readers.host_log import DEVICE_WALL, LAUNCH, RUNNER, HostCall, HostLog
 
 Number = Annotated[int, msgspec.Meta(ge=-(2**62), lt=2**62)]  # one that fits a column
 

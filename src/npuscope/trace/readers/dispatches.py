@@ -48,14 +48,7 @@ from npuscope.trace.readers.dispatch_calls import (
     same_call,
     stamped_window,
 )
-from npuscope.trace.readers.host_log import (
-    ON_DEVICE,
-    RUNNER,
-    HostCall,
-    HostLog,
-    host_slices,
-    read_logs,
-)
+from npuscope.trace.readers.host_log import ON_DEVICE, RUNNER, HostCall, HostLog, host_slices, read_logs
 from npuscope.trace.readers.root import TASKS_PER_RANK, merge
 from npuscope.trace.readers.run_files import phase_files, read_phases
 from npuscope.trace.readers.swimlane_file import records_in

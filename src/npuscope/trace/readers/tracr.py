@@ -22,7 +22,7 @@ from npuscope.base import progress
 from npuscope.base.errors import BadInput
 from npuscope.trace import schema, source
 from npuscope.trace.build import edges_of
-from npuscope.trace.core import NEVER_CLOSED, OUT_OF_ORDER, Ledger, Trace, add_counts, arrays_of, combine, take_note
+from npuscope.trace.core import NEVER_CLOSED, OUT_OF_ORDER, Ledger, Trace, arrays_of, combine, take_note
 from npuscope.trace.formats import Reader
 from npuscope.trace.intervals import Enclosing, Ints
 from npuscope.trace.names import ROLE_LABELS, RUN_LABELS, phase_of, unit_of_lane
@@ -409,11 +409,11 @@ def join(bundle: Trace, swimlane: Trace) -> Trace:
     }
     metas = {"swimlane": swimlane.meta, "tracr": bundle.meta}
     meta = combine(metas, "swimlane+tracr", **{**swimlane.meta.notes, "join": fit})
-    merged = add_counts(meta.merged, {"TraCR slice joined to its task": both.height})
+    meta = meta.plus(merged={"TraCR slice joined to its task": both.height})
     return Trace.of(
         pl.concat([slices, moved], how="diagonal_relaxed"),
         pl.concat([swimlane.lanes, threads.drop("old")], how="diagonal_relaxed"),
-        replace(meta, clock=swimlane.meta.clock, merged=merged),
+        replace(meta, clock=swimlane.meta.clock),
         swimlane.edges,
         swimlane.counters,
     )

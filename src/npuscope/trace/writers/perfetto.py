@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from npuscope.base import progress
 from npuscope.trace.core import Counts, Trace, note_of
 from npuscope.trace.formats import Writer
-from npuscope.trace.intervals import Ints, depths, lane_order, largest, sublanes
+from npuscope.trace.intervals import Ints, counting, depths, lane_order, largest, sublanes
 from npuscope.trace.writers.atomic import whole_file
 from npuscope.trace.writers.timeline import (
     annotation_columns,
@@ -291,7 +291,7 @@ class _Flows:
             count = count * present
         if not count.any():
             return
-        which = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
+        which = np.repeat(first, count) + counting(count)
         fields = np.empty((len(which), 10), dtype=np.uint8)
         begins, lasts = (np.frombuffer(tag(f, 1), dtype=np.uint8) for f in (EVENT_FLOWS, EVENT_LAST_FLOWS))
         fields[:, :2] = np.where(self._last[which, None], lasts, begins)

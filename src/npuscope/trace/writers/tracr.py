@@ -96,26 +96,14 @@ def _write_process(
         what = f"{len(names)} channels and {len(labels)} markers in one process, where TraCR has room for {_MOST}"
         raise CannotWrite(what, path=folder.parent)
     event = marker.replace_strict(labels, pl.Series(range(len(labels)), dtype=pl.Int64)).to_numpy()
-    extra = _extras(slices)
     # a RESET follows its SET; the stable sort by time keeps that where a slice has no length
     order = _channel_order(channel, begin, dur)
-    records = np.empty(2 * len(order) + flows.height, dtype=RECORD)
-    sets, resets, points = (
-        records[0 : 2 * len(order) : 2],
-        records[1 : 2 * len(order) : 2],
-        records[2 * len(order) :],
-    )
-    sets["channel"], sets["event"], sets["extra"], sets["time"] = (
-        channel[order],
-        event[order],
-        extra[order],
-        begin[order],
-    )
-    resets["channel"], resets["event"], resets["extra"] = channel[order], RESET, NO_EXTRA
-    resets["time"] = (begin + dur)[order]
-    points["channel"] = flows["lane"].replace_strict(channel_of, return_dtype=pl.UInt16).to_numpy()
-    points["event"] = np.where(flows["begins"].to_numpy(), FLOW_START, FLOW_END)
-    points["extra"], points["time"] = flows["flow"].to_numpy(), flows["time"].to_numpy() + shift
+    sets = _points(channel[order], event[order], _extras(slices)[order], begin[order])
+    resets = _points(channel[order], RESET, NO_EXTRA, (begin + dur)[order])
+    lane_of_flow = flows["lane"].replace_strict(channel_of, return_dtype=pl.UInt16).to_numpy()
+    begins = np.where(flows["begins"].to_numpy(), FLOW_START, FLOW_END)
+    points = _points(lane_of_flow, begins, flows["flow"].to_numpy(), flows["time"].to_numpy() + shift)
+    records = np.concatenate([np.stack([sets, resets], axis=1).ravel(), points])
     records = records[np.argsort(records["time"], kind="stable")]
     process = trace.meta.notes.get("processes", {}).get(folder.name, {})
     first, last = (int(records["time"][i]) if len(records) else 0 for i in (0, -1))
@@ -138,6 +126,12 @@ def _write_process(
     thread.mkdir(parents=True)
     (folder / "metadata.json").write_bytes(orjson.dumps(metadata, option=orjson.OPT_INDENT_2))
     records.tofile(thread / "traces.bts")
+
+
+def _points(channel: np.ndarray, event: np.ndarray | int, extra: np.ndarray | int, time: Ints) -> np.ndarray:
+    records = np.empty(len(time), dtype=RECORD)
+    records["channel"], records["event"], records["extra"], records["time"] = channel, event, extra, time
+    return records
 
 
 def _channels(lane: Ints, begin: Ints, dur: Ints, marker: pl.Series, names: list[str]) -> Ints:
