@@ -91,7 +91,7 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
     raise ValueError("a number without an end")
 
 
-class Message(dict[int, list[int | memoryview]]):
+class XplaneMessage(dict[int, list[int | memoryview]]):
     """The values of each field by its number; one that may come once is the last."""
 
     def __init__(self, message: memoryview) -> None:
@@ -124,9 +124,9 @@ class _Space:
 
     def table(self) -> EventTable:
         try:
-            space = Message(memoryview(read_all(self.path)))
+            space = XplaneMessage(memoryview(read_all(self.path)))
             for plane in space.messages(1):
-                self._plane(Message(plane))
+                self._plane(XplaneMessage(plane))
             if said := [bytes(one).decode(errors="replace")[:200] for n in (2, 3) for one in space.messages(n)]:
                 self.ledger.notes["profiler_said"] = said  # its errors and warnings
             for number in space.keys() - {1, 2, 3, 4}:  # 4: names of hosts
@@ -145,9 +145,9 @@ class _Space:
         table.flows = pl.DataFrame(schema=_FLOWS)
         return table
 
-    def _plane(self, plane: Message) -> None:
-        entries = {number: [Message(one) for one in plane.messages(number)] for number in (4, 5)}  # maps by id
-        known = {n: {one.number(1): Message(one.messages(2)[-1]) for one in each if one.messages(2)}
+    def _plane(self, plane: XplaneMessage) -> None:
+        entries = {number: [XplaneMessage(one) for one in plane.messages(number)] for number in (4, 5)}  # maps by id
+        known = {n: {one.number(1): XplaneMessage(one.messages(2)[-1]) for one in each if one.messages(2)}
                  for n, each in entries.items()}  # fmt: skip
         stats = {key: one.text(2) for key, one in known[5].items()}
         place = len(self.processes)
@@ -155,18 +155,18 @@ class _Space:
         # of each kind of event the number of the name that people read, and what is said of all events of the kind
         kinds = {key: (self.names[one.text(4) or one.text(2)], _stats(one, 5, stats)) for key, one in known[4].items()}
         for line in plane.messages(3):
-            self._line(Message(line), place, kinds, stats)
+            self._line(XplaneMessage(line), place, kinds, stats)
 
-    def _line(self, line: Message, plane: int, kinds: Kinds, stats: dict[int, str]) -> None:
+    def _line(self, line: XplaneMessage, plane: int, kinds: Kinds, stats: dict[int, str]) -> None:
         number, name = line.number(1), line.text(2)
         key = (plane, number if (plane, number) not in self.threads else f"{number} {name}")
         self.threads[key] = line.text(11) or name or str(number)
         events = line.messages(4)
         lane = self.lanes[key] if events else 0
         for event in events:
-            self._event(Message(event), lane, line.number(3), kinds, stats)
+            self._event(XplaneMessage(event), lane, line.number(3), kinds, stats)
 
-    def _event(self, event: Message, lane: int, begin: int, kinds: Kinds, stats: dict[int, str]) -> None:
+    def _event(self, event: XplaneMessage, lane: int, begin: int, kinds: Kinds, stats: dict[int, str]) -> None:
         self.ledger.records += 1
         kind, offset, lasts, counted = event.number(1), event.number(2), event.number(3), 5 in event
         name, more = kinds.get(kind, (self.names[f"event {kind}"], {}))
@@ -186,10 +186,10 @@ _FLOWS = {
 }  # fmt: skip
 
 
-def _stats(message: Message, field: int, names: dict[int, str]) -> dict[str, Any]:
+def _stats(message: XplaneMessage, field: int, names: dict[int, str]) -> dict[str, Any]:
     """Statistics by their names; a reference is the name of another."""
     found: dict[str, Any] = {}
-    for one in map(Message, message.messages(field)):
+    for one in map(XplaneMessage, message.messages(field)):
         value: Any = None
         for number in one.keys() - {1}:
             last = one[number][-1]
