@@ -295,6 +295,25 @@ def coarse(random: Random) -> Stage:
     return Stage(rows(64), ROWS, (scope(random), *indented(turns)))
 
 
+def thin(random: Random) -> Stage:
+    """One task, or a few blocks, that add up products along all of K."""
+    blocks, counted, subscript, named = (random.random() < 0.5 for _ in range(4))
+    tile, low = ("N // 2", "n") if blocks else ("N", "0")
+    at = "i * TILE" if counted else "i"
+    left, right = "a[0:M, {0} : {0} + TILE]", f"pl.slice(b, [TILE, {tile}], [{{0}}, {low}])"
+    lines = [f"x = pl.matmul({left.format(0)}, {right.format(0)}, out_dtype=pl.FP32)"]
+    lines += [f"for i in pl.{'range(1, K // TILE)' if counted else 'pipeline(TILE, K, TILE, stage=2)'}:  # along K"]
+    left, right = left.format(at), right.format(at)
+    if named:
+        lines += indented([f"left = {left}", f"right = {right}  # of b"])
+        left, right = "left", "right"
+    lines += [f"    x = pl.matmul_acc(x, {left}, {right})"]
+    lines += [f"c[0:M, {low} : {low} + {tile}] = x" if subscript else f"c = pl.assemble(c, x, [0, {low}])  # once"]
+    head = 'for block in pl.spmd(2, name_hint="thin"):' if blocks else scope(random, "thin")
+    constants = sizes(random.choice([64, 128]), random.choice([512, 1024]), random.choice([16, 32]))
+    return Stage(constants, PRODUCT, (head, *indented([*([f"n = block * ({tile})"] * blocks), *lines])))
+
+
 def gm_sums(random: Random, ways: tuple[str, ...] = ("read", "inline", "subscript", "atomic")) -> Stage:
     """Products of turns added up in a tensor: read, added and stored again, or by atomic adds."""
     lines = [scope(random, "zeros"), "    c[:, :] = pl.full([M, N], dtype=pl.FP32, value=0.0)"]
@@ -359,6 +378,7 @@ PLANTED: dict[str, Callable[[Random], Stage]] = {
     "valid-rows": padded,
     "hoist": reloads,
     "finer": coarse,
+    "split-k": thin,
     "sum-on-chip": gm_sums,
     "atomic": ordered_sums,
     "drawn-tasks": drawn,

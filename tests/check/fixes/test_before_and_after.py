@@ -96,6 +96,28 @@ for i in pl.range(ROWS // 16):
     low = block * 16
     y[low + i * 8 : low + i * 8 + 8, :] = pl.exp(x[low + i * 8 : low + i * 8 + 8, :])""",
     ),
+    "split-k": (
+        """for block in pl.spmd(2, name_hint="thin"):
+    n = block * 32
+    x = pl.matmul(a[0:M, 0:TILE], b[0:TILE, n : n + 32])
+    # along K
+    for i in pl.pipeline(TILE, K, TILE, stage=2):
+        x = pl.matmul_acc(x, a[0:M, i : i + TILE], b[i : i + TILE, n : n + 32])  # one tile
+    c[0:M, n : n + 32] = x""",
+        """for block in pl.spmd(2, name_hint="thin_zeros"):
+    n = block * 32
+    c = pl.assemble(c, pl.full([M, 32], dtype=pl.FP32, value=0.0), [0, n])
+for item in pl.spmd(4, name_hint="thin"):
+    block = item // 2
+    part = item % 2
+    n = block * 32
+    first = part * (K // 2)
+    x = pl.matmul(a[0:M, first : first + TILE], b[first : first + TILE, n : n + 32])
+    # along K
+    for i in pl.pipeline(first + TILE, first + K // 2, TILE, stage=2):
+        x = pl.matmul_acc(x, a[0:M, i : i + TILE], b[i : i + TILE, n : n + 32])  # one tile
+    c = pl.assemble(c, x, [0, n], atomic=pl.AtomicType.Add)""",
+    ),
     "sum-on-chip": (
         f"""for i in pl.parallel(0, K, TILE):  # over K
     {AT}
@@ -138,7 +160,7 @@ for i_chunk in pl.parallel(0, ROWS, 8):  # rows
 def test_a_fix_writes_what_a_person_would(name: str, tmp_path: Path) -> None:
     texts = []
     for body in CASES[name]:
-        of_products = "c = pl.assemble(" in body
+        of_products = "c = pl.assemble(" in body or "c[" in body
         constants, tensors = (sizes(), PRODUCTS if "a, w" in body else PRODUCT) if of_products else (rows(), ROWS)
         texts.append(program(Stage(constants, tensors, tuple(body.splitlines()))))
     found = patches(written(tmp_path, texts[0]), name.split()[0])

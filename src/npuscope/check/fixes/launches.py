@@ -102,15 +102,22 @@ def _launched(
     title: str,
     findings: Sequence[Finding],
 ) -> Iterator[NewText]:
-    """One launch in place of a statement: a block for every turn of the nest, which does all of `body`."""
+    """One launch in place of a statement."""
+    new = launch(nest, options, body)
+    if new is not None:
+        yield NewText(source.edited([Edit((old,), (new,))]), title, tuple(findings))
+
+
+def launch(nest: list[cst.For], options: dict[str, cst.BaseExpression], body: list[Statement]) -> Statement | None:
+    """A block for every turn of the nest, which does all of `body`; None where its turns cannot be counted."""
     counts, values = [], []
     if any(names_in(inner.iter) & bound_in(nest[0]) for inner in nest[1:]):
-        return  # as many turns as the outer one says
+        return None  # as many turns as the outer one says
     for loop in nest:
         assert isinstance(loop.iter, cst.Call)
         given = [one.value for one in positional(loop.iter)]
         if not isinstance(loop.target, cst.Name) or len(given) not in (1, 2, 3):
-            return
+            return None
         start, stop, step = _bounds(given)
         counts.append(_count(start, stop, step))
         values.append((loop.target.value, start, step))
@@ -126,9 +133,8 @@ def _launched(
     assert isinstance(nest[0].iter, cst.Call)
     if "name_hint" not in options:
         options = {**options, "name_hint": cst.SimpleString(f'"{_hint(body)}"')}
-    launch = call_with(renamed(nest[0].iter, "spmd"), [_simple(total)], options)
-    new = with_body(nest[0].with_changes(target=cst.Name(index), iter=launch, leading_lines=()), [*heads, *body])
-    yield NewText(source.edited([Edit((old,), (new,))]), title, tuple(findings))
+    call = call_with(renamed(nest[0].iter, "spmd"), [_simple(total)], options)
+    return with_body(nest[0].with_changes(target=cst.Name(index), iter=call, leading_lines=()), [*heads, *body])
 
 
 def _bounds(given: Sequence[cst.BaseExpression]) -> tuple[cst.BaseExpression, cst.BaseExpression, cst.BaseExpression]:
