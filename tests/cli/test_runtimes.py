@@ -51,6 +51,14 @@ def test_many_small_tasks_gain_from_a_graph_that_the_host_builds() -> None:
     assert (alone["runtime"], alone["wall_ns"]) == ("hbg", found["hbg"]["run_ns"])
 
 
+def test_what_only_the_price_of_a_call_would_decide_is_undecided(tmp_path: Path) -> None:
+    """Two tasks: of what the walls differ by most is what a call pays, known from far larger graphs alone."""
+    found = json.loads(npuscope("compare", "--runtimes", written(tmp_path, ""), "--json").stdout)
+    walls, runs = (abs(found["hbg"][of] - found["tmr"][of]) for of in ("device_wall_ns", "run_ns"))
+    assert runs < walls - runs
+    assert found["faster"] == "undecided"
+
+
 def test_a_program_that_only_one_runtime_takes_says_why(tmp_path: Path) -> None:
     file = written(tmp_path, "rows = pl.read(n, [0, 0])")
     told = npuscope("compare", "--runtimes", file)

@@ -24,6 +24,7 @@ from npuscope.time.chip.host_graph import HostCost, host_cost, mode_of
 from npuscope.time.chip.job import ENDLESS
 from npuscope.time.uncertainty import against
 
+UNDECIDED = "undecided"
 STEPS = Columns(
     "compare.steps",
     "A step from tmr to hbg; each is simulated on top of those before, so the changes add up.",
@@ -53,7 +54,14 @@ class BothRuntimes:
 
     @property
     def faster(self) -> str:
-        return TMR if self.refused or self.ratio >= 1 else HBG
+        """Undecided where the runs differ by less than what every call pays around them does: that was fitted on graphs
+        of about 1,000 tasks, and comes and goes by more than this between calls of one program."""
+        if self.refused:
+            return TMR
+        runs = self.hbg.simulated.wall - self.tmr.simulated.wall
+        if abs(runs) <= abs(runtime_named(HBG).around_ns - runtime_named(TMR).around_ns):
+            return UNDECIDED
+        return HBG if runs < 0 else TMR
 
     @cached_property
     def against(self) -> Against:

@@ -80,7 +80,11 @@ def reaches(checks: Sequence[Checked], level: Severity) -> bool:
     """Whether there is something as bad as `level` or worse."""
     bad = SEVERITIES[: SEVERITIES.index(level) + 1]
     return any(
-        checked.errors or checked.races or any(one.severity in bad for one in checked.findings) for checked in checks
+        checked.errors
+        or checked.races
+        or (checked.replayed is not None and checked.replayed.is_unsafe)
+        or any(one.severity in bad for one in checked.findings)
+        for checked in checks
     )
 
 

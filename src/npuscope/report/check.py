@@ -53,9 +53,10 @@ def check(file: str, checks: Sequence[Checked], everything: bool = False) -> Ite
         yield Say(f"Will not work as it is: {counted}", kind="error", where=In.TEXT)
     elif any(checked.races for checked in checks):
         yield Say(f"Fits on chip, and is not safe: tasks race ({counted})", kind="error", where=In.TEXT)
-    elif any(checked.replayed is not None and checked.replayed.seeded for checked in checks):
-        changed = "in another legal order an output changes"
-        yield Say(f"Fits on chip, and is not safe: {changed} ({counted})", kind="error", where=In.TEXT)
+    elif any(checked.replayed is not None and checked.replayed.is_unsafe for checked in checks):
+        fails = any(checked.replayed is not None and checked.replayed.fails for checked in checks)
+        changed = f"in another legal order {'it does not end' if fails else 'an output changes'}"
+        yield Say(f"Fits on chip, and is not safe: {changed} (else {counted})", kind="error", where=In.TEXT)
     else:
         safe = "no two live tiles share bytes" if is_build(file) else "is safe to schedule"
         yield Say(f"Fits on chip and {safe}: {counted}", strong=True, where=In.TEXT)
@@ -118,6 +119,7 @@ def _by_scope(checked: Checked, everything: bool) -> Iterator[Part]:
     if (other := checked.replayed) is not None:
         order = f"another legal order (seed {other.seed})"
         lines = [f"not replayed: {other.unplayed}"] if other.unplayed else _changes(order, other.seeded)
+        lines = [f"{order}: {other.fails}"] if other.fails else [*lines, *(f"  {one}" for one in other.reads)]
         yield Heading("\n".join(lines), where=In.TEXT)
     for section, found in by_section(checked.findings).items():  # in the order of the first of each
         shown = found if everything else [one for n, one in enumerate(found) if n < TOP or _must_be_seen(one)]

@@ -45,9 +45,13 @@ def runtimes(both: BothRuntimes, wide: bool = False) -> Iterator[Part]:
     cost, wall = both.host, both.device_wall_ns("hbg")
     hbg, less = duration(wall), percent(abs(1 - both.ratio))
     than = f"{less} {'less' if both.ratio < 1 else 'more'}"
-    yield Say(
-        f"{both.faster} is faster on the device: a call takes {hbg} under hbg and {tmr} under tmr ({than}).", True
-    )
+    runs = [duration(one.simulated.wall_ns) for one in (both.hbg, both.tmr)]
+    if both.faster == "undecided":
+        said = f"Undecided: the run itself takes {runs[0]} under hbg and {runs[1]} under tmr, and what every call pays"
+        yield Say(f"{said} around it, which is not known so well, makes that {hbg} and {tmr} ({than}).", True)
+    else:
+        said = f"{both.faster} is faster on the device"
+        yield Say(f"{said}: a call takes {hbg} under hbg and {tmr} under tmr ({than}).", True)
     yield Rows(both.steps, wide=wide)
     if both.mode in SCHEDULED:
         yield Say(SCHEDULED[both.mode])

@@ -75,8 +75,11 @@ def test_check_replays_ranks_in_another_order(tmp_path: Path) -> None:
     wrong.mkdir()
     fine = npuscope("check", script(right, "right"), "--replay", "--no-price", "--", "3").stdout
     assert "another legal order (seed 0): every output stays the same" in fine
-    racing = npuscope("check", script(wrong, "a missing wait"), "--replay", "--no-price", "--", "3").stdout
-    assert "another legal order" in racing
+    racing = npuscope("check", script(wrong, "a missing wait"), "--replay", "--no-price", "--", "3")
+    lines = Path(script(wrong, "a missing wait")).read_text().splitlines()
+    read = next(n for n, line in enumerate(lines, 1) if "remote_load" in line)
+    assert f"rank 0 reads data of rank 1 otherwise (meet, line {read})" in racing.stdout
+    assert racing.returncode == 1
     assert fine.startswith("Fits on chip and is safe")
-    assert racing.startswith("Fits on chip, and is not safe")
-    assert ": out differs by" in racing.partition("another legal order (seed")[2].splitlines()[0]
+    assert racing.stdout.startswith("Fits on chip, and is not safe")
+    assert ": out differs by" in racing.stdout.partition("another legal order (seed")[2].splitlines()[0]

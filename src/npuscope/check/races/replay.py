@@ -21,7 +21,7 @@ from npuscope.check.races.detect import ChangedOutput, Race
 from npuscope.chip.devices import Device
 from npuscope.lower.program import Program
 from npuscope.ops.dtypes import Array
-from npuscope.tile.distributed.ranks import ranks_by_chance
+from npuscope.tile.distributed.ranks import WindowRead, ranks_by_chance, reads_of_windows
 from npuscope.tile.run.execute import Finished, Rerun, repeatable
 from npuscope.tile.run.memory import Contents, OrderPhase
 from npuscope.tile.script.run import run_script
@@ -31,6 +31,7 @@ from npuscope.tile.script.run import run_script
 class Replayed:
     """The races of one program with what each changes; `seeded`: what an order drawn by `seed` changes.
 
+    `reads`: what of that ranks read otherwise, the first of each. `fails`: how the program ends in that order.
     `unplayed` says why nothing was run again.
     """
 
@@ -38,10 +39,17 @@ class Replayed:
     seed: int
     seeded: tuple[ChangedOutput, ...] = ()
     unplayed: str = ""
+    reads: tuple[str, ...] = ()
+    fails: str = ""
+
+    @property
+    def is_unsafe(self) -> bool:
+        return bool(self.seeded or self.fails)
 
     def as_dict(self) -> dict[str, object]:
-        unplayed = {"unplayed": self.unplayed} if self.unplayed else {}
-        return {"seed": self.seed, "changes": to_builtins(self.seeded), **unplayed}
+        said = {"unplayed": self.unplayed, "reads": list(self.reads), "fails": self.fails}
+        there = {name: value for name, value in said.items() if value}
+        return {"seed": self.seed, "changes": to_builtins(self.seeded), **there}
 
 
 class Unplayable(Exception):
@@ -71,19 +79,32 @@ RANK_ORDERS = 4  # in which ranks take turns
 
 def _ranks_by_chance(path: str | Path, argv: Sequence[str], runs: Sequence[Finished], seed: int) -> Replayed:
     """What the host's tensors are where ranks take turns otherwise; a program in which ranks race shows it in some."""
-    again = run_script(path, argv, "values").runs
+    with reads_of_windows() as before:
+        again = run_script(path, argv, "values").runs
     if changes := _host_changes(runs, again):
         why = f"run again in the same order {changes[0].output} differs: the script's inputs changed in between"
         return Replayed((), seed, (), why)
     for number in range(seed, seed + RANK_ORDERS):
-        with ranks_by_chance(number):
+        with ranks_by_chance(number), reads_of_windows() as after:
             try:
                 other = run_script(path, argv, "values").runs
             except NpuscopeError as error:
-                return Replayed((), number, (), f"where ranks take turns in another order the program fails: {error}")
+                return Replayed((), number, fails=str(error))
         if changes := _host_changes(runs, other):
-            return Replayed((), number, changes)
+            return Replayed((), number, changes, reads=_other_reads(before, after))
     return Replayed((), seed)
+
+
+def _other_reads(before: Sequence[WindowRead], after: Sequence[WindowRead]) -> tuple[str, ...]:
+    """The first read of each rank that gave other values: there a wait is missing, or comes too early."""
+    found = []
+    for rank in sorted({one.device for one in before}):
+        both = zip(*([one for one in some if one.device == rank] for some in (before, after)), strict=False)
+        site = next((one.site for one, other in both if one != other), None)
+        name = next((one.window for one in before if one.device == rank and one.site == site), "")
+        if site is not None:
+            found.append(f"rank {rank} reads {name} otherwise ({site.function}, line {site.line})")
+    return tuple(found)
 
 
 def _host_changes(runs: Sequence[Finished], others: Sequence[Finished]) -> tuple[ChangedOutput, ...]:

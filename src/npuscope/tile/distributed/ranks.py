@@ -32,10 +32,31 @@ from npuscope.tile.values.tensors import Tensor
 OFTEN = 0.5  # of the places where ranks may change by chance they do
 
 
+@dataclass(frozen=True)
+class WindowRead:
+    """What a rank read of a window, its own or a peer's."""
+
+    device: int
+    window: str
+    site: Site
+    values: bytes
+
+
 class _Turns:
-    """How ranks take turns: by chance, or in their order."""
+    """How ranks take turns: by chance, or in their order; and what they read meanwhile, where somebody asks."""
 
     draw: Random | None = None
+    reads: list[WindowRead] | None = None
+
+
+@contextmanager
+def reads_of_windows() -> Iterator[list[WindowRead]]:
+    """Inside, what ranks read of windows, in the order of each."""
+    before, _Turns.reads = _Turns.reads, []
+    try:
+        yield _Turns.reads
+    finally:
+        _Turns.reads = before
 
 
 @contextmanager
@@ -101,6 +122,11 @@ class Rank:
         """Called in the thread where another rank may have its turn first."""
         if _Turns.draw is not None and _Turns.draw.random() < OFTEN:
             self._pause(lambda: True, lambda: "")
+
+    def read(self, window: str, values: Array) -> None:
+        """Called in the thread with what it has read of a window."""
+        if _Turns.reads is not None:
+            _Turns.reads.append(WindowRead(self.device, window, sites.site(sites.here()), values.tobytes()))
 
     def wait(self, holds: Callable[[], bool], says: Callable[[], str]) -> None:
         """Called in the thread: comes back when the condition holds."""

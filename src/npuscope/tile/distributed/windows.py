@@ -318,6 +318,7 @@ def _load(
         tile.array = storage.new(box, mine.dtype, 0)
         part = strided(theirs.buffer, int(start), valid or box, mine.strides, mine.dtype)
         tile.array[tuple([slice(n) for n in valid or box])] = storage.load(part, mine.dtype)
+        _rank(run).read(theirs.buffer.name, part)
     return tile
 
 

@@ -376,6 +376,9 @@ def load_box(
         about = f"pl.{op.name} reads {list(box)} of {buffer.name} {list(buffer.shape)}"
         run.recorder.notice("unwritten", f"{about}, of which {how_much} written")
     array = storage.load(strided(buffer, first, *view, tensor.dtype), tensor.dtype).reshape(box)
+    rank = run.orchestration.rank
+    if rank is not None and buffer.id in rank.windows:
+        rank.read(buffer.name, array)
     if box != shape:
         part, array = array, storage.new(shape, tensor.dtype, 0 if reach is None else storage.poison(tensor.dtype))
         array[window(box)] = part

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
+from npuscope.ops.dtypes import Array
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.record.recorder import Recorder, TaskDraft
@@ -69,6 +70,8 @@ class OneRank(Protocol):
     def hold(self, buffer: int, window: object) -> None: ...
 
     def may_change(self) -> None: ...
+
+    def read(self, window: str, values: Array) -> None: ...
 
     def signal(self, buffer: int) -> int | None:
         """The number of the window that a buffer of the run stands for, where ranks signal each other with it."""
