@@ -23,8 +23,7 @@ from npuscope.tile.enums import KernelType, SyncAllMode
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.record.recorder import AccessKey, Launch
-from npuscope.tile.run.op_recorder import check_bounds, last_inside, position, write_box
-from npuscope.tile.run.state import TileRun, current
+from npuscope.tile.run.state import TileRun, check_bounds, current, last_inside, position, write_box
 from npuscope.tile.values import checks, lanes
 from npuscope.tile.values.checks import Scalar, TaskId, describe, fitting, flat_ids, is_number, shown, tensor_or_tile
 from npuscope.tile.values.lanes import UNKNOWN, Lane, Number, Unknown, Whole

@@ -18,8 +18,7 @@ from npuscope.tile.enums import TensorLayout
 from npuscope.tile.fault import fault
 from npuscope.tile.graph.boxes import row_major
 from npuscope.tile.run.block import VectorCores
-from npuscope.tile.run.op_recorder import check_bounds, load_box, position
-from npuscope.tile.run.state import TileRun, current
+from npuscope.tile.run.state import TileRun, check_bounds, current, load_box, position
 from npuscope.tile.values.checks import (
     axis_of,
     check_offsets,

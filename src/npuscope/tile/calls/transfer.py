@@ -17,8 +17,7 @@ from npuscope.tile.calls.shaping import inside, overhang, reshape, slice, transp
 from npuscope.tile.enums import AtomicType, CachePolicy, MemorySpace, STPhase, TensorLayout, TileLayout
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
-from npuscope.tile.run.op_recorder import check_bounds, check_room, load_box, position, store_box, write_box
-from npuscope.tile.run.state import TileRun, current
+from npuscope.tile.run.state import TileRun, check_bounds, check_room, current, load_box, position, store_box, write_box
 from npuscope.tile.values.checks import (
     Scalar,
     check_phase,

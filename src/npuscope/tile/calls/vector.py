@@ -15,8 +15,7 @@ from npuscope.ops.spec import OpSpec
 from npuscope.tile.calls.functions import function_from, implements, literal, rounded, same_in_lanes, settled
 from npuscope.tile.enums import PadValue
 from npuscope.tile.fault import fault
-from npuscope.tile.run.op_recorder import store_box
-from npuscope.tile.run.state import TileRun, current
+from npuscope.tile.run.state import TileRun, current, store_box
 from npuscope.tile.values import checks
 from npuscope.tile.values.checks import Scalar, broadcast, describe, dtype_of, fitting, flag, is_number, shape_of, shown
 from npuscope.tile.values.lanes import UNKNOWN, Lane, Plain, Unknown, Whole, plain

@@ -25,9 +25,8 @@ from npuscope.tile.fault import fault
 from npuscope.tile.graph.boxes import row_major
 from npuscope.tile.record.recorder import AccessKey
 from npuscope.tile.run.arguments import Elsewhere, Parameter
-from npuscope.tile.run.op_recorder import check_bounds, load_box, position, store_box, write_box
 from npuscope.tile.run.orchestration import OneRank
-from npuscope.tile.run.state import TileRun, current
+from npuscope.tile.run.state import TileRun, check_bounds, current, load_box, position, store_box, write_box
 from npuscope.tile.values import lanes
 from npuscope.tile.values.checks import describe, dtype_of, shape_of
 from npuscope.tile.values.lanes import Lane, Number, Unknown

@@ -23,9 +23,8 @@ from npuscope.tile.run import state
 from npuscope.tile.run.arguments import Parameter, by_name, parameters
 from npuscope.tile.run.cube_vector_rings import HandedTiles
 from npuscope.tile.run.execute import Compiled, EntryCall, Finished, record, run_entry
-from npuscope.tile.run.op_recorder import store_box
 from npuscope.tile.run.regions import Spmd, half_of, mark_no_dep, not_dumped, open_task, run_single
-from npuscope.tile.run.state import TileRun
+from npuscope.tile.run.state import TileRun, store_box
 from npuscope.tile.shapes.reuse import Code
 from npuscope.tile.values.checks import TaskId, flat_ids
 from npuscope.tile.values.tensors import Tensor, Tile

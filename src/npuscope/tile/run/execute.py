@@ -32,7 +32,7 @@ from npuscope.tile.run.memory import Contents, OrderPhase, Slice
 from npuscope.tile.run.orchestration import OneRank
 from npuscope.tile.run.state import TileRun
 from npuscope.tile.run.value_watch import ValueEvent, ValueWatch
-from npuscope.tile.shapes import RestartWithoutLanes
+from npuscope.tile.shapes.mode import RestartWithoutLanes
 from npuscope.tile.values.tensors import LiveBuffer, Tensor, Tile
 
 
