@@ -1,7 +1,5 @@
 """Chips: files read and checked, inherited, listed and compared."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a kernel's name means, mangled or not, and that the table is sound."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Areas by name, and a user's own rules before the built-in ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Where ranks meet: who waits for whom, what the collective itself takes, and what made the late one late."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """A against B: kernels meet by name, by a given pair, by bare name; the rest is new or gone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

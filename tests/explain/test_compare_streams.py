@@ -1,7 +1,5 @@
 """Two captures of streams: the headline says what can be compared, and idle time has a name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a run suffers from: one story per cause, and the captures that were once judged wrongly."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The doctor finds each fault it knows, says how often, and stays silent on a sound capture."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

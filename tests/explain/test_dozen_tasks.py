@@ -6,8 +6,6 @@ AIV_0          rope 17–22           softmax 38–44               silu 74–78
 AIV_1                                                                           residual 98–100
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every kernel and every wait of a trace at half its cost and at none."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 from made import DOZEN, US, Task, dozen, made, submitted

@@ -1,7 +1,5 @@
 """Passes as tables of their own: the source's text, the chosen window, and what is known beside."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Many ranks: the same answer in one process, in many and on a Ray cluster; and who waits for whom."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

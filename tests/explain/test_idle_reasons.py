@@ -1,7 +1,5 @@
 """Bubbles where captures are incomplete, and what stands in for what is missing."""
 
-from __future__ import annotations
-
 import polars as pl
 from made import US, Task, made, submitted
 

@@ -1,7 +1,5 @@
 """What holds for every trace: times add up, nothing is negative, a lane's reasons are its idle time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from adds_up import check

@@ -1,7 +1,5 @@
 """Compute, communication and copies are three things: what covers what, and what is called the bound."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

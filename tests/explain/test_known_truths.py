@@ -1,7 +1,5 @@
 """Numbers that others measured too: real captures with known truths, and a run built to the figures of an issue."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Launches are found in whatever way a producer writes them down, and a pause is blamed on what the host does in it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A layer is one attention of any kind, a draft is called so on evidence, and training is no prefill."""
 
-from __future__ import annotations
-
 import pytest
 from written_passes import Call, a_pass
 

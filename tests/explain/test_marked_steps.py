@@ -1,7 +1,5 @@
 """The window honours the steps that the host marked; edges, graphs and unread devices are told for what they are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A capture that cannot be diagnosed says what it has not got and what to export; waits are no compute."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Forward passes found again where they were planted, and in real captures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

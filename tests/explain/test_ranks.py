@@ -1,7 +1,5 @@
 """A root of ranks: each is explained alone, then mean, worst and spread, and who waits for whom."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

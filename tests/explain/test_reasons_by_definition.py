@@ -1,7 +1,5 @@
 """The reasons of idle time against a version that asks the definitions of numbers.md for every nanosecond."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The scheduling ledger: the device's full core count, threads of the AICPU, waves and tails."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

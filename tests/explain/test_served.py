@@ -1,7 +1,5 @@
 """A scheduler whose cost is known: the demo's run is written with several, and asked for one another."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

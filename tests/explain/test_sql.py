@@ -1,7 +1,5 @@
 """SQL over a trace: answers that can be derived by hand, and queries that mean harm."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

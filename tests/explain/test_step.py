@@ -1,7 +1,5 @@
 """A step's waterfall adds up to the step to the nanosecond, whatever the logs say; what is odd is counted and named."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Steps found by repetition, where a capture marks none."""
 
-from __future__ import annotations
-
 import pytest
 from made import US, Task, made
 

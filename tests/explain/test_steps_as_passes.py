@@ -1,7 +1,5 @@
 """`report` and `forward` say the same of a run's steps: how many, of which phase, how long, how many layers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

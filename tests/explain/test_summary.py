@@ -1,7 +1,5 @@
 """What `info` says of a capture."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from builders import kernel_row, write_kernel_table

@@ -1,7 +1,5 @@
 """The gap waterfall: what differs between two runs, on the paths that decide their ends."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path

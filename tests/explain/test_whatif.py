@@ -1,7 +1,5 @@
 """Replays of a measured task graph with a change."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

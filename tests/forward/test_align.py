@@ -1,7 +1,5 @@
 """A prediction beside a measured pass: what matches, what is missing, what errs, and what only seems right."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Real passes laid beside themselves, one another, and a published prediction."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

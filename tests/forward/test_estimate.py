@@ -1,7 +1,5 @@
 """The time of a call: by hand for each law, in words for where it came from, and never below the chip's limit."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

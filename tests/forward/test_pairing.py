@@ -1,7 +1,5 @@
 """Alignment of sequences: exact against a plain quadratic reference, alike from both sides, and in a narrow band."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

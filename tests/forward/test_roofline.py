@@ -1,7 +1,5 @@
 """Rooflines of traces: what is priced adds up, what is not is counted, and real captures stay below the limits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Work of kernel calls by hand, and the least time a chip needs for it."""
 
-from __future__ import annotations
-
 import csv
 import math
 from pathlib import Path

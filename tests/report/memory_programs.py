@@ -1,7 +1,5 @@
 """Small tile programs as files: one that fits, one whose tiles do not, and names that are markup."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 PROGRAM = """import numpy as np

@@ -1,7 +1,5 @@
 """What was found, as text and as Markdown: grouped, cut sensibly, and harmless whatever the source holds."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

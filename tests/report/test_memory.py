@@ -1,7 +1,5 @@
 """What `npuscope memory` says of a program: the fullest memories, the tiles in them, and the same as data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whoever asks gets the same answer: every output of one run has the same verdict, wall and causes."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One program, one diagnosis: all commands agree in verdict, wall and prices, whatever the format."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The pages that are made from declarations are complete, and what they say of an op or a rule is so."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from typing import Any

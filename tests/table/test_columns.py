@@ -1,7 +1,5 @@
 """A column is declared once: every output has it, and adding one is one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """How times and numbers read to people: three digits, the unit that fits, one unit per column."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

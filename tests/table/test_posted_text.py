@@ -1,7 +1,5 @@
 """Names come from captures and programs: what is posted to a tracker shows them, and nothing acts on them."""
 
-from __future__ import annotations
-
 import re
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Clocks of ranks come out as planted, within what is stated; what cannot be aligned is said and not compared."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Counters: read from what has them, cut and selected with their lanes, kept by every format with a place for them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

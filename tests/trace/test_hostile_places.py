@@ -1,7 +1,5 @@
 """Names, places and disks that would make a careless tool lose or mix up data."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Arithmetic on intervals: nesting, crossing, self time, unions, gaps, parts inside and outside."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

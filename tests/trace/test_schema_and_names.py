@@ -1,7 +1,5 @@
 """Times as text, annotations of steps and shapes of tensors mean what their writers meant."""
 
-from __future__ import annotations
-
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Packed captures unpack as they are read; damaged and malicious ones are refused in one sentence."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cutting, selecting and showing a Trace."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -1,7 +1,5 @@
 """What readers say that their captures tell is so, and the page that is made of it has all of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The performance gate: limits, noise, baselines."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

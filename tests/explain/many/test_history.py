@@ -1,7 +1,5 @@
 """Planted changes in real and in heavy-tailed noise are found and their commits named; without one there is peace."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Intervals cover the true ratio as often as they say, whatever the noise; undecided ones say what would decide."""
 
-from __future__ import annotations
-
 from math import exp, isclose, log
 
 import numpy as np

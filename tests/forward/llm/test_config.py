@@ -1,7 +1,5 @@
 """A model's config.json becomes sizes, or one sentence that says what is wrong with it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The kernels of a forward pass: counts as measured on real captures, and weights that add up to the model."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path

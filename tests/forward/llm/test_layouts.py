@@ -1,7 +1,5 @@
 """Experts over ranks: the busiest rank decides, and other layouts can be asked for."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

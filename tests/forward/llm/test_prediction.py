@@ -1,7 +1,5 @@
 """A predicted pass: its sum, its layers, where its numbers come from, and that more work is never faster."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

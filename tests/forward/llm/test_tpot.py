@@ -1,7 +1,5 @@
 """Time per token: which steps are simulated, what lies between them, what is told of layers and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Every record is kept, merged, dropped, repaired or unknown, and counted; nothing is lost in silence."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The profiler's SQLite database."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs of CANN's own PyPTO: the folder is one run, and every file of it says the same."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Plain Chrome and Perfetto JSON: lanes and slices as they are, and nothing lost on the way."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

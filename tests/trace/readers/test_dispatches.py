@@ -1,7 +1,5 @@
 """A run over several ranks: planted clocks, late ranks, host logs, old records; the truth is what was planted."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

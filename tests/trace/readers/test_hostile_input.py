@@ -1,7 +1,5 @@
 """Inputs an attacker, a crash or a careless tool would make: refused in one sentence, or repaired and counted."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

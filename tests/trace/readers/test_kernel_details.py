@@ -1,7 +1,5 @@
 """Ascend's kernel tables: exact times, every cell kept, duplicates marked, and back again character by character."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """torch-profiler JSON: time base, streams, steps, launch edges, and ranks that are not collapsed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

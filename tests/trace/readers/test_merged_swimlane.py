@@ -1,7 +1,5 @@
 """Swimlane JSON for Perfetto, in the dialects that are around."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Nsight Systems' SQLite export, on databases of our own making."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

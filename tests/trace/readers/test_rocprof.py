@@ -1,7 +1,5 @@
 """rocprofv3's JSON, on files of our own making."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

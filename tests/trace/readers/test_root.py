@@ -1,7 +1,5 @@
 """Folders: one rank's output, many ranks as one Trace, npuscope's own folder."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What lies beside a run: counters of cores, arguments, rings, phases of the bind, a server's profile and its log."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """simpler's swimlane records, joined with dependencies and names, against upstream's own converter."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Swimlanes in every layout of 2026: what one says, the others say too, and what none knows is reported."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Ascend's timeline JSON: text times, known processes, flows from host to device."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl
@@ -41,19 +39,6 @@ def test_the_timeline_and_the_kernel_table_agree_to_the_nanosecond(shared: Path)
     joined = table.join(view, on=["start", "kernel"], suffix="_view")
     assert joined.height == table.height
     assert ((joined["dur"] - joined["dur_view"]).abs() <= 1).all()  # the timeline has digits below the nanosecond
-
-
-def test_queue_orders_are_scheduling_and_overlap_analysis_describes(tmp_path: Path) -> None:
-    events = [
-        *named("Ascend Hardware", "Stream 2", pid=33, tid=2),
-        *named("Overlap Analysis", "Computing", pid=34, tid=0),
-        x("MatMul", "10.000", 5, pid=33, tid=2),
-        x("EVENT_WAIT", "15.000", 5, pid=33, tid=2),
-        x("Computing", "10.000", 5, pid=34, tid=0),
-    ]
-    trace = npuscope.read(write_events(tmp_path / "t.json", events))
-    assert trace.slices["kind"].to_list() == ["task", "schedule", "derived"]
-    assert trace.lanes["unit"].to_list() == ["stream", "host"]
 
 
 def test_parts_of_a_collective_point_at_the_whole(shared: Path) -> None:

@@ -1,7 +1,5 @@
 """TraCR bundles, against the real post-processor's output and on the defects where it fails."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

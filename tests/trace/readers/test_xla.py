@@ -1,7 +1,5 @@
 """Profiles of XLA: XPlane files made here byte by byte, and the trace viewer's JSON of the same run."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A capture that was written and read again says the same verdict, busy and core time; or `left_out` names the loss."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Perfetto protobuf, judged by the official generated classes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ranks have clocks of their own in Perfetto's trace, tied together where collectives end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

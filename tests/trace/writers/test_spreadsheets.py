@@ -1,7 +1,5 @@
 """A kernel table is opened in spreadsheets, which run what begins like a formula. Names come from captures."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

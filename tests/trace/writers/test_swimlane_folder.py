@@ -1,7 +1,5 @@
 """A trace written as simpler's own folder comes back as it was, and its files say what simpler's tools look for."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

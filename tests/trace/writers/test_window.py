@@ -1,7 +1,5 @@
 """A trace that is written and read again took as long as before, or the writer says that it lost the window."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is written can be read again, appears whole or not at all, and says what it has no room for."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
