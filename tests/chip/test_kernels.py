@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from npuscope.base.errors import BadInput
 from npuscope.chip import kernels
-from npuscope.chip.kernels import area_of, kernel_table, parse_table
+from npuscope.chip.kernels import area_of, kernel_table, parse_table, shipped_table
 from npuscope.chip.kernels.demangle import demangled, readable
 
 NAMES = Path(__file__).resolve().parents[1] / "data" / "kernel_names.txt"
@@ -101,6 +101,12 @@ def test_no_pattern_is_in_vain() -> None:
 
 
 PATH = Path("my_kernels.toml")
+
+
+def test_the_table_that_comes_with_npuscope_has_no_mistake() -> None:
+    assert parse_table(shipped_table(), PATH) == kernel_table()
+
+
 GOOD = '[[kernel]]\nfamily = "spin"\nwork = { by = "bytes", ops = 1 }\nnames.Spin = ["spin"]\n\n'
 
 

@@ -41,7 +41,7 @@ from npuscope.trace.core import SIMULATED, Trace
 
 T = TypeVar("T")
 ANALYSES = 11
-MANY = 100_000  # slices, whose temporary arrays leave holes that are worth giving back
+MANY = 10_000  # slices, whose temporary arrays leave holes that are worth giving back
 KERNELS = busy_idle.KERNELS.plus(
     Column("area", TEXT, "its part of the model (docs/understand/numbers.md)", wide=True),
     Column("path_ns", TIME, "on the chain that decides when the run ends", title="critical path", explained=True),
