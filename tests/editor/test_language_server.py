@@ -15,6 +15,8 @@ from lsp_client import Editor, applied, place
 
 from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
+from npuscope.editor import look as look_module
+from npuscope.editor.messages import LookJob
 from npuscope.table.formats import duration
 
 GEMM = '''"""C = A · B, a column of tiles per block."""
@@ -53,6 +55,25 @@ if __name__ == "__main__":
     ]
     raise SystemExit(run_jit(fn=gemm, specs=specs, golden_fn=golden, rtol=1e-4, atol=1e-4).error)
 '''
+
+
+RACING = """import numpy as np
+import npuscope.tile as pl
+
+
+@pl.jit
+def program(x: pl.Tensor[[64, 64], pl.FP32], y: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+    half = pl.create_tensor([16, 64], dtype=pl.FP32)
+    for i in pl.parallel(4):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="halve"):
+            half[:, :] = pl.mul(x[i * 16 : i * 16 + 16, :], 0.5)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="store"):
+            y[i * 16 : i * 16 + 16, :] = pl.exp(half[:, :])
+    return y
+
+
+program(np.zeros((64, 64), np.float32), np.zeros((64, 64), np.float32))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +174,24 @@ def test_what_does_not_run_is_said_at_its_line(editor: Editor, gemm: Path) -> No
     # mended
     editor.save(gemm, GEMM)
     editor.wait(lambda: "short-row" in editor.codes(gemm) and "does-not-run" not in editor.codes(gemm))
+
+
+def test_races_are_known_before_anything_is_simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, sent = tmp_path / "program.py", []
+    file.write_text(RACING)
+    made: list[Prediction] = []
+
+    def predicted(request: Request) -> Prediction:
+        made.append(Prediction(request))
+        return made[-1]
+
+    monkeypatch.setattr(look_module, "Prediction", predicted)
+    monkeypatch.setattr(look_module, "send_early", lambda _, answer: sent.append((answer, "plain" in vars(made[0]))))
+    whole = look_module.look(LookJob(Request(str(file)), early="somewhere"))
+    (first, simulated), (second, _) = sent
+    assert ({one.id for one in first.findings}, first.wall, simulated) == ({"race"}, None, False)
+    assert second.wall == whole.wall is not None
+    assert set(first.findings) <= set(whole.findings)
 
 
 def test_a_newer_save_ends_the_work_on_one_that_never_ends(editor: Editor, gemm: Path) -> None:

@@ -195,20 +195,28 @@ class Prediction:
         return check(self.program, [RACE])
 
     @cached_property
-    def trouble(self) -> Trouble | None:
-        """Why it has no simulated run; None where it has one."""
+    def broken(self) -> Trouble | None:
+        """Why it does not run or fit; None where it does. Nothing is simulated."""
         try:
             with refusals(self.request.file, self.request.argv):
                 _ = self.ran
-            if self.unfit:
-                first, *rest = _alike(self.unfit)
-                more = tuple((error.message, error.file, error.line) for error in rest)
-                return Trouble(first.message, first.file, first.line, first.remedy, more)
-            _ = self.simulated
+            if not self.unfit:
+                return None
         except NpuscopeError as error:
-            file = str(Path(error.path).resolve()) if error.path else ""
-            return Trouble(error.what, file, error.line or 0, error.remedy)
-        return None
+            return _trouble_of(error)
+        first, *rest = _alike(self.unfit)
+        more = tuple((error.message, error.file, error.line) for error in rest)
+        return Trouble(first.message, first.file, first.line, first.remedy, more)
+
+    @cached_property
+    def trouble(self) -> Trouble | None:
+        """Why it has no simulated run; None where it has one."""
+        try:
+            if self.broken is None:
+                _ = self.simulated
+            return self.broken
+        except NpuscopeError as error:
+            return _trouble_of(error)
 
     @property
     def fitting(self) -> Program:
@@ -545,6 +553,11 @@ def near(file: str) -> str:
         return str(Path(file).relative_to(Path.cwd()))
     except ValueError:
         return file
+
+
+def _trouble_of(error: NpuscopeError) -> Trouble:
+    file = str(Path(error.path).resolve()) if error.path else ""
+    return Trouble(error.what, file, error.line or 0, error.remedy)
 
 
 def _alike(errors: Iterable[Finding]) -> list[Finding]:

@@ -1,7 +1,7 @@
 """Looks at a program for the editor: in a process of its own, because a program may loop, crash or exit.
 
-Errors, times and memory are sent as soon as they are known (`LookJob.early`); findings with prices and races are the
-answer.
+Errors and races are sent as soon as they are known, then times and memory (`LookJob.early`); findings with prices are
+the answer.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from npuscope.answer.answer import Trouble
 from npuscope.answer.prediction import Prediction
+from npuscope.base.errors import NpuscopeError
 from npuscope.base.futures import send_early
 from npuscope.check.rule import Finding
 from npuscope.check.rules.safety import race_finding
@@ -37,8 +38,12 @@ def look(job: LookJob) -> Look:
     main = Path(job.request.file).resolve()
     paths = {str(main): None, **{str(own.path): None for own in own_files(main)}}
     with imported() as modules:
-        trouble = one.trouble
+        trouble = one.broken
     texts = dict(_texts([*paths, *sorted(modules)]))
+    if trouble is None and job.early:  # before it is simulated, which takes longer
+        with contextlib.suppress(NpuscopeError):
+            send_early(job.early, Look(str(main), False, texts, _placed(_wrong(one))))
+    trouble = trouble or one.trouble
     if trouble is not None:
         return Look(str(main), True, texts, tuple(_troubles(trouble, str(main))))
     early = Look(
@@ -57,9 +62,17 @@ def look(job: LookJob) -> Look:
     )
     if job.early:
         send_early(job.early, early)
-    found = [*one.checked.errors, *map(race_finding, one.races.races), *one.findings]
-    findings = tuple(replace(finding, file=str(Path(finding.file).resolve())) for finding in found)
+    findings = _placed([*_wrong(one), *one.findings])
     return replace(early, whole=True, findings=findings, verdict=one.diagnosis.verdict.sentence)
+
+
+def _wrong(one: Prediction) -> list[Finding]:
+    """Errors and races: what is known without a simulation."""
+    return [*one.checked.errors, *map(race_finding, one.races.races)]
+
+
+def _placed(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(replace(finding, file=str(Path(finding.file).resolve())) for finding in findings)
 
 
 def _texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -81,6 +81,7 @@ class Programs:
     def __init__(self, server: LanguageServer) -> None:
         self.server, self.options, self.shows_lab = server, Options(), False
         self.looks: dict[str, Look] = {}
+        self._first: dict[str, Look] = {}  # errors and races of a save whose times are not known yet
         self.before: dict[str, Look] = {}  # the last that ran before the newest save
         self.fixes: dict[str, list[Tried]] = {}  # those tried of the newest save
         self._running: dict[str, Handle[Look]] = {}
@@ -132,8 +133,14 @@ class Programs:
             await asyncio.Event().wait()
 
     def _early(self, answer: object) -> None:
-        if isinstance(answer, Look) and answer.file in self._running:
+        if not isinstance(answer, Look) or answer.file not in self._running:
+            return
+        if answer.wall is not None:
             self._take(answer)
+            return
+        self._first[answer.file] = answer
+        for file in answer.texts:
+            self.publish(file)
 
     def _done(self, file: str, handle: Handle[Look], answer: Look | Failed) -> None:
         if self._running.get(file) is not handle:
@@ -176,10 +183,10 @@ class Programs:
         Thread(target=work, daemon=True).start()
 
     def _take(self, look: Look) -> None:
-        known = self.looks.get(look.file)
-        if not look.whole and known is not None:  # its findings come soon: those of the save before stay until then
-            kept = tuple(one for one in known.findings if one.severity != "error")
-            self.looks[look.file] = replace(look, findings=kept)
+        known, first = self.looks.get(look.file), self._first.pop(look.file, None)
+        if not look.whole:  # its findings come soon: those of the save before stay until then
+            kept = () if known is None else _without_errors(known)
+            self.looks[look.file] = replace(look, findings=(*(() if first is None else first.findings), *kept))
         else:
             self.looks[look.file] = look
         for file in {*self._published.get(look.file, set()), *look.texts}:
@@ -199,6 +206,7 @@ class Programs:
         """Ends the work on a program."""
         if (handle := self._running.pop(file, None)) is not None:
             handle.cancel()
+        self._first.pop(file, None)
         self.fixes.pop(file, None)
         if (ended := self._mending.pop(file, None)) is not None:
             ended.set()
@@ -245,8 +253,9 @@ class Programs:
         source = self.text_of(file)
         found = list(text.while_typing(source, file)) if text.is_program(source) else []
         said = shown.diagnostics(found, source, lambda line: line)
-        for look in self.looks.values():
-            own = [one for one in look.findings if one.file == file]
+        for look in (*self._first.values(), *self.looks.values()):
+            older = look.file in self._first and look is not self._first[look.file]  # its errors are of the save before
+            own = [one for one in (_without_errors(look) if older else look.findings) if one.file == file]
             said += shown.diagnostics(own, source, text.moved(look.texts.get(file, source), source).line)
         unique = {(one.code, one.message, one.range.start.line): one for one in said}
         self.server.text_document_publish_diagnostics(
@@ -271,6 +280,10 @@ class Programs:
             url = line[1]
             self._labs[file] = (process, url)
         return url
+
+
+def _without_errors(look: Look) -> tuple[Finding, ...]:
+    return tuple(one for one in look.findings if one.severity != "error")
 
 
 def path_of(uri: str) -> str:
