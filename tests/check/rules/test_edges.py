@@ -11,6 +11,7 @@ from command import npuscope
 
 from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
+from npuscope.check.races.conflicts import false_edges
 from npuscope.check.rules.edges import implied_edges, needless_deps
 from npuscope.check.run import check, rules_of
 from npuscope.time.change_job import pairs_of, with_fewer_edges
@@ -145,3 +146,44 @@ def test_the_audit_counts_edges_and_prices_each_finding(tmp_path: Path) -> None:
 def _folders(tmp_path: Path) -> None:
     for name in ("few", "many"):
         (tmp_path / name).mkdir()
+
+
+EXCHANGE = """
+import numpy as np
+import pypto.language as pl
+import pypto.language.distributed as pld
+from pypto.ir.distributed_compiled_program import DistributedConfig
+
+@pl.jit
+def exchange(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+             data: pld.DistributedTensor[[16, 64], pl.FP32], arrived: pld.DistributedTensor[[1, 8], pl.INT32],
+             me: pl.Scalar[pl.INT32]):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="push") as push:
+        pld.tile.remote_store(pl.load(x, [0, 0], [16, 64]), target=data, peer=1 - me, offsets=[0, 0])
+        pld.system.notify(target=arrived, peer=1 - me, offsets=[0, 0], value=1, op=pld.NotifyOp.AtomicAdd)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="wait", deps=[push]) as wait:
+        pld.system.wait(signal=arrived, offsets=[0, 0], expected=1, cmp=pld.WaitCmp.Ge)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="gather", deps=[wait]):
+        out[:] = pl.mul(pl.load(data, [0, 0], [16, 64]), 2.0)
+    return out
+
+@pl.jit.host
+def everyone(x: pl.Tensor[[2, 16, 64], pl.FP32], out: pl.Out[pl.Tensor[[2, 16, 64], pl.FP32]]):
+    data_buf, arrived_buf = pld.alloc_window_buffer(16 * 64 * 4), pld.alloc_window_buffer(8 * 4)
+    for r in pl.range(pld.world_size()):
+        data = pld.window(data_buf, [16, 64], dtype=pl.FP32)
+        arrived = pld.window(arrived_buf, [1, 8], dtype=pl.INT32)
+        exchange(x[r], out[r], data, arrived, r, device=r)
+
+x = np.ones((2, 16, 64), np.float32)
+everyone(x, np.zeros_like(x), config=DistributedConfig(device_ids=[0, 1], num_sub_workers=0))
+"""
+
+
+def test_an_edge_that_a_signal_between_ranks_makes_sense_of_is_never_needless(tmp_path: Path) -> None:
+    """What a peer writes is in no record of this rank: only the wait stands between it and who reads it."""
+    (tmp_path / "exchange.py").write_text(EXCHANGE)
+    one = Prediction(Request(str(tmp_path / "exchange.py")))
+    assert {(1, 2)} <= set(one.program.graph.pairs)
+    assert needless_deps(one.program) == frozenset()
+    assert false_edges(one.program) == frozenset()

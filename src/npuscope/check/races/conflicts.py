@@ -19,13 +19,15 @@ import numpy as np
 
 from npuscope.check.rule import once
 from npuscope.lower.program import Program
+from npuscope.ops.transfers import DEFER_WAIT, NOTIFY, WAIT
 from npuscope.tile.graph.boxes import Box, Offsets, Placement, overlaps
 from npuscope.tile.graph.exact import Hazard, Mode, Region, cells_of, exact_accesses, regions_by_buffer
 from npuscope.tile.graph.exact import once as distinct
 from npuscope.tile.graph.task_graph import Graph
 from npuscope.tile.record.model import Recording, Task
-from npuscope.tile.record.walk import accesses_of
+from npuscope.tile.record.walk import accesses_of, ops_of
 
+SIGNALS = {op.name for op in (NOTIFY, WAIT, DEFER_WAIT)}  # between ranks
 Name = TypeVar("Name", bound=Hashable)
 Pairs = dict[tuple[Name, Name, Hazard], dict[int, int]]  # names of both and hazard -> the later one -> earlier ones
 
@@ -89,7 +91,18 @@ def conflicts_of(program: Program) -> Conflicts:
                 needed[task] |= earlier
                 if loose := earlier & ~before[task]:
                     racing[buffer] |= loose | 1 << task
+    # a signal says that what came before is done, and what comes after a wait may read what a peer wrote
+    signals = sum(1 << task for task in _signalling(program))
+    for task, earlier in enumerate(before):
+        needed[task] |= earlier & ~(1 << task) & (-1 if signals >> task & 1 else signals)
     return Conflicts(tuple(needed), tuple(adds), dict(racing))
+
+
+def _signalling(program: Program) -> Iterator[int]:
+    """Tasks that tell other ranks something, or wait for them."""
+    bodies = program.recording.bodies
+    tell = {n for n, body in enumerate(bodies) if any(op.name in SIGNALS for op, _ in ops_of(body))}
+    return (task.id for task in program.recording.tasks if any(group.body in tell for group in task.groups))
 
 
 def unordered(
