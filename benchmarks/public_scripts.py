@@ -5,13 +5,14 @@
 e.g. `python benchmarks/public_scripts.py ../pypto-lib:examples,models --keep public.json`. Every script that
 `benchmarks/compatibility.py` would run is given to each command in a process of its own, without arguments, in its
 checkout, under limits of CPU seconds and memory. Results are kept script by script, so that a run that was stopped goes
-on where it was; `--again TEXT` runs those whose path has this text once more. The table is written to its page with
-`--page`. `--before FILE` are results of another version, shown beside.
+on where it was; `--again TEXT` runs those whose path has this text once more. `--page` writes the table, which is
+`docs/understand/tables/public_scripts.csv`.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import re
@@ -23,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import date
 from pathlib import Path
 
 from compatibility import Checkout, cards
@@ -46,6 +48,7 @@ class Measured:
     megabytes: float
     said: str = ""
     values: bool = False  # whether all values were computed, because some of them decide what runs
+    day: str = ""
 
 
 def measured(checkout: Checkout, script: str, command: str, cpu: float, gigabytes: float) -> Measured:
@@ -74,7 +77,8 @@ def measured(checkout: Checkout, script: str, command: str, cpu: float, gigabyte
     text = out.decode(errors="replace")
     result, why = _judged(process.returncode, said, checkout.path)
     peak, values = usage.ru_maxrss / 1024, WITH_VALUES in re.sub(r"\s+", " ", text + said)
-    return Measured(script, command, result, round(used, 1), round(wall, 1), round(first, 1), peak, why, values)
+    day = date.today().isoformat()
+    return Measured(script, command, result, round(used, 1), round(wall, 1), round(first, 1), peak, why, values, day)
 
 
 def _limited(cpu: float, gigabytes: float) -> None:
@@ -99,30 +103,21 @@ def _judged(code: int, said: str, path: Path) -> tuple[str, str]:
 # --- the table
 
 
-def table(now: Sequence[Measured], before: Sequence[Measured]) -> str:
-    """A line per script: what each command takes, before and now where both are known."""
-    commands = [c for c in COMMANDS if any(one.command == c for one in now)]
-    found = {(one.script, one.command): one for one in now}
-    old = {(one.script, one.command): one for one in before}
-    head = ["script"]
-    for command in commands:
-        head += [f"`{command}`, CPU-s", "GiB"] + ([f"`{command}` before, CPU-s", "GiB before"] if before else [])
-    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
-    for script in dict.fromkeys(sorted(one.script for one in now)):
-        cells = [script]
-        for command in commands:
-            cells += _cells(found.get((script, command)))
-            if before:
-                cells += _cells(old.get((script, command)))
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def table(found: Sequence[Measured]) -> list[list[str]]:
+    """A row per script: what each command takes, and on which day that was seen."""
+    commands = [c for c in COMMANDS if any(one.command == c for one in found)]
+    known = {(one.script, one.command): one for one in found}
+    rows = [["script", *(cell for c in commands for cell in (f"`{c}`, CPU-s", "GiB", "day"))]]
+    for script in sorted({one.script for one in found}):
+        rows.append([script, *(cell for c in commands for cell in _cells(known.get((script, c))))])
+    return rows
 
 
 def _cells(one: Measured | None) -> list[str]:
     if one is None:
-        return ["", ""]
+        return ["", "", ""]
     words = {"answered": "", "refused": " refused", "time": " over", "memory": " no memory", "died": " died"}
-    return [f"{one.cpu:.1f}{words[one.result]}", f"{one.megabytes / 1024:.1f}"]
+    return [f"{one.cpu:.1f}{words[one.result]}", f"{one.megabytes / 1024:.1f}", one.day]
 
 
 def summary(found: Sequence[Measured]) -> str:
@@ -142,15 +137,14 @@ def summary(found: Sequence[Measured]) -> str:
     return "\n".join(lines)
 
 
-def read(file: Path | None) -> list[Measured]:
-    return [] if file is None or not file.exists() else [Measured(**one) for one in json.loads(file.read_text())]
+def read(file: Path) -> list[Measured]:
+    return [] if not file.exists() else [Measured(**one) for one in json.loads(file.read_text())]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", help="CHECKOUT:FOLDER,FOLDER")
     parser.add_argument("--keep", type=Path, required=True, help="results, script by script")
-    parser.add_argument("--before", type=Path, help="results of another version")
     parser.add_argument("--command", action="append", choices=COMMANDS)
     parser.add_argument("--cpu", type=float, default=120, help="CPU seconds for one command")
     parser.add_argument("--memory", type=float, default=12, help="GiB of addresses for one command")
@@ -158,7 +152,7 @@ def main() -> None:
     parser.add_argument("--again", help="run scripts with this text in their path again")
     parser.add_argument("--only", default="", help="run only scripts with this text in their path")
     parser.add_argument("--cards", choices=["one", "several"], help="run only scripts for so many cards")
-    parser.add_argument("--page", type=Path, help="write the table to this file")
+    parser.add_argument("--page", type=Path, help="write the table to this CSV file")
     args = parser.parse_args()
     checkout = Checkout.named(args.checkout)
     kept = {(one.script, one.command): one for one in read(args.keep)}
@@ -180,7 +174,8 @@ def main() -> None:
             args.keep.write_text(json.dumps([asdict(each) for each in kept.values()], indent=1))
     print(summary(list(kept.values())))
     if args.page is not None:
-        args.page.write_text(table(list(kept.values()), read(args.before)) + "\n")
+        with args.page.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(table(list(kept.values())))
 
 
 if __name__ == "__main__":

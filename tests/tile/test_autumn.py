@@ -688,6 +688,21 @@ def test_a_kernel_is_called_with_constants_of_any_kind() -> None:
     assert program.output_param_names == ["y", "z"]
 
 
+def test_a_kernel_says_how_deep_its_ring_is() -> None:
+    @pl.jit.incore(level=pl.Level.CHIP_DIE)
+    def kernel(x: pl.Tensor[[32, 32], pl.FP32], out: pl.Out[pl.Tensor[[32, 32], pl.FP32]]):
+        pl.func_attr({"slot_num": 4, "stationary": x})
+        tile = pl.load(x, [0, 0], [32, 32])
+        return pl.store(pl.exp(pl.matmul(tile, tile)), [0, 0], out)
+
+    @pl.jit
+    def program(x: pl.Tensor[[32, 32], pl.FP32], out: pl.Out[pl.Tensor[[32, 32], pl.FP32]]):
+        return kernel(x, out)
+
+    x = floats(32, 32)
+    assert [task.ring_slots for task in record(program, x, np.zeros_like(x)).recording.tasks] == [4]
+
+
 def test_the_runtime_leaves_out_a_task_of_any_form_whose_element_is_not_so() -> None:
     @pl.jit.incore
     def add(z: pl.InOut[pl.Tensor[[16, 16], pl.FP32]], number: pl.constexpr):

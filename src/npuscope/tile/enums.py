@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-Level = Enum("Level", {"HOST": "host", "CHIP": "chip", "CORE_GROUP": "core_group", "CORE": "core"})
 Role = Enum("Role", {"Orchestrator": "orchestrator", "Worker": "worker", "SubWorker": "subworker"})
 AtomicType = Enum("AtomicType", {"None_": "none", "Add": "add"})
 SplitMode = Enum("SplitMode", {"NONE": "none", "UP_DOWN": "up_down", "LEFT_RIGHT": "left_right"})
@@ -22,6 +21,22 @@ STPhase = Enum("STPhase", {"Unspecified": "unspecified", "Partial": "partial", "
 FunctionType = Enum(
     "FunctionType", ("Opaque", "InCore", "Orchestration", "Inline", "AIC", "AIV", "Group", "Spmd", "Extern", "Graph")
 )
+
+
+class Level(Enum):
+    """What a region or a function is for, from a core to all racks; those of one value are the same."""
+
+    AIV = "aiv"
+    AIC = "aic"
+    CORE = "core"
+    CORE_GROUP = "core_group"
+    CHIP_DIE = L2CACHE = "chip_die"
+    CHIP = PROCESSOR = UMA = "chip"
+    HOST = NODE = "host"
+    CLUSTER_0 = POD = "cluster_0"
+    CLUSTER_1 = CLOS1 = "cluster_1"
+    CLUSTER_2 = CLOS2 = "cluster_2"
+    GLOBAL = "global"
 
 
 class MemorySpace(Enum):

@@ -116,8 +116,8 @@ def test_each_rank_sums_its_part(ranks: int) -> None:
         np.testing.assert_array_equal(y[rank, rank], x[:, rank].sum(axis=0))
 
 
-def exchange(collective: str, ranks: int, rows: int) -> Any:
-    """A program of the host alone: stage, exchange, hand out."""
+def exchange(collective: str, ranks: int, rows: int, own: bool = False) -> Any:
+    """A program of the host alone: stage, exchange, hand out; `own`: the call has a signal of its own."""
     part = rows * ranks
 
     @pl.jit
@@ -147,7 +147,10 @@ def exchange(collective: str, ranks: int, rows: int) -> Any:
         signal = pld.window(pld.alloc_window_buffer(ranks * 4), [ranks], dtype=pl.INT32)
         for r in pl.range(pld.world_size()):
             stage(x[r], staged, device=r)
-        data = getattr(pld.tensor, collective)(staged, data, signal)
+        if own:
+            data = (pld.all_gather if gathers else pld.all_to_all)(staged, data)
+        else:
+            data = getattr(pld.tensor, collective)(staged, data, signal)
         for r in pl.range(pld.world_size()):
             if gathers:
                 hand_out(data, y[r], device=r)
@@ -158,23 +161,26 @@ def exchange(collective: str, ranks: int, rows: int) -> Any:
     return host
 
 
+@pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_the_host_launches_collectives_as_tasks_of_their_own(ranks: int) -> None:
+def test_the_host_launches_collectives_as_tasks_of_their_own(ranks: int, own: bool) -> None:
     x = data_of(ranks, 4 * ranks, 16)
     y = np.zeros((ranks, ranks * 4 * ranks, 16), np.float32)
     with collecting() as runs:
-        exchange("allgather", ranks, 4)(x, y, config=on(ranks))
+        exchange("allgather", ranks, 4, own)(x, y, config=on(ranks))
     np.testing.assert_array_equal(y, np.repeat(x.reshape(1, -1, 16), ranks, axis=0))
     names = [task.kernel for run in runs for task in run.recording.tasks]
     assert names.count("__builtin_allgather") == ranks
 
     y = np.zeros_like(x)
-    exchange("all_to_all", ranks, 4)(x, y, config=on(ranks))
+    exchange("all_to_all", ranks, 4, own)(x, y, config=on(ranks))
     np.testing.assert_array_equal(y.reshape(ranks, ranks, 4, 16), x.reshape(ranks, ranks, 4, 16).swapaxes(0, 1))
 
 
-@pytest.mark.parametrize("cores", [1, 3])
-def test_an_allreduce_of_the_host_needs_no_signal_and_shares_its_pieces_among_cores(cores: int) -> None:
+@pytest.mark.parametrize("how", [1, 3, "mesh", "ring"])
+def test_an_allreduce_of_the_host_needs_no_signal_and_shares_its_pieces_among_cores(how: int | str) -> None:
+    cores = how if isinstance(how, int) else 1
+
     @pl.jit
     def stage(x: pl.Tensor[[1, 1000], pl.FP32], data: pl.InOut[pld.DistributedTensor[[1, 1000], pl.FP32]]):
         with pl.at(level=pl.Level.CORE_GROUP):
@@ -190,7 +196,12 @@ def test_an_allreduce_of_the_host_needs_no_signal_and_shares_its_pieces_among_co
         data = pld.window(pld.alloc_window_buffer(4000), [1, 1000], dtype=pl.FP32)
         for r in pl.range(pld.world_size()):
             stage(x[r], data, device=r)
-        data = pld.tensor.allreduce(data, core_num=cores)
+        if isinstance(how, int):
+            data = pld.tensor.allreduce(data, core_num=how)
+        elif how == "ring":
+            data = pld.all_reduce(data, mode="ring", nranks=2)
+        else:
+            data = pld.all_reduce(data)
         for r in pl.range(pld.world_size()):
             hand_out(data, y[r], device=r)
         return y

@@ -107,6 +107,16 @@ tensor = Namespace(
 )
 
 
+all_reduce, broadcast, reduce_scatter = (
+    collectives.with_own_signal(one, after=1)
+    for one in (collectives.allreduce, collectives.broadcast, collectives.reduce_scatter)
+)
+all_gather, all_to_all, all_to_all_v = (
+    collectives.with_own_signal(one, after=2)
+    for one in (collectives.allgather, collectives.all_to_all, collectives.all_to_all_v)
+)
+
+
 def _staged(copy: Callable[..., None]) -> Callable[..., None]:
     """`pld.tile.put` and `get`: the same with the tiles that the bytes pass through, one or two."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import prod
 
 from npuscope.ops.dtypes import INT32
 from npuscope.tile.calls.scalars import read
@@ -248,6 +249,20 @@ def _run(op: str, run: Callable[..., object], *arguments: object, into: int = 0)
         Spmd(1, name_hint=f"{BUILTIN}{op}").run(lambda core: run(*arguments))
         return arguments[into]
     return run(*arguments)
+
+
+def with_own_signal(collective: Callable[..., object], after: int) -> Callable[..., object]:
+    """The same for host functions, with a signal window made for the call: `pld.all_gather(mine, all)`."""
+
+    def call(*given: object, nranks: object = None, **options: object) -> object:
+        ranks = _world_size()
+        if nranks not in (None, ranks):
+            raise fault(f"pld.{collective.__name__}: nranks={shown(nranks)} of {ranks} ranks")
+        shape = (2 * ranks - 1, ranks) if options.get("mode") == "ring" else (ranks, 1)
+        signal = Window(WindowBuffer("signal", 4 * prod(shape)), shape, INT32)
+        return collective(*given[:after], signal, *given[after:], **options)
+
+    return call
 
 
 def _world_size() -> int:

@@ -139,7 +139,7 @@ def language() -> dict[str, Any]:
         "const": const,
         "static_print": static_print,
         "static_assert": static_assert,
-        "func_attr": system.nothing,
+        "func_attr": regions.func_attr,
         "dump_tag": system.nothing,
         "set_cache_policy": transfer.set_cache_policy,
         "split": Split,

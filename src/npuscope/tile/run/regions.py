@@ -60,6 +60,15 @@ def laid_out(entries: Sequence[object]) -> dict[str, Any]:
     return layout
 
 
+def func_attr(attrs: object) -> None:
+    """What a kernel says of itself in its body; `slot_num` and `split` are its ring's and its vector cores'."""
+    if not isinstance(attrs, dict):
+        raise fault(f"pl.func_attr takes a dict, not {shown(attrs)}")
+    entries = [Split(attrs.get("split"), slot_num=attrs.get("slot_num"))]
+    for name, value in laid_out(entries).items():
+        setattr(current().region("func_attr").task.launch, name, value)
+
+
 # --- tasks and their blocks
 
 
