@@ -103,15 +103,3 @@ def test_a_variant_that_ends_its_process_costs_its_own_answer(tmp_path: Path) ->
         assert told["ROWS=16"]["error"].startswith("it was ended by SIGABRT")
         # and only what has a result is kept
         assert len(results.read_text().splitlines()) == 2
-
-
-def test_who_ends_the_server_takes_nobody_along(tmp_path: Path) -> None:
-    # GIVEN a program that kills npuscope's helper process with one of its settings
-    file = tmp_path / "add.py"
-    file.write_text(PROGRAM.replace("if os.path", "if ROWS == 16:\n    os.kill(os.getppid(), 9)\nif os.path"))
-    # WHEN all are swept THEN the others have a time
-    variants = [Request(str(file), settings=(("ROWS", f"{n}"),), name=f"{n}") for n in (8, 16, 32, 64)]
-    found = {one.candidate: one for one in answers_of(variants, jobs=2)}
-    assert found["16"].error is not None
-    assert "helper process was killed" in found["16"].error
-    assert all(found[name].wall_ns for name in ("8", "32", "64"))

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 from command import npuscope
-from patience import becomes
 from sessions import ROOT
 
 from npuscope.base.interval import chance_text
@@ -84,32 +79,3 @@ def test_a_program_whose_best_is_wrong_takes_the_next(tmp_path: Path) -> None:
     told = json.loads(npuscope("tune", tmp_path / "gemm.py", "--set", "TILE=64,128", "--json").stdout)
     assert [one["passed"] for one in told["golden"]] == [False, True]
     assert told["best"]["settings"] == {"TILE": "64"}
-
-
-@pytest.mark.full
-def test_killed_and_resumed_it_loses_nothing(tmp_path: Path) -> None:
-    results = tmp_path / "tune.jsonl"
-    words = [
-        "tune",
-        GEMM,
-        "--set",
-        "TILE=16,32,64,128",
-        "--set",
-        "K=512,1024",
-        "--no-golden",
-        "--json",
-        "--results",
-        str(results),
-    ]
-    # WHEN it is killed as soon as it has kept something
-    program = str(Path(sys.executable).with_name("npuscope"))
-    running = subprocess.Popen([program, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    assert becomes(lambda: running.poll() is not None or (results.exists() and b"\n" in results.read_bytes()))
-    running.send_signal(signal.SIGKILL)
-    running.wait()
-    before = results.read_bytes().splitlines()
-    # AND run again, THEN what was kept stays as it was and the answer is that of an undisturbed run
-    again = json.loads(npuscope(*words).stdout)
-    assert results.read_bytes().splitlines()[: len(before)] == before
-    whole = json.loads(npuscope(*(word for word in words if word not in ("--results", str(results)))).stdout)
-    assert again == whole

@@ -43,21 +43,8 @@ class Knob:
     values: tuple[object, ...]
     file: str
     line: int
-    description: str
+    text: str  # what it is
     cuts: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON and for the page."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "value": self.value,
-            "values": list(self.values),
-            "file": self.file,
-            "line": self.line,
-            "text": self.description,
-            "cuts": list(self.cuts),
-        }
 
 
 def knobs_of(file: str | Path, arguments: Sequence[str] = ()) -> tuple[Knob, ...]:

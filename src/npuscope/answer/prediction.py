@@ -407,38 +407,27 @@ class Prediction:
 
     def examined(self) -> Answer:
         """What may keep it from being used, and how long it takes; without the findings that cost time only."""
-        errors = check(self.program, [rule for rule in all_rules() if rule.severity == "error" and rule is not RACE])
-        found, races = _near(errors.errors), _near(map(race_finding, self.races.races))
-        if self.unfit:
-            return replace(self.brief(), errors=found, races=races)
-        bad = (*races, *found)
-        return replace(
-            self.brief(),
-            verdict="race" if races else "unfit" if found else "good",
-            message=bad[0].message if bad else self.notices,
-            line=bad[0].line if bad else None,
-            errors=found,
-            races=races,
-            kernels=tuple(_kernels(self.simulated)),
-        )
+        rules = [rule for rule in all_rules() if rule.severity == "error" and rule is not RACE]
+        return self._with_errors(check(self.program, rules).errors)
 
     def answer(self) -> Answer:
         """Everything that needs no numbers: `good` as long as nothing speaks against it."""
-        errors, races = _near(self.checked.errors), _near(map(race_finding, self.races.races))
+        found = self._with_errors(self.checked.errors)
         if self.unfit:
-            return replace(self.brief(), errors=errors, races=races)
-        bad, together = (*races, *errors), self.priced.together_ns
-        return replace(
-            self.brief(),
-            verdict="race" if races else "unfit" if errors else "good",
-            message=bad[0].message if bad else self.notices,
-            line=bad[0].line if bad else None,
-            errors=errors,
-            races=races,
-            findings=_near(self.findings),
-            together_ns=None if together is None else self.simulated.wall_ns - together,
-            kernels=tuple(_kernels(self.simulated)),
-        )
+            return found
+        together = self.priced.together_ns
+        saved = None if together is None else self.simulated.wall_ns - together
+        return replace(found, findings=_near(self.findings), together_ns=saved)
+
+    def _with_errors(self, found: Sequence[Finding]) -> Answer:
+        errors, races = _near(found), _near(map(race_finding, self.races.races))
+        one = replace(self.brief(), errors=errors, races=races)
+        if self.unfit:
+            return one
+        one = replace(one, kernels=tuple(_kernels(self.simulated)))
+        for bad in (*races, *errors)[:1]:
+            one = replace(one, verdict="race" if races else "unfit", message=bad.message, line=bad.line)
+        return one
 
     def _answer(self) -> Answer:
         one = self.request

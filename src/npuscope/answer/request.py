@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,30 +68,10 @@ class Request:
         What else a program reads is not in it: whoever keeps results by it tries one of them again.
         """
         base = self.base and (self.base.factors.key, self.base.measured, self.base.wall_ns, self.base.bound)
-        rest = (
-            self.argv,
-            self.settings,
-            self.device,
-            self.program,
-            self.ring_slots,
-            self.mode,
-            self.jitter,
-            base,
-            self.texts,
-            self.runtime,
-            self.tried,
-        )
         own = Path(self.file)
         rings = sorted((name, text) for name, text in os.environ.items() if name.startswith("PTO2_"))
-        facts = (
-            source_digest(),
-            rings,
-            own.name,
-            source_bytes(own),
-            [*_files_of_chip(self.device).values()],
-            rest,
-            self.skew,
-        )
+        files = [own.name, source_bytes(own), *_files_of_chip(self.device).values()]
+        facts = (source_digest(), rings, files, base, replace(self, file="", name="", base=None))
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:24]
 
 

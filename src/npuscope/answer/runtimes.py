@@ -6,7 +6,7 @@ both.ratio, both.steps, both.host
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -111,20 +111,12 @@ class BothRuntimes:
         }
         if self.refused:
             return {**common, "hbg": None, "refused": str(self.refused)}
-        cost = self.host
         return {
             **common,
             "hbg": self._one(HBG) | {"scheduled_by": self.mode},
             "ratio": self.ratio,
             "against": self.against.as_dict(),
-            "host": {
-                "submits": cost.submits,
-                "recorded": cost.recorded,
-                "replays": cost.replays,
-                "build_ns": cost.build_ns,
-                "upload_bytes": cost.upload_bytes,
-                "upload_ns": cost.upload_ns,
-            },
+            "host": asdict(self.host),
             "refused": None,
             "steps": self.steps.rows(),
         }

@@ -12,7 +12,7 @@ import pickle
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import orjson
@@ -138,7 +138,7 @@ def knobs_payload(request: Request, seen: Reads) -> dict[str, object]:
     """What can be turned, and what is turned in this version."""
     file = Path(request.file)
     knobs = knobs_in(places_of(file), seen, file)
-    return {"knobs": [knob.as_dict() for knob in knobs], "settings": dict(request.settings)}
+    return {"knobs": [asdict(knob) for knob in knobs], "settings": dict(request.settings)}
 
 
 def compared(pair: Pair) -> bytes:

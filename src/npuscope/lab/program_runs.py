@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from npuscope.answer.prediction import Prediction
+from npuscope.check.rules.safety import race_finding
 from npuscope.check.run import Fit
 from npuscope.chip.devices import Device
 from npuscope.explain import explain, explain_ranks
@@ -76,9 +77,9 @@ def panels_of(one: Prediction, files: Iterable[str] = ()) -> Iterator[tuple[str,
     """The panels of a simulated program beside its timeline: each one's name and payload; `files` took part in it."""
     from npuscope.forward.program_roofline import program_roofline  # a page of memory alone does not load it
 
-    findings = [*one.checked.errors, *one.findings]
+    findings = [*map(race_finding, one.races.races), *one.checked.errors, *one.findings]
     own = [str(file.path) for file in own_files(Path(one.request.file))]
-    yield "source", source(one.simulated, one.explanation, findings, one.races.races, [*own, *files])
+    yield "source", source(one.simulated, one.explanation, findings, [*own, *files])
     yield "inside", inside(one.simulated)
     yield "memory", memory([one.fit])
     yield "graph", graph(one.program)

@@ -12,6 +12,7 @@ from npuscope.lower.program import Program
 
 RULES = ["add-matmul", "cast-chain", "padded-rows", "pipeline-depth", "short-row"]
 RULES += ["tile-size", "unpipelined-k", "unused-load", "zero-fill"]
+BETWEEN_TASKS = ["gm-accumulate", "gm-round-trip", "many-tasks", "shared-load", "short-task", "split-halves"]
 
 
 def all_of(checked: Program) -> list[Finding]:
@@ -32,6 +33,11 @@ def test_the_tilelet_as_found_wastes_more_of_the_same_kinds() -> None:
     assert sorted(lines["add-matmul"]) == ["down_proj", "gate", "o_acc", "products", "raw_scores", "up"]
     assert len(lines["unpipelined-k"]) == 6  # every loop with a matmul in it
     assert set(lines) == {"zero-fill", "add-matmul", "padded-rows", "unpipelined-k", "short-row"}
+
+
+def test_the_improved_tilelet_hands_over_loads_and_launches_nothing_for_nothing() -> None:
+    made = model("qwen3_32b_tilelet", "--full", "--even")
+    assert {rule: [*found(rule, made)] for rule in BETWEEN_TASKS} == {rule: [] for rule in BETWEEN_TASKS}
 
 
 def test_the_improved_tilelet_has_none_of_them() -> None:

@@ -98,7 +98,3 @@ def test_the_down_projection_of_the_tilelet_as_found() -> None:
     assert line == line_of(finding.file, "down_proj = pl.assemble(down_proj, pl.add(so_far, part)")
     # 512 columns of the MLP in 64s: 8 times [16, 2048] fp32 each way, where one write would do
     assert finding.waste == Waste(bytes=15 * 16 * 2048 * 4)
-
-
-def test_not_in_the_improved_tilelet() -> None:
-    assert not found("gm-accumulate", model("qwen3_32b_tilelet"))

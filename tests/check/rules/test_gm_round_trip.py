@@ -207,10 +207,3 @@ def test_the_attention_at_the_size_of_the_issue_costs_176_mb() -> None:
     assert (few.count, more.count) == (16 * 2 * 2, 16 * 2 * 4)
     item = (more.waste.bytes - few.waste.bytes) // (more.count - few.count) - 4 * 8 * 4  # without maxima and sums
     assert item * 16 * 8 * 64 == 176_160_768
-
-
-@pytest.mark.parametrize("arguments", [(), ("--full", "--even")])
-def test_nothing_in_the_improved_tilelet(arguments: tuple[str, ...]) -> None:
-    made = model("qwen3_32b_tilelet", *arguments)
-    assert not found(ROUND_TRIP, made)
-    assert not found(HALVES, made)

@@ -136,8 +136,3 @@ def test_the_tilelet_as_found_loads_normed_for_k_and_again_for_v() -> None:
     gate_up = findings[line_of(as_found, "x_tile = pl.slice(post_normed")]
     assert gate_up.waste == Waste(bytes=(512 // 64 - 1) * 16 * 2048 * 2)
     assert "w_gate and w_up" in gate_up.message
-
-
-@pytest.mark.parametrize("arguments", [(), ("--full", "--even")])
-def test_nothing_in_the_improved_tilelet(arguments: tuple[str, ...]) -> None:
-    assert not found("shared-load", model("qwen3_32b_tilelet", *arguments))

@@ -165,9 +165,3 @@ def test_the_tilelet_as_found() -> None:
     file = next(iter(found(SHORT, made).values())).file
     assert found(MANY, made)[line_of(file, "for g in pl.parallel(GROUPS)")].waste == Waste(tasks=31)
     assert line_of(file, "so_far = pl.slice(down_proj") - 2 in found(SHORT, made)
-
-
-def test_nothing_small_or_single_in_the_improved_tilelet() -> None:
-    made = model("qwen3_32b_tilelet", "--full", "--even")
-    assert not found(MANY, made)
-    assert not found(SHORT, made)

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict
 
 import numpy as np
 
 from npuscope.check.races import Race, races
 from npuscope.check.races.conflicts import false_edges
+from npuscope.check.rules.safety import race_finding
 from npuscope.lab.payload.files import program_files
 from npuscope.lab.payload.overview import parts
 from npuscope.lab.payload.packed import packed, whole_numbers
-from npuscope.lab.payload.source import race_text
 from npuscope.lower.program import Program
 from npuscope.table.parts import Part
 from npuscope.tile.graph.outputs import KernelEdge, kernel_graph
@@ -82,15 +83,7 @@ def graph_of(
 
 
 def _edge(edge: KernelEdge, wrong: Counter[tuple[str, str]], back: bool) -> dict[str, object]:
-    return {
-        "src": edge.src,
-        "dst": edge.dst,
-        "count": edge.count,
-        "origins": dict(edge.origins),
-        "implied": edge.implied,
-        "back": back,
-        "false": wrong[edge.src, edge.dst],
-    }
+    return {**asdict(edge), "origins": dict(edge.origins), "back": back, "false": wrong[edge.src, edge.dst]}
 
 
 def _task_edges(found: Graph, false: Collection[Pair]) -> dict[str, object]:
@@ -113,7 +106,7 @@ def _race(race: Race) -> dict[str, object]:
         "src": first.kernel,
         "dst": later.kernel,
         "tasks": [first.task, later.task],
-        "text": race_text(race),
+        "text": race_finding(race).message,
         "remedy": race.remedy,
         "count": race.count,
     }

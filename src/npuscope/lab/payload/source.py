@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from npuscope.check.races import Race
 from npuscope.check.rule import Finding
+from npuscope.check.rules.safety import RACE
 from npuscope.explain.explanation import Explanation
 from npuscope.lab.payload.files import program_files
 from npuscope.table.formats import printable
@@ -29,24 +29,19 @@ def source(
     simulated: Simulated,
     explained: Explanation,
     findings: Sequence[Finding] = (),
-    races: Sequence[Race] = (),
     files: Sequence[str] = (),
 ) -> dict[str, object]:
     """`files` took part without a recorded line, such as one of constants; the first is the one that was opened."""
     recording = simulated.prepared.program.recording
     times = line_times(simulated, explained)
     names = program_files(recording)
-    mentioned = [*(finding.file for finding in findings), *(side.file for race in races for side in race.sides)]
-    for file in (*mentioned, *files):
+    for file in (*(one.file for one in findings), *files):
         names.setdefault(file, file.rpartition("/")[2] if file.rpartition("/")[2] not in names.values() else file)
     order = dict.fromkeys([*files[:1], *names])
     return {
         "files": [_file(path, names[path]) for path in order],
         "lines": _lines(times, simulated, names),
-        "findings": [  # races first, then errors, then what saves most
-            *(_race(race, names) for race in races),
-            *(_finding(one, names) for one in sorted(findings, key=_importance)),
-        ],
+        "findings": [_finding(one, names) for one in sorted(findings, key=_importance)],
         "core_ns": times.core_ns,
         "path_ns": times.path_ns,
         "wall_ns": explained.path.window_ns,
@@ -60,12 +55,8 @@ def _file(path: str, name: str) -> dict[str, object]:
     except OSError:  # made while the program ran, or gone since
         return {"name": name, "text": None, "left_out": 0}
     lines = text.splitlines()
-    shown = [_shown(line) for line in lines[:MOST_LINES]]
+    shown = [printable(line.expandtabs(4)) for line in lines[:MOST_LINES]]
     return {"name": name, "text": shown, "left_out": len(lines) - len(shown)}
-
-
-def _shown(line: str) -> str:
-    return printable(line.expandtabs(4))
 
 
 def _lines(times: LineTimes, simulated: Simulated, names: Mapping[str, str]) -> list[dict[str, object]]:
@@ -118,50 +109,17 @@ def _kernels(recording: Recording) -> dict[tuple[str, int], set[str]]:
     return found
 
 
-def _importance(one: Finding) -> tuple[bool, float]:
-    return one.severity != "error", -(one.saves_ns or 0)
+def _importance(one: Finding) -> tuple[bool, bool, float]:
+    """Races first, then errors, then what saves most."""
+    return one.id != RACE.id, one.severity != "error", -(one.saves_ns or 0)
 
 
 def _finding(one: Finding, names: Mapping[str, str]) -> dict[str, object]:
+    same = ("id", "severity", "line", "message", "remedy", "change", "kernel", "count")
     return {
-        "id": one.id,
-        "severity": one.severity,
+        **{name: getattr(one, name) for name in same},
         "file": names[one.file],
-        "line": one.line,
-        "message": one.message,
-        "remedy": one.remedy,
-        "change": one.change,
-        "kernel": one.kernel,
-        "count": one.count,
         "worth_ns": one.saves_ns,
         "tried": one.price.tried if one.price else "",
-        "also": _places(one.also, names),
+        "also": [{"file": names.get(file, file.rpartition("/")[2]), "line": line} for file, line in one.also],
     }
-
-
-def _race(race: Race, names: Mapping[str, str]) -> dict[str, object]:
-    first, later = race.sides
-    return {
-        "id": "race",
-        "severity": "error",
-        "file": names[later.file],
-        "line": later.line,
-        "message": race_text(race),
-        "remedy": race.remedy,
-        "change": "",
-        "kernel": later.kernel,
-        "count": race.count,
-        "worth_ns": None,
-        "also": _places([(first.file, first.line)], names),
-    }
-
-
-def race_text(race: Race) -> str:
-    """Who races with whom on what, in a sentence without its point."""
-    first, later = race.sides
-    sides = f"{first.kernel} at {first.region} and {later.kernel} at {later.region}"
-    return f"{race.hazard.upper()} race on {race.buffer}: {sides}; {race.why}"
-
-
-def _places(also: Iterable[tuple[str, int]], names: Mapping[str, str]) -> list[dict[str, object]]:
-    return [{"file": names.get(file, file.rpartition("/")[2]), "line": line} for file, line in also]
