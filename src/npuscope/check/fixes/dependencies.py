@@ -14,25 +14,10 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
+from npuscope.check.fixes import tree
 from npuscope.check.fixes.fix import Fix, NewText, Unmended
 from npuscope.check.fixes.scopes import body_of, is_created
-from npuscope.check.fixes.tree import (
-    Edit,
-    Source,
-    assigned,
-    bare,
-    bound_in,
-    call_with,
-    called,
-    expression,
-    keywords,
-    module_of,
-    names_in,
-    positional,
-    renamed,
-    stored,
-    walk,
-)
+from npuscope.check.fixes.tree import Edit, Source
 from npuscope.check.rule import Finding
 from npuscope.ops.transfers import ASSEMBLE, STORE
 
@@ -43,21 +28,19 @@ GIVEN_WHOLE = re.compile(r"(?:the whole of |they are given |counts as read \()([
 
 def _launch_at(source: Source, line: int) -> cst.With | None:
     """The task that a line is in: `with pl.at(…)`, or a `with pl.spmd(…)`."""
-    found = source.statement_at(line)
-    around = [] if found is None else [found, *source.around(found)]
+    around = source.around_line(line)
     return next((one for one in around if isinstance(one, cst.With) and _call(one) is not None), None)
 
 
 def _call(launch: cst.With) -> cst.Call | None:
     item = launch.items[0].item if len(launch.items) == 1 else None
-    return item if isinstance(item, cst.Call) and called(item) in LAUNCHES else None
+    return item if isinstance(item, cst.Call) and tree.called(item) in LAUNCHES else None
 
 
 def _deps(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
-        lines = [line for file, line in finding.also if file == source.file]
-        later = _launch_at(source, finding.line)
-        earlier = _launch_at(source, lines[0]) if lines else None
+        later, *others = (_launch_at(source, line) for line in source.lines_of(finding))
+        earlier = others[0] if others else None
         if later is None or earlier is None or later is earlier:
             yield Unmended(finding, "its two accesses are not in two tasks that stand as `with pl.at(…)` in one file")
             continue
@@ -70,7 +53,7 @@ def _deps(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unm
         name = _task_name(earlier) or _fresh(source, earlier)
         call = _call(later)
         assert call is not None
-        given = keywords(call).get("deps")
+        given = tree.keywords(call).get("deps")
         if given is not None and not isinstance(given.value, cst.List):
             yield Unmended(finding, "its deps= is no list that could take one more")
             continue
@@ -94,26 +77,24 @@ def _task_name(launch: cst.With) -> str | None:
 def _fresh(source: Source, launch: cst.With) -> str:
     """A name for a task's id that the file does not have: after its hint."""
     call = _call(launch)
-    hint = keywords(call).get("name_hint") if call is not None else None
+    hint = tree.keywords(call).get("name_hint") if call is not None else None
     text = hint.value.evaluated_value if hint is not None and isinstance(hint.value, cst.SimpleString) else "task"
-    base = re.sub(r"\W", "_", str(text)) + "_tid"
-    known = names_in(source.module)
-    return next(one for one in (base, *(f"{base}{n}" for n in range(2, 99))) if one not in known)
+    return tree.fresh(re.sub(r"\W", "_", str(text)) + "_tid", tree.names_in(source.module))
 
 
 def _as_at(call: cst.Call) -> cst.Call:
     """`pl.incore()` as `pl.at(level=…)`, which takes options."""
-    if called(call) != "incore":
+    if tree.called(call) != "incore":
         return call
-    level = expression(f"{module_of(call)}Level.CORE_GROUP")
-    return call_with(renamed(call, "at"), [], {"level": level})
+    level = tree.expression(f"{tree.module_of(call)}Level.CORE_GROUP")
+    return tree.call_with(tree.renamed(call, "at"), [], {"level": level})
 
 
 def _with(call: cst.Call, option: str, text: str) -> cst.Call:
     """The call with one option more, or with another value of it."""
     call = _as_at(call)
-    named = {name: arg.value for name, arg in keywords(call).items() if name != option}
-    return call_with(call, [one.value for one in positional(call)], {**named, option: expression(text)})
+    named = {**tree.options(call, option), option: tree.expression(text)}
+    return tree.call_with(call, tree.values(call), named)
 
 
 DEPS = Fix("deps", "waits that are missing", ("race",), _deps)
@@ -130,10 +111,10 @@ def _no_dep(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | U
         nodes: dict[cst.CSTNode, cst.CSTNode] = {}
         for scope in scopes:
             call = _call(scope)
-            ours = [name for name in names if name in names_in(scope)]
+            ours = [name for name in names if name in tree.names_in(scope)]
             if call is None or not ours:
                 continue
-            before = keywords(call).get("no_dep_args")  # of other tensors, or a call that gave none
+            before = tree.keywords(call).get("no_dep_args")  # of other tensors, or a call that gave none
             given = [] if before is None else [f"*{source.code(before.value)}"]
             if before is not None and isinstance(before.value, cst.List):
                 given = [source.code(one.value) for one in before.value.elements]
@@ -155,25 +136,29 @@ NO_DEP = Fix(
 
 def _private(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for one in source.statements:
-        found = assigned(one)
+        found = tree.assigned(one)
         if found is None or not is_created(one):
             continue
         name, (siblings, at) = found[0], source.siblings(one)
-        users = [other for other in siblings[at + 1 :] if name in names_in(other)]
-        if len(users) != 1 or not isinstance(loop := users[0], cst.For) or called(loop.iter) not in TURNS:
+        users = [other for other in siblings[at + 1 :] if name in tree.names_in(other)]
+        if len(users) != 1 or not isinstance(loop := users[0], cst.For) or tree.called(loop.iter) not in TURNS:
             continue
-        launches = [inner for inner in walk(loop) if isinstance(inner, cst.Call) and called(inner) in LAUNCHES]
-        if not launches or names_in(found[1]) & bound_in(loop) or not _filled_first(loop, name):
+        launches = [
+            inner for inner in tree.walk(loop) if isinstance(inner, cst.Call) and tree.called(inner) in LAUNCHES
+        ]
+        if not launches or tree.names_in(found[1]) & tree.bound_in(loop) or not _filled_first(loop, name):
             continue
-        new = loop.with_changes(leading_lines=(), body=loop.body.with_changes(body=[bare(one), *loop.body.body]))
-        title = f"{name} of its own for every turn over {', '.join(sorted(names_in(loop.target)))}"
+        new = loop.with_changes(leading_lines=(), body=loop.body.with_changes(body=[tree.bare(one), *loop.body.body]))
+        title = f"{name} of its own for every turn over {', '.join(sorted(tree.names_in(loop.target)))}"
         yield NewText(source.edited([Edit((one,)), Edit((loop,), (new,))]), title, ())
 
 
 def _filled_first(loop: cst.For, name: str) -> bool:
     """Whether a turn stores to a tensor before it reads it."""
-    uses = (one for one in walk(loop.body) if isinstance(one, cst.SimpleStatementLine) and name in names_in(one))
-    found = stored(next(uses, None), (*ASSEMBLE.names, *STORE.names))
+    uses = (
+        one for one in tree.walk(loop.body) if isinstance(one, cst.SimpleStatementLine) and name in tree.names_in(one)
+    )
+    found = tree.stored(next(uses, None), (*ASSEMBLE.names, *STORE.names))
     return found is not None and found[0] == name and name not in found[1]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from npuscope.check.fixes.fix import Fix, NewText, Unmended
-from npuscope.check.fixes.tree import Source, call_with, called, keywords, positional, renamed
+from npuscope.check.fixes.tree import Source, call_with, called, keywords, options, renamed, values
 from npuscope.check.rule import Finding
 
 STAGES = (2, 3, 4)
@@ -25,11 +25,10 @@ def _pipeline(source: Source, findings: Sequence[Finding]) -> Iterator[NewText |
 
 def _with_stage(source: Source, loop: cst.For, stage: int) -> str:
     assert isinstance(loop.iter, cst.Call)
-    kept = {name: arg.value for name, arg in keywords(loop.iter).items() if name not in ("chunk", "stage")}
-    given = [one.value for one in positional(loop.iter)]
+    kept = options(loop.iter, "chunk", "stage")
     name = "pipeline" if stage > 1 else "range"
     more = {"stage": cst.Integer(str(stage))} if stage > 1 else {}
-    return source.edited([], {loop.iter: call_with(renamed(loop.iter, name), given, {**kept, **more})})
+    return source.edited([], {loop.iter: call_with(renamed(loop.iter, name), values(loop.iter), {**kept, **more})})
 
 
 PIPELINE = Fix("pipeline", "loops that load ahead", ("unpipelined-k",), _pipeline)
@@ -37,8 +36,7 @@ PIPELINE = Fix("pipeline", "loops that load ahead", ("unpipelined-k",), _pipelin
 
 def _shallower(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
-        lines = [finding.line, *(line for file, line in finding.also if file == source.file)]
-        loops = {loop for line in lines for loop in _pipelines(source, line, finding.function)}
+        loops = {loop for line in source.lines_of(finding) for loop in _pipelines(source, line, finding.function)}
         if not loops:
             yield Unmended(finding, "no pl.pipeline of its kernel could be shallower")
         for loop in sorted(loops, key=source.line):
@@ -52,13 +50,10 @@ def _shallower(source: Source, findings: Sequence[Finding]) -> Iterator[NewText 
 
 def _pipelines(source: Source, line: int, function: str) -> Iterator[cst.For]:
     """The pipelines around a line or, of a whole kernel, in it."""
-    statement = source.statement_at(line)
-    if statement is None:
-        return
-    around = [one for one in (statement, *source.around(statement)) if isinstance(one, cst.For)]
-    own = [one for one in around if called(one.iter) == "pipeline"]
+    around = source.around_line(line)
+    own = [one for one in around if isinstance(one, cst.For) and called(one.iter) == "pipeline"]
     inside = [one for one in source.statements if isinstance(one, cst.For) and called(one.iter) == "pipeline"]
-    scope = next((one for one in (statement, *source.around(statement)) if isinstance(one, cst.With | cst.For)), None)
+    scope = next((one for one in around if isinstance(one, cst.With | cst.For)), None)
     yield from own or (one for one in inside if scope is not None and scope in source.around(one))
 
 

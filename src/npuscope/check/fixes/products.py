@@ -12,24 +12,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from npuscope.check.fixes import tree
 from npuscope.check.fixes.fix import Fix, NewText, Unmended
-from npuscope.check.fixes.tree import (
-    LOOPS,
-    Edit,
-    Source,
-    Statement,
-    assigned,
-    bare,
-    bound_in,
-    call_with,
-    called,
-    expression,
-    keywords,
-    names_in,
-    positional,
-    renamed,
-    with_names,
-)
+from npuscope.check.fixes.tree import Edit, Source, Statement
 from npuscope.check.phrases import listed
 from npuscope.check.rule import Finding
 from npuscope.ops.cube import MATMUL, MATMUL_ACC
@@ -55,41 +40,43 @@ class ProductSum:
     apart: Statement | None = None
 
     def accumulated(self) -> cst.Call:
-        kept = {k: arg.value for k, arg in keywords(self.call).items() if k in ("a_trans", "b_trans")}
-        return call_with(renamed(self.call, "matmul_acc"), [cst.Name(self.acc), *self.operands], kept)
+        kept = {k: arg.value for k, arg in tree.keywords(self.call).items() if k in ("a_trans", "b_trans")}
+        return tree.call_with(tree.renamed(self.call, "matmul_acc"), [cst.Name(self.acc), *self.operands], kept)
 
     def first(self, seed: cst.Call) -> cst.Call:
         """The product alone, of the type that the zeros had."""
-        kept = {k: arg.value for k, arg in keywords(self.call).items() if k in ("a_trans", "b_trans")}
+        kept = {k: arg.value for k, arg in tree.keywords(self.call).items() if k in ("a_trans", "b_trans")}
         dtype = self.out_dtype
         if dtype is None:
-            given = keywords(seed).get("dtype")
+            given = tree.keywords(seed).get("dtype")
             dtype = given.value if given is not None else None
-        return call_with(
-            renamed(self.call, "matmul"), self.operands, {**kept, **({"out_dtype": dtype} if dtype is not None else {})}
+        return tree.call_with(
+            tree.renamed(self.call, "matmul"),
+            self.operands,
+            {**kept, **({"out_dtype": dtype} if dtype is not None else {})},
         )
 
 
 def product_sum(source: Source, statement: Statement) -> ProductSum | None:
     """What a statement adds up, if it adds a product."""
-    found = assigned(statement)
+    found = tree.assigned(statement)
     if found is None:
         return None
     acc, value = found
     if not isinstance(value, cst.Call):
         return None
-    if called(value) in MATMUL_ACC.names:
-        parts = [one.value for one in positional(value)]
+    if tree.called(value) in MATMUL_ACC.names:
+        parts = tree.values(value)
         if len(parts) == 3 and isinstance(parts[0], cst.Name) and parts[0].value == acc:
             return ProductSum(acc, statement, value, (parts[1], parts[2]), None)
-    if called(value) in ADD.names and len(parts := [one.value for one in positional(value)]) == 2:
+    if tree.called(value) in ADD.names and len(parts := tree.values(value)) == 2:
         for total, product in (parts, parts[::-1]):
             named = isinstance(total, cst.Name) and total.value == acc
             apart = source.only_for(product, statement)
-            call = product if apart is None else (assigned(apart) or ("", product))[1]
-            if named and isinstance(call, cst.Call) and called(call) in MATMUL.names:
-                operands = [one.value for one in positional(call)]
-                dtype = keywords(call).get("out_dtype")
+            call = product if apart is None else (tree.assigned(apart) or ("", product))[1]
+            if named and isinstance(call, cst.Call) and tree.called(call) in MATMUL.names:
+                operands = tree.values(call)
+                dtype = tree.keywords(call).get("out_dtype")
                 if len(operands) == 2:
                     both = (operands[0], operands[1])
                     return ProductSum(acc, statement, call, both, dtype.value if dtype else None, apart)
@@ -98,11 +85,11 @@ def product_sum(source: Source, statement: Statement) -> ProductSum | None:
 
 def is_zeros(statement: Statement | None) -> tuple[str, cst.Call] | None:
     """Name and call of `name = pl.full(…, value=0.0)`."""
-    found = assigned(statement)
-    if found is None or not isinstance(found[1], cst.Call) or called(found[1]) not in FULL.names:
+    found = tree.assigned(statement)
+    if found is None or not isinstance(found[1], cst.Call) or tree.called(found[1]) not in FULL.names:
         return None
-    given = keywords(found[1]).get("value")
-    parts = positional(found[1])
+    given = tree.keywords(found[1]).get("value")
+    parts = tree.positional(found[1])
     value = given.value if given is not None else parts[-1].value if len(parts) > 1 else None
     number = isinstance(value, cst.Integer | cst.Float) and float(value.value) == 0.0
     return (found[0], found[1]) if number else None
@@ -117,7 +104,7 @@ def _matmul_acc(source: Source, findings: Sequence[Finding]) -> Iterator[NewText
                 yield Unmended(finding, "its sum is no statement `x = pl.add(x, product)`")
             continue
         block = source.parent(source.block_of(found.statement) or found.statement)
-        if isinstance(block, cst.For) and called(block.iter) in LOOPS:
+        if isinstance(block, cst.For) and tree.called(block.iter) in tree.LOOPS:
             loops.setdefault(block, []).append(finding)
         else:
             yield _added_once(source, found, finding)
@@ -138,18 +125,20 @@ def _started(source: Source, acc: str, before: Statement) -> cst.Call | None:
     """The product that a sum starts from: the last value of its name in front of a statement."""
     siblings, at = source.siblings(before)
     for one in reversed(siblings[:at]):
-        found = assigned(one)
+        found = tree.assigned(one)
         if found is not None and found[0] == acc:
             call = found[1]
-            return call if isinstance(call, cst.Call) and called(call) in (*MATMUL.names, *MATMUL_ACC.names) else None
-        if acc in bound_in(one):
+            return (
+                call if isinstance(call, cst.Call) and tree.called(call) in (*MATMUL.names, *MATMUL_ACC.names) else None
+            )
+        if acc in tree.bound_in(one):
             return None
     return None
 
 
 def _added_once(source: Source, found: ProductSum, finding: Finding) -> NewText | Unmended:
     """A product that is added to another one, in no loop."""
-    if called(found.call) in MATMUL_ACC.names or _started(source, found.acc, found.statement) is None:
+    if tree.called(found.call) in MATMUL_ACC.names or _started(source, found.acc, found.statement) is None:
         return Unmended(finding, f"{found.acc} starts neither from a product nor from zeros")
     return NewText(source.edited(_accumulated(found)), _title({found.acc}), (finding,), reorders=True)
 
@@ -173,10 +162,10 @@ def _in_accumulator(source: Source, loop: cst.For, findings: list[Finding]) -> I
         if zeros is not None and zeros[0] in sums:
             seeds[zeros[0]] = (one, zeros[1])
         else:
-            for name in names_in(one) & seeds.keys():  # used before the sum begins
+            for name in tree.names_in(one) & seeds.keys():  # used before the sum begins
                 del seeds[name]
     wanted = {one.acc for one in sums.values() if one.acc in seeds}
-    added = {acc for acc in sums if called(sums[acc].call) not in MATMUL_ACC.names}
+    added = {acc for acc in sums if tree.called(sums[acc].call) not in MATMUL_ACC.names}
     missing = [acc for acc in added - wanted if _started(source, acc, loop) is None]
     mends = tuple(findings)
     if missing:
@@ -189,24 +178,13 @@ def _in_accumulator(source: Source, loop: cst.For, findings: list[Finding]) -> I
             yield NewText(source.edited(edits), _title(added), mends, reorders=True)
         return
     title = f"{_title(wanted | added)}, begun by its first product"
-    start, step = range_of(loop)
-    if start is not None and step is not None and len(body) <= MOST_PEELED and isinstance(loop.target, cst.Name):
-        yield NewText(_peeled(source, loop, start, step, sums, seeds, wanted), title, mends, reorders=True)
-    if start is not None and isinstance(loop.target, cst.Name):
-        yield NewText(
-            _with_a_branch(source, loop, start, sums, seeds, wanted), f"{title} (by an if)", mends, reorders=True
-        )
-
-
-def range_of(loop: cst.For) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
-    """Where a loop starts and by what it goes."""
-    assert isinstance(loop.iter, cst.Call)
-    given = [one.value for one in positional(loop.iter)]
-    if len(given) == 1:
-        return cst.Integer("0"), cst.Integer("1")
-    if len(given) in (2, 3):
-        return given[0], given[2] if len(given) == 3 else cst.Integer("1")
-    return None, None
+    span = tree.bounds(loop.iter)
+    if span is None or not isinstance(loop.target, cst.Name):
+        return
+    if len(body) <= MOST_PEELED:
+        yield NewText(_peeled(source, loop, sums, seeds, wanted), title, mends, reorders=True)
+    branched = _with_a_branch(source, loop, span[0], sums, seeds, wanted)
+    yield NewText(branched, f"{title} (by an if)", mends, reorders=True)
 
 
 def _replaced(one: Statement, call: cst.BaseExpression) -> Statement:
@@ -221,15 +199,7 @@ Sums = dict[str, ProductSum]
 Seeds = dict[str, tuple[Statement, cst.Call]]
 
 
-def _peeled(
-    source: Source,
-    loop: cst.For,
-    start: cst.BaseExpression,
-    step: cst.BaseExpression,
-    sums: Sums,
-    seeds: Seeds,
-    wanted: set[str],
-) -> str:
+def _peeled(source: Source, loop: cst.For, sums: Sums, seeds: Seeds, wanted: set[str]) -> str:
     """The first turn in front of the loop, which goes on from the second."""
     assert isinstance(loop.target, cst.Name)
     assert isinstance(loop.iter, cst.Call)
@@ -244,31 +214,26 @@ def _peeled(
             continue
         if found is not None:
             begun = found.first(seeds[found.acc][1]) if found.acc in wanted else found.accumulated()
-            first.append(_replaced(bare(one), begun))
+            first.append(_replaced(tree.bare(one), begun))
             rest.append(_replaced(one, found.accumulated()))
         else:
-            first.append(bare(one))
+            first.append(tree.bare(one))
             rest.append(one)
     edits = [Edit((seeds[acc][0],)) for acc in sorted(wanted)]
-    return source.edited([*edits, Edit((loop,), first_turn(loop, start, step, first, rest))])
+    return source.edited([*edits, Edit((loop,), first_turn(loop, first, rest))])
 
 
-def first_turn(
-    loop: cst.For,
-    start: cst.BaseExpression,
-    step: cst.BaseExpression,
-    first: Sequence[Statement],
-    rest: Sequence[Statement],
-) -> tuple[Statement, ...]:
+def first_turn(loop: cst.For, first: Sequence[Statement], rest: Sequence[Statement]) -> tuple[Statement, ...]:
     """The first turn in front of a loop, which goes on from the second, each with a body of its own."""
     assert isinstance(loop.target, cst.Name)
     assert isinstance(loop.iter, cst.Call)
-    peeled = [with_names(one, {loop.target.value: start}) for one in first]
-    second = with_names(expression("a + b"), {"a": start, "b": step})
-    given = [one.value for one in positional(loop.iter)]
-    stop = given[0] if len(given) == 1 else given[1]
-    args = [second, stop, *([given[2]] if len(given) == 3 else [])]
-    head = call_with(loop.iter, args, {name: arg.value for name, arg in keywords(loop.iter).items()})
+    span = tree.bounds(loop.iter)
+    assert span is not None
+    start, stop, step = span
+    peeled = [tree.with_names(one, {loop.target.value: start}) for one in first]
+    second = tree.with_names(tree.expression("a + b"), {"a": start, "b": step})
+    args = [second, stop, *tree.values(loop.iter)[2:]]
+    head = tree.call_with(loop.iter, args, tree.options(loop.iter))
     new = loop.with_changes(iter=head, body=loop.body.with_changes(body=list(rest)), leading_lines=())
     return (*(one.with_changes(leading_lines=()) for one in peeled), new)
 
@@ -295,10 +260,10 @@ def _with_a_branch(
         else:
             groups.append([found])
     for group in groups:
-        first = [_replaced(bare(one.statement), one.first(seeds[one.acc][1])) for one in group]
+        first = [_replaced(tree.bare(one.statement), one.first(seeds[one.acc][1])) for one in group]
         later = [_replaced(one.statement, one.accumulated()).with_changes(leading_lines=()) for one in group]
         branch = cst.If(
-            test=expression(at),
+            test=tree.expression(at),
             body=cst.IndentedBlock(first),
             orelse=cst.Else(body=cst.IndentedBlock(later)),
         )
@@ -317,15 +282,15 @@ def _no_zeros(source: Source, findings: Sequence[Finding]) -> Iterator[NewText |
             continue
         lines = {line for file, line in finding.also if file == source.file} - {finding.line}
         stores = [one for line in sorted(lines) if (one := source.statement_at(line)) is not None and one is not seed]
-        if not stores or any(zeros[0] not in names_in(one) for one in stores):
+        if not stores or any(zeros[0] not in tree.names_in(one) for one in stores):
             continue
         gone = set(stores)
         block, _ = source.siblings(seed)
-        if not any(zeros[0] in names_in(one) for one in block if one not in gone and one is not seed):
+        if not any(zeros[0] in tree.names_in(one) for one in block if one not in gone and one is not seed):
             gone.add(seed)
         edits = _without(source, gone)
-        added = _atomics(source, {found[0] for one in stores if (found := assigned(one)) is not None})
-        names = listed(sorted({found[0] for one in stores if (found := assigned(one)) is not None}))
+        added = _atomics(source, {found[0] for one in stores if (found := tree.assigned(one)) is not None})
+        names = listed(sorted({found[0] for one in stores if (found := tree.assigned(one)) is not None}))
         if added and "atomic" in finding.message:
             text = source.edited(edits, added)
             yield NewText(text, f"store {names} once, without zeros and atomic adds", (finding,), reorders=True)
@@ -336,13 +301,12 @@ def _atomics(source: Source, names: set[str]) -> dict[cst.CSTNode, cst.CSTNode]:
     """Stores that add to these tensors, as stores that replace."""
     found: dict[cst.CSTNode, cst.CSTNode] = {}
     for one in source.statements:
-        target = assigned(one)
+        target = tree.assigned(one)
         if target is None or target[0] not in names or not isinstance(target[1], cst.Call):
             continue
         call = target[1]
-        if called(call) in (*ASSEMBLE.names, *STORE.names) and "atomic" in keywords(call):
-            named = {name: arg.value for name, arg in keywords(call).items() if name != "atomic"}
-            found[call] = call_with(call, [arg.value for arg in positional(call)], named)
+        if tree.called(call) in (*ASSEMBLE.names, *STORE.names) and "atomic" in tree.keywords(call):
+            found[call] = tree.call_with(call, tree.values(call), tree.options(call, "atomic"))
     return found
 
 

@@ -11,29 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
+from npuscope.check.fixes import tree
 from npuscope.check.fixes.fix import Fix, NewText, Unmended
-from npuscope.check.fixes.tree import (
-    Edit,
-    Source,
-    Statement,
-    assigned,
-    bound_in,
-    call_with,
-    called,
-    calls_in,
-    expression,
-    keywords,
-    leading,
-    module_of,
-    names_in,
-    positional,
-    renamed,
-    replaced,
-    same,
-    statement,
-    walk,
-    with_names,
-)
+from npuscope.check.fixes.tree import Edit, Source, Statement, statement
 from npuscope.check.phrases import listed
 from npuscope.check.rule import Finding
 from npuscope.ops.cube import MATMUL, MATMUL_ACC
@@ -53,20 +33,20 @@ def scope_call(statement: cst.CSTNode | None) -> cst.Call | None:
     if not isinstance(statement, cst.With) or len(statement.items) != 1:
         return None
     item = statement.items[0]
-    plain = item.asname is None and isinstance(item.item, cst.Call) and called(item.item) in SCOPES
+    plain = item.asname is None and isinstance(item.item, cst.Call) and tree.called(item.item) in SCOPES
     return item.item if plain and isinstance(item.item, cst.Call) else None
 
 
 def is_created(statement: Statement) -> bool:
     """`x = pl.create_tensor(…)`: it needs nothing that is computed, and stands in front of a scope."""
-    found = assigned(statement)
-    return found is not None and called(found[1]) in CREATES
+    found = tree.assigned(statement)
+    return found is not None and tree.called(found[1]) in CREATES
 
 
 def is_scalar(statement: Statement) -> bool:
     """Arithmetic of indices: `n0 = block * TILE`. It may stand inside a scope as well as in front of it."""
-    found = assigned(statement)
-    names = {called(call) for call in calls_in(statement)}
+    found = tree.assigned(statement)
+    names = {tree.called(call) for call in tree.calls_in(statement)}
     return found is not None and not names & {*COMPUTES, *CREATES}
 
 
@@ -78,9 +58,16 @@ def with_body(block: cst.With | cst.For, body: Sequence[Statement]) -> cst.With 
     return block.with_changes(body=block.body.with_changes(body=list(body)))
 
 
+def with_comments_of(block: cst.With | cst.For, body: Sequence[Statement]) -> list[Statement]:
+    """Statements below the comments that stand above a block which goes."""
+    head, *rest = body
+    above = [line for line in tree.leading(block) if line.comment]
+    return [head.with_changes(leading_lines=[*above, *tree.leading(head)]), *rest]
+
+
 def _fuse(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
-        lines = sorted({finding.line, *(line for file, line in finding.also if file == source.file)})
+        lines = sorted(set(source.lines_of(finding)))
         scopes = [scope for line in lines if (scope := _scope_at(source, line)) is not None]
         scopes = list(dict.fromkeys(scopes))
         blocks = {source.block_of(one) for one in scopes}
@@ -103,9 +90,7 @@ def _fuse(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unm
         inner: list[Statement] = []
         for one in between:
             if isinstance(one, cst.With):
-                above = [line for line in leading(one) if line.comment] if one is not scopes[0] else []
-                head, *rest = body_of(one)
-                inner += [head.with_changes(leading_lines=[*above, *leading(head)]), *rest]
+                inner += body_of(one) if one is scopes[0] else with_comments_of(one, body_of(one))
             elif one not in created:
                 inner.append(one)
         new = (*created, with_body(scopes[0], inner))
@@ -114,8 +99,7 @@ def _fuse(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unm
 
 def _scope_at(source: Source, line: int) -> cst.With | None:
     """The scope on a line, or around it."""
-    statement = source.statement_at(line)
-    around = [] if statement is None else [statement, *source.around(statement)]
+    around = source.around_line(line)
     return next((one for one in around if isinstance(one, cst.With) and scope_call(one) is not None), None)
 
 
@@ -151,15 +135,15 @@ def _merged(a: list[Statement], b: list[Statement]) -> list[Statement] | None:
     loop_a, loop_b = a[at[0]], b[bt[0]]
     assert isinstance(loop_a, cst.For)
     assert isinstance(loop_b, cst.For)
-    if not (same(loop_a.iter, loop_b.iter) and same(loop_a.target, loop_b.target)):
+    if not (tree.same(loop_a.iter, loop_b.iter) and tree.same(loop_a.target, loop_b.target)):
         return None
     parts = ((a[: at[0]], b[: bt[0]]), (body_of(loop_a), body_of(loop_b)), (a[at[0] + 1 :], b[bt[0] + 1 :]))
-    target = names_in(loop_a.target)
-    twice = {name for name in bound_in(*a) & bound_in(*b) - target if not _bound_alike(name, a, b)}
-    if twice or names_in(*parts[0][1], *parts[1][1]) & (bound_in(*a) - _equal_names(a, b) - target):
+    target = tree.names_in(loop_a.target)
+    twice = {name for name in tree.bound_in(*a) & tree.bound_in(*b) - target if not _bound_alike(name, a, b)}
+    if twice or tree.names_in(*parts[0][1], *parts[1][1]) & (tree.bound_in(*a) - _equal_names(a, b) - target):
         return None
     before, inside, after = (
-        [*mine, *(one for one in theirs if not any(same(one, other) for other in mine))] for mine, theirs in parts
+        [*mine, *(one for one in theirs if not any(tree.same(one, other) for other in mine))] for mine, theirs in parts
     )
     return [*before, with_body(loop_a, inside), *after]
 
@@ -173,12 +157,12 @@ def _all(body: Sequence[Statement]) -> Iterator[Statement]:
 
 def _bound_alike(name: str, a: list[Statement], b: list[Statement]) -> bool:
     """Whether both give a name the same values."""
-    mine, theirs = ([one for one in _all(body) if (got := assigned(one)) and got[0] == name] for body in (a, b))
-    return bool(mine) and len(mine) == len(theirs) and all(same(x, y) for x, y in zip(mine, theirs, strict=True))
+    mine, theirs = ([one for one in _all(body) if (got := tree.assigned(one)) and got[0] == name] for body in (a, b))
+    return bool(mine) and len(mine) == len(theirs) and all(tree.same(x, y) for x, y in zip(mine, theirs, strict=True))
 
 
 def _equal_names(a: list[Statement], b: list[Statement]) -> set[str]:
-    return {name for name in bound_in(*a) & bound_in(*b) if _bound_alike(name, a, b)}
+    return {name for name in tree.bound_in(*a) & tree.bound_in(*b) if _bound_alike(name, a, b)}
 
 
 FUSE_SCOPES = Fix("fuse-scopes", "scopes that could be one", ("gm-round-trip", "split-halves", "shared-load"), _fuse)
@@ -190,7 +174,7 @@ def _loop_in_scope(source: Source, findings: Sequence[Finding]) -> Iterator[NewT
         scope = _scope_at(source, finding.line)
         block = None if scope is None else source.block_of(scope)
         loop = None if block is None else source.parent(block)
-        if isinstance(loop, cst.For) and called(loop.iter) in ("range", "parallel"):
+        if isinstance(loop, cst.For) and tree.called(loop.iter) in ("range", "parallel"):
             found.setdefault(loop, []).append(finding)
     for loop, those in found.items():
         body = body_of(loop)
@@ -202,17 +186,15 @@ def _loop_in_scope(source: Source, findings: Sequence[Finding]) -> Iterator[NewT
             continue
         scope = scopes[0]
         created = [one for one in others if is_created(one)]
-        head, *rest = body_of(scope)
-        above = [line for line in leading(scope) if line.comment]
         flat: list[Statement] = []
         for one in body:
             if one is scope:
-                flat += [head.with_changes(leading_lines=[*above, *leading(head)]), *rest]
+                flat += with_comments_of(scope, body_of(scope))
             elif one not in created:
                 flat.append(one)
         inner = with_body(loop.with_changes(iter=in_a_task(loop.iter), leading_lines=()), flat)
         outside = with_body(scope.with_changes(leading_lines=()), [inner])
-        name = listed(sorted(names_in(loop.target)))
+        name = listed(sorted(tree.names_in(loop.target)))
         title = f"one task for all turns of the loop over {name}"
         yield NewText(source.edited([Edit((loop,), (*created, outside))]), title, tuple(those))
 
@@ -222,7 +204,7 @@ def in_a_task(call: cst.Call) -> cst.Call:
     args = [one for one in call.args if one.keyword is None or one.keyword.value != "chunk"]
     if len(args) < len(call.args) and args:
         args[-1] = args[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-    return renamed(call.with_changes(args=args), "range" if called(call) == "parallel" else called(call))
+    return tree.renamed(call.with_changes(args=args), "range" if tree.called(call) == "parallel" else tree.called(call))
 
 
 def _drawn(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
@@ -230,10 +212,10 @@ def _drawn(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Un
     ours = tuple(one for one in findings if "auto_incore" in one.message or "(chunk=)" in one.message)
     edits = []
     for one in source.statements:
-        if isinstance(one, cst.With) and len(one.items) == 1 and called(one.items[0].item) == "auto_incore":
+        if isinstance(one, cst.With) and len(one.items) == 1 and tree.called(one.items[0].item) == "auto_incore":
             call = one.items[0].item
             assert isinstance(call, cst.Call)
-            given = keywords(call)
+            given = tree.keywords(call)
             if len(given) == len(call.args) and given.keys() <= {"split"}:
                 edits.append(Edit((one,), tuple(_tasks(body_of(one), _opened(call)))))
     if ours and edits:
@@ -242,8 +224,8 @@ def _drawn(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Un
 
 def _opened(call: cst.Call) -> str:
     """`pl.at(…)` that opens one task of such a scope."""
-    module, split = module_of(call), keywords(call).get("split")
-    text = "" if split is None else cst.Module([]).code_for_node(split.value)
+    module, split = tree.module_of(call), tree.keywords(call).get("split")
+    text = "" if split is None else tree.text_of(split.value)
     more = "" if not text or text.endswith(".NONE") else f", optimizations=[{module}split({text})]"
     return f"{module}at(level={module}Level.CORE_GROUP{more})"
 
@@ -271,20 +253,24 @@ def _scope(body: Sequence[Statement], opened: str) -> cst.With:
     head, *rest = body
     scope = statement(f"with {opened}:\n    pass\n")
     assert isinstance(scope, cst.With)
-    above = leading(head)
+    above = tree.leading(head)
     return with_body(scope.with_changes(leading_lines=above), [head.with_changes(leading_lines=()), *rest])  # type: ignore[return-value]
 
 
 def _chunk(loop: cst.For) -> cst.BaseExpression | None:
     """How many turns of a parallel loop are one task; None where nothing says."""
-    if not isinstance(loop.iter, cst.Call) or called(loop.iter) != "parallel" or not isinstance(loop.target, cst.Name):
+    if (
+        not isinstance(loop.iter, cst.Call)
+        or tree.called(loop.iter) != "parallel"
+        or not isinstance(loop.target, cst.Name)
+    ):
         return None
-    given = keywords(loop.iter).get("chunk")
+    given = tree.keywords(loop.iter).get("chunk")
     return None if given is None else given.value
 
 
 def _holds_chunks(loop: cst.For) -> bool:
-    return any(isinstance(one, cst.For) and _chunk(one) is not None for one in walk(loop) if one is not loop)
+    return any(isinstance(one, cst.For) and _chunk(one) is not None for one in tree.walk(loop) if one is not loop)
 
 
 def _by_chunks(loop: cst.For, opened: str) -> cst.For:
@@ -295,21 +281,23 @@ def _by_chunks(loop: cst.For, opened: str) -> cst.For:
     assert chunk is not None
     inside: dict[cst.CSTNode, cst.CSTNode] = {
         one.iter: in_a_task(one.iter)
-        for one in walk(loop.body)
+        for one in tree.walk(loop.body)
         if isinstance(one, cst.For) and isinstance(one.iter, cst.Call)
     }
-    body = [replaced(one, inside) for one in body_of(loop)]
-    given = [one.value for one in positional(loop.iter)]
+    body = [tree.replaced(one, inside) for one in body_of(loop)]
+    given, span = tree.values(loop.iter), tree.bounds(loop.iter)
+    assert span is not None
     if isinstance(chunk, cst.Integer) and chunk.value == "1":
-        return with_body(loop.with_changes(iter=call_with(loop.iter, given, {})), [_scope(body, opened)])  # type: ignore[return-value]
-    start, stop = (cst.Integer("0"), given[0]) if len(given) == 1 else (given[0], given[1])
-    step = given[2] if len(given) == 3 else cst.Integer("1")
+        return with_body(loop.with_changes(iter=tree.call_with(loop.iter, given, {})), [_scope(body, opened)])  # type: ignore[return-value]
+    start, stop, step = span
     name = f"{loop.target.value}_chunk"
-    wide = with_names(expression("s * (c)"), {"s": step, "c": chunk})
-    end = with_names(expression("n + w"), {"n": cst.Name(name), "w": wide})
+    wide = tree.with_names(tree.expression("s * (c)"), {"s": step, "c": chunk})
+    end = tree.with_names(tree.expression("n + w"), {"n": cst.Name(name), "w": wide})
     turns = [cst.Name(name), end, *([step] if len(given) == 3 else [])]
-    inner = with_body(loop.with_changes(iter=renamed(call_with(loop.iter, turns, {}), "range"), leading_lines=()), body)
-    outer = loop.with_changes(target=cst.Name(name), iter=call_with(loop.iter, [start, stop, wide], {}))
+    inner = with_body(
+        loop.with_changes(iter=tree.renamed(tree.call_with(loop.iter, turns, {}), "range"), leading_lines=()), body
+    )
+    outer = loop.with_changes(target=cst.Name(name), iter=tree.call_with(loop.iter, [start, stop, wide], {}))
     return with_body(outer, [_scope([inner], opened)])  # type: ignore[return-value]
 
 

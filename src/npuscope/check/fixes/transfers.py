@@ -12,23 +12,10 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
+from npuscope.check.fixes import tree
 from npuscope.check.fixes.fix import Fix, NewText, Unmended
 from npuscope.check.fixes.scopes import body_of, is_scalar
-from npuscope.check.fixes.tree import (
-    LOOPS,
-    Edit,
-    Source,
-    Statement,
-    assigned,
-    bound_in,
-    call_with,
-    called,
-    calls_in,
-    expression,
-    keywords,
-    names_in,
-    positional,
-)
+from npuscope.check.fixes.tree import Edit, Source, Statement
 from npuscope.check.rule import Finding
 from npuscope.ops.cube import MATMUL, MATMUL_ACC
 from npuscope.ops.shaping import SLICE, TRANSPOSE
@@ -39,9 +26,8 @@ LOADS = ("slice", "load", "gather", "read", "cast", "reshape", "view")
 def _hoist(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     seen: set[cst.For] = set()
     for finding in findings:
-        at = source.statement_at(finding.line)
-        around = [] if at is None else [at, *source.around(at)]
-        loops = [one for one in around if isinstance(one, cst.For) and called(one.iter) in LOOPS]
+        around = source.around_line(finding.line)
+        loops = [one for one in around if isinstance(one, cst.For) and tree.called(one.iter) in tree.LOOPS]
         loop = next((one for one in loops if _invariant(one)), None)
         if loop is None:
             yield Unmended(finding, "what it loads depends on every turn of its loop")
@@ -52,26 +38,28 @@ def _hoist(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Un
             if not left:
                 continue
             new = loop.with_changes(leading_lines=(), body=loop.body.with_changes(body=left))
-            names = ", ".join(sorted(bound_in(*moved)))
+            names = ", ".join(sorted(tree.bound_in(*moved)))
             yield NewText(
-                source.edited([Edit((loop,), (*moved, new))]), f"load {names} once, in front of the loop", (finding,)
+                source.edited([Edit((loop,), (*moved, new))]),
+                f"load {names} once, in front of the loop",
+                (finding,),
             )
 
 
 def _invariant(loop: cst.For) -> list[Statement]:
     """The first statements of a loop that do the same in every turn: loads, and what they need."""
     body = body_of(loop)
-    changing = names_in(loop.target) | bound_in(*body)
+    changing = tree.names_in(loop.target) | tree.bound_in(*body)
     moved: list[Statement] = []
     for one in body:
-        found = assigned(one)
-        if found is None or not (is_scalar(one) or called(found[1]) in LOADS):
+        found = tree.assigned(one)
+        if found is None or not (is_scalar(one) or tree.called(found[1]) in LOADS):
             continue
         name, value = found
-        others = bound_in(*(other for other in body if other is not one))
-        if name not in others and not names_in(value) & (changing - bound_in(*moved)):
+        others = tree.bound_in(*(other for other in body if other is not one))
+        if name not in others and not tree.names_in(value) & (changing - tree.bound_in(*moved)):
             moved.append(one)
-    return moved if any(called(found[1]) in LOADS for one in moved if (found := assigned(one))) else []
+    return moved if any(tree.called(found[1]) in LOADS for one in moved if (found := tree.assigned(one))) else []
 
 
 HOIST = Fix("hoist", "loads that every turn repeats", ("shared-load",), _hoist)
@@ -80,8 +68,8 @@ HOIST = Fix("hoist", "loads that every turn repeats", ("shared-load",), _hoist)
 def _unused(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
         at = source.statement_at(finding.line)
-        found = assigned(at)
-        if at is None or found is None or called(found[1]) not in LOADS:
+        found = tree.assigned(at)
+        if at is None or found is None or tree.called(found[1]) not in LOADS:
             yield Unmended(finding, "its line does more than load")
             continue
         yield NewText(source.edited([Edit((at,))]), f"leave out the load of {found[0]}", (finding,))
@@ -97,8 +85,8 @@ def _valid_rows(source: Source, findings: Sequence[Finding]) -> Iterator[NewText
             continue
         name, shape, valid = told.groups()
         shape, valid = _as_created(source, name, shape, valid)
-        lines = [finding.line, *(line for file, line in finding.also if file == source.file)]
-        new = next((one for line in lines if (one := _declared(source, line, name, shape, valid)) is not None), None)
+        tried = (_declared(source, line, name, shape, valid) for line in source.lines_of(finding))
+        new = next((text for text in tried if text is not None), None)
         if new is None:
             yield Unmended(finding, f"no slice or product of {name} stands on its line")
         else:
@@ -108,10 +96,10 @@ def _valid_rows(source: Source, findings: Sequence[Finding]) -> Iterator[NewText
 def _as_created(source: Source, name: str, shape: str, valid: str) -> tuple[str, str]:
     """Both shapes in the words of the tensor's creation, so that they follow its constants."""
     for one in source.statements:
-        found = assigned(one)
-        if found is None or found[0] != name or called(found[1]) != "create_tensor":
+        found = tree.assigned(one)
+        if found is None or found[0] != name or tree.called(found[1]) != "create_tensor":
             continue
-        given = positional(found[1])[0].value if isinstance(found[1], cst.Call) and positional(found[1]) else None
+        given = next(iter(tree.values(found[1])), None) if isinstance(found[1], cst.Call) else None
         if isinstance(given, cst.List) and len(given.elements) == 2:
             columns = source.code(given.elements[1].value)
             return source.code(given), f"{valid.partition(',')[0]}, {columns}]"
@@ -120,24 +108,24 @@ def _as_created(source: Source, name: str, shape: str, valid: str) -> tuple[str,
 
 def _declared(source: Source, line: int, name: str, shape: str, valid: str) -> str | None:
     at = source.statement_at(line)
-    for call in calls_in(at) if at is not None else ():
-        first = positional(call)[0].value if positional(call) else None
-        if called(call) in SLICE.names and isinstance(first, cst.Name) and first.value == name:
-            if "valid_shape" in keywords(call):
+    for call in tree.calls_in(at) if at is not None else ():
+        first = next(iter(tree.values(call)), None)
+        if tree.called(call) in SLICE.names and isinstance(first, cst.Name) and first.value == name:
+            if "valid_shape" in tree.keywords(call):
                 return None
-            named = {key: arg.value for key, arg in keywords(call).items()} | {"valid_shape": expression(valid)}
-            return source.edited([], {call: call_with(call, [one.value for one in positional(call)], named)})
-    for call in calls_in(at) if at is not None else ():  # given whole
-        for arg in positional(call):
+            named = tree.options(call) | {"valid_shape": tree.expression(valid)}
+            return source.edited([], {call: tree.call_with(call, tree.values(call), named)})
+    for call in tree.calls_in(at) if at is not None else ():  # given whole
+        for arg in tree.positional(call):
             if (
-                called(call) in (*MATMUL.names, *MATMUL_ACC.names)
+                tree.called(call) in (*MATMUL.names, *MATMUL_ACC.names)
                 and isinstance(arg.value, cst.Name)
                 and arg.value.value == name
             ):
                 func = call.func.with_changes(attr=cst.Name("slice")) if isinstance(call.func, cst.Attribute) else None
                 if func is not None:
                     text = f"{source.code(func)}({name}, {shape}, [0, 0], valid_shape={valid})"
-                    return source.edited([], {arg.value: expression(text)})
+                    return source.edited([], {arg.value: tree.expression(text)})
     return None
 
 
@@ -151,21 +139,20 @@ def _transposed(source: Source, findings: Sequence[Finding]) -> Iterator[NewText
     for one in source.statements:
         if not isinstance(one, cst.SimpleStatementLine):
             continue
-        for call in calls_in(one):
-            given = positional(call)
-            first = {MATMUL.name: 0, MATMUL_ACC.name: 1}.get(called(call))
-            if first is None or len(given) != first + 2:
+        for call in tree.calls_in(one):
+            operands, named = tree.values(call), tree.options(call)
+            first = {MATMUL.name: 0, MATMUL_ACC.name: 1}.get(tree.called(call))
+            if first is None or len(operands) != first + 2:
                 continue
-            operands, named = [arg.value for arg in given], {key: arg.value for key, arg in keywords(call).items()}
             for place, option in ((first, "a_trans"), (first + 1, "b_trans")):
                 apart = source.only_for(operands[place], one)
-                turned = operands[place] if apart is None else (assigned(apart) or ("", operands[place]))[1]
-                if isinstance(turned, cst.Call) and called(turned) in TRANSPOSE.names and option not in named:
-                    operands[place] = positional(turned)[0].value
+                turned = operands[place] if apart is None else (tree.assigned(apart) or ("", operands[place]))[1]
+                if isinstance(turned, cst.Call) and tree.called(turned) in TRANSPOSE.names and option not in named:
+                    operands[place] = tree.positional(turned)[0].value
                     named[option] = cst.Name("True")
                     gone += [Edit((apart,))] if apart is not None else []
-            if len(named) > len(keywords(call)):
-                nodes[call] = call_with(call, operands, named)
+            if len(named) > len(tree.keywords(call)):
+                nodes[call] = tree.call_with(call, operands, named)
     if nodes:
         yield NewText(source.edited(gone, nodes), "turn operands while they are loaded", ())
 

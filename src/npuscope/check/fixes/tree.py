@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
+from npuscope.check.rule import Finding
+
 Statement = cst.BaseStatement
 Block = cst.IndentedBlock | cst.Module
 Node = TypeVar("Node", bound=cst.CSTNode)
@@ -92,6 +94,15 @@ class Source:
         """The innermost statement on a line."""
         around = [one for one in self.statements if self.line(one) <= line <= self.last_line(one)]
         return max(around, key=self.line, default=None)
+
+    def around_line(self, line: int) -> list[cst.CSTNode]:
+        """The innermost statement on a line and what it lies in, the innermost first."""
+        found = self.statement_at(line)
+        return [] if found is None else [found, *self.around(found)]
+
+    def lines_of(self, finding: Finding) -> list[int]:
+        """The lines of this file that a finding is about."""
+        return [finding.line, *(line for file, line in finding.also if file == self.file)]
 
     def block_of(self, statement: cst.CSTNode) -> Block | None:
         """The block that a statement stands in."""
@@ -215,7 +226,7 @@ def module_of(call: cst.Call) -> str:
     """`pl.` of `pl.matmul(…)`."""
     func = call.func
     if isinstance(func, cst.Attribute):
-        return f"{cst.Module([]).code_for_node(func.value)}."
+        return f"{text_of(func.value)}."
     return ""
 
 
@@ -225,6 +236,27 @@ def positional(call: cst.Call) -> list[cst.Arg]:
 
 def keywords(call: cst.Call) -> dict[str, cst.Arg]:
     return {one.keyword.value: one for one in call.args if one.keyword is not None}
+
+
+def values(call: cst.Call) -> list[cst.BaseExpression]:
+    """Of the arguments without a name."""
+    return [one.value for one in positional(call)]
+
+
+def options(call: cst.Call, *but: str) -> dict[str, cst.BaseExpression]:
+    """Of the arguments with a name, but for some."""
+    return {name: arg.value for name, arg in keywords(call).items() if name not in but}
+
+
+def bounds(
+    call: cst.BaseExpression,
+) -> tuple[cst.BaseExpression, cst.BaseExpression, cst.BaseExpression] | None:
+    """Start, stop and step of `pl.range(…)` and its like; None where it has other arguments."""
+    given = values(call) if isinstance(call, cst.Call) else []
+    zero, one = cst.Integer("0"), cst.Integer("1")
+    if len(given) == 1:
+        return zero, given[0], one
+    return (given[0], given[1], given[2] if len(given) == 3 else one) if len(given) in (2, 3) else None
 
 
 def assigned(statement: cst.CSTNode | None) -> tuple[str, cst.BaseExpression] | None:
@@ -302,8 +334,7 @@ def _bare(node: cst.CSTNode) -> str:
     """As Python would write it again."""
     import ast
 
-    module = cst.Module([])
-    text = module.code_for_node(node.with_changes(leading_lines=()) if hasattr(node, "leading_lines") else node)
+    text = text_of(node.with_changes(leading_lines=()) if hasattr(node, "leading_lines") else node)
     try:
         return ast.dump(ast.parse(text.strip()))
     except SyntaxError:
@@ -396,6 +427,15 @@ def simplified(node: cst.BinaryOperation) -> cst.BaseExpression:
         if None not in numbers:
             return cst.Integer(str(numbers[0] + numbers[1]))  # type: ignore[operator]
     return node
+
+
+def text_of(node: cst.CSTNode) -> str:
+    return cst.Module([]).code_for_node(node)
+
+
+def fresh(name: str, known: set[str], *others: str) -> str:
+    """The name, or another like it, that is not known."""
+    return next(one for one in (name, *others, *(f"{name}{n}" for n in range(2, 99))) if one not in known)
 
 
 def renamed(call: cst.Call, name: str) -> cst.Call:
