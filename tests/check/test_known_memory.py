@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import npuscope.tile as pl
-from npuscope.check.rules.memory import BUFFER_OVERFLOW
+from npuscope.check.rules.memory import buffer_overflow
 from npuscope.chip.devices import load
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program
@@ -103,7 +103,7 @@ def test_gate_and_up_in_one_task_do_not_fit_when_pipelined() -> None:
     program, found = lowered(pipelined_dual, *arguments())
     # Both turns in flight load both weights before either computes: 2·2·512·256 + 2·16·512.
     assert used(found)["gate_up", "Mat"] == 540_672
-    (error,) = BUFFER_OVERFLOW.check(program)
+    (error,) = buffer_overflow.check(program)
     assert error.message.startswith("gate_up Mat buffer usage 540672 > 524288: w_gate [512, 256] INT8 131072 B")
 
 
@@ -111,7 +111,7 @@ def test_the_compile_failures_of_the_fourth_seed() -> None:
     # GIVEN gate and up as that issue found them, with MLP_TN=512 and the ring of that time: eight slots, four each way
     # where it goes both ways
     program = replace(layer("decode_layer_a8w8.py", "--mlp-tn", "512"), lowering=LoweringOptions(ring_slots=8))
-    told = [error.message.partition(":")[0] for error in BUFFER_OVERFLOW.check(program)]
+    told = [error.message.partition(":")[0] for error in buffer_overflow.check(program)]
     # THEN 2 · 512·512 of weights, and four slots for the activation that the vector cores cast, each as large as the
     # largest tile that crosses: the sum [16, 512] of INT32
     assert 2 * 512 * 512 + 4 * 16 * 512 * 4 == 655_360
@@ -120,7 +120,7 @@ def test_the_compile_failures_of_the_fourth_seed() -> None:
 
 def test_the_sizes_below_those_of_the_fourth_seed_compile() -> None:
     program = replace(layer("decode_layer_a8w8.py"), lowering=LoweringOptions(ring_slots=8))  # tiles of 256 columns
-    assert list(BUFFER_OVERFLOW.check(program)) == []
+    assert list(buffer_overflow.check(program)) == []
 
 
 SCALED: Any = pl.Out[pl.Tensor[[M, TN], pl.FP32]]

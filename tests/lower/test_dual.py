@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.check.rules.memory import BUFFER_OVERFLOW
+from npuscope.check.rules.memory import buffer_overflow
 from npuscope.check.run import unfit
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.model import instructions
@@ -78,7 +78,7 @@ def test_whole_weights_do_not_fit_at_the_sizes_of_the_seed() -> None:
         fn = gate_up(k, n, getattr(pl, dtype), getattr(pl, result))
         program, found = lowered(fn, *arguments(k, n, dtype, result), options=NAIVE)
         naive[case] = used(found)["gate_up", "Mat"]
-        fits = not list(BUFFER_OVERFLOW.check(program))
+        fits = not list(buffer_overflow.check(program))
         assert fits == (naive[case] <= MAT)
     # Two weights and the activation: 2 K N b + 16 K b bytes.
     assert naive == {

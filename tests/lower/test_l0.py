@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import npuscope.tile as pl
-from npuscope.check.rules.memory import BUFFER_OVERFLOW
+from npuscope.check.rules.memory import buffer_overflow
 from npuscope.chip.devices import Device, load
 from npuscope.lower.model import instructions
 from npuscope.lower.products import Cut, Product, choose
@@ -125,6 +125,6 @@ def test_a_product_too_large_for_the_accumulator_leaves_it_in_pieces_to_the_next
 
     program, found = lowered(chain)
     # THEN it is cut, the pieces are narrowed into Mat, and all is within the cube core
-    assert list(BUFFER_OVERFLOW.check(program)) == []
+    assert list(buffer_overflow.check(program)) == []
     assert {one.unit for one in instructions(found[0].lowered.items)} == {"AIC"}
     assert used(found)["chain", "Acc"] == 131_072

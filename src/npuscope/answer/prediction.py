@@ -27,9 +27,9 @@ from npuscope.check.memory_use import usages
 from npuscope.check.races.replay import replay_races
 from npuscope.check.rule import Finding, Rule, with_trials
 from npuscope.check.rules import all_rules
-from npuscope.check.rules.memory import BUFFER_OVERFLOW, OVERLAPPING_TILES
+from npuscope.check.rules.memory import buffer_overflow, overlapping_tiles
 from npuscope.check.rules.safety import RACE, race_finding
-from npuscope.check.rules.waits import FALSE_SERIALISATION, SEQUENTIAL_INDEPENDENT, SERIALISED_PARALLEL
+from npuscope.check.rules.waits import false_serialisation, sequential_independent, serialised_parallel
 from npuscope.check.run import Checked, Fit, check, fit, rules_of, unfit
 from npuscope.chip.devices import Device
 from npuscope.chip.runtimes import with_runtime
@@ -60,7 +60,7 @@ from npuscope.time.warm_up import smallest_run
 from npuscope.time.whatif import whatif_each
 from npuscope.trace.core import SIMULATED, Trace
 
-ABOUT_WAITS = {FALSE_SERIALISATION.id, SERIALISED_PARALLEL.id, SEQUENTIAL_INDEPENDENT.id}
+ABOUT_WAITS = {false_serialisation.id, serialised_parallel.id, sequential_independent.id}
 CROSS_CORE = (1, 2, 4, 8)  # slots of the ring between cube and vector cores that are tried
 
 
@@ -485,7 +485,7 @@ def checks(request: Request, rules: Sequence[Rule], price: bool = True, seed: in
     """
     if is_build(request.file):
         program = build_program(read_build(request.file), chip_to_lower_for(request.device))
-        chosen = [rule for rule in rules if rule.id in (BUFFER_OVERFLOW.id, OVERLAPPING_TILES.id)]
+        chosen = [rule for rule in rules if rule.id in (buffer_overflow.id, overlapping_tiles.id)]
         return (check(program, chosen),)
     found = {one._number or 0: one.report(rules, price) for one in predictions(request)}
     if not found:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Severity = Literal["error", "warning", "hint"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "hint")  # the worst first
+About = Literal["chip", "compiler", "performance", "quality"]
 Without = Literal["less", "hidden", "gone", "blocks", "one task", "room", "early", "implied", "joined"]
 """What becomes of a program without a finding, beside less of what it wastes:
 
@@ -176,7 +177,7 @@ class Rule:
     why: str
     check: Callable[[Program], Iterable[Finding]]
     example: Example
-    about: Literal["chip", "compiler", "performance", "quality"] = "performance"
+    about: About = "performance"
     without: Without = "less"
     on_request: bool = False  # runs only where it is named
 
@@ -208,6 +209,20 @@ class Rule:
             also=tuple((place.file, place.line) for place in also),
             without=self.without,
         )
+
+
+def rule(
+    id: str,
+    severity: Severity,
+    title: str,
+    why: str,
+    example: Example,
+    about: About = "performance",
+    without: Without = "less",
+    on_request: bool = False,
+) -> Callable[[Callable[[Program], Iterable[Finding]]], Rule]:
+    """Makes a rule of the function that it stands above."""
+    return lambda check: Rule(id, severity, title, why, check, example, about, without, on_request)
 
 
 Result = TypeVar("Result")

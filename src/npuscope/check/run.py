@@ -15,7 +15,7 @@ from npuscope.check.races import Race, races
 from npuscope.check.races.replay import Replayed
 from npuscope.check.rule import SEVERITIES, Finding, Rule, Severity, Waste
 from npuscope.check.rules import all_rules
-from npuscope.check.rules.memory import BUFFER_OVERFLOW
+from npuscope.check.rules.memory import buffer_overflow
 from npuscope.check.rules.safety import RACE
 from npuscope.check.source_text import section_of, silenced
 from npuscope.chip.devices import Device
@@ -181,4 +181,4 @@ class Fit:
 
 def fit(program: Program) -> Fit:
     bodies = tuple(program.in_memory.values())
-    return Fit(program, bodies, usages(bodies), tuple(BUFFER_OVERFLOW.check(program)))
+    return Fit(program, bodies, usages(bodies), tuple(buffer_overflow.check(program)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import npuscope.tile as pl
 from npuscope.check.rule import Finding
-from npuscope.check.rules.moves import UNEQUAL_MOVE
+from npuscope.check.rules.moves import unequal_move
 from npuscope.check.run import unfit
 from tests.lower.kernels import lowered, program, tensor
 
@@ -22,7 +22,7 @@ def doubts(fn: Any, *arguments: Any) -> list[Finding]:
     """What the compiler may refuse: no reason not to simulate."""
     checked = program(fn, *arguments)
     assert unfit(checked) == ()
-    return list(UNEQUAL_MOVE.check(checked))
+    return list(unequal_move.check(checked))
 
 
 def line_of(fn: Any, text: str) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from npuscope.check.fixes import tree
-from npuscope.check.fixes.fix import Fix, NewText, Unmended
+from npuscope.check.fixes.fix import NewText, Unmended, fix
 from npuscope.check.fixes.scopes import body_of, is_created
 from npuscope.check.fixes.tree import Edit, Source
 from npuscope.check.rule import Finding
@@ -37,6 +37,7 @@ def _call(launch: cst.With) -> cst.Call | None:
     return item if isinstance(item, cst.Call) and tree.called(item) in LAUNCHES else None
 
 
+@fix("deps", "waits that are missing", ("race",))
 def _deps(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
         later, *others = (_launch_at(source, line) for line in source.lines_of(finding))
@@ -97,9 +98,7 @@ def _with(call: cst.Call, option: str, text: str) -> cst.Call:
     return tree.call_with(call, tree.values(call), named)
 
 
-DEPS = Fix("deps", "waits that are missing", ("race",), _deps)
-
-
+@fix("no-dep", "waits that nobody needs", ("serialised-parallel", "false-serialisation", "sequential-independent"))
 def _no_dep(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
         match = GIVEN_WHOLE.search(finding.message)
@@ -126,14 +125,7 @@ def _no_dep(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | U
             yield Unmended(finding, "its tasks are launched where no_dep_args= cannot stand")
 
 
-NO_DEP = Fix(
-    "no-dep",
-    "waits that nobody needs",
-    ("serialised-parallel", "false-serialisation", "sequential-independent"),
-    _no_dep,
-)
-
-
+@fix("private-scratch", "a scratch that all turns share", ("*",))
 def _private(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for one in source.statements:
         found = tree.assigned(one)
@@ -162,12 +154,10 @@ def _filled_first(loop: cst.For, name: str) -> bool:
     return found is not None and found[0] == name and name not in found[1]
 
 
-PRIVATE_SCRATCH = Fix("private-scratch", "a scratch that all turns share", ("*",), _private)
-
-
 LARGER = (4, 16)  # times the slots of a ring that is full before all is submitted
 
 
+@fix("ring", "rings that are too small", ("ring-deadlock", "ring-room"))
 def _ring(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
         match = re.search(r"(ring_\w+)", finding.remedy)
@@ -190,6 +180,3 @@ def _ring(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unm
         for size in sizes:
             new: dict[cst.CSTNode, cst.CSTNode] = {one.value: cst.Integer(str(size)) for one in entries}
             yield NewText(source.edited([], new), f"{match[1]} = {size:,}", (finding,))
-
-
-RING = Fix("ring", "rings that are too small", ("ring-deadlock", "ring-room"), _ring)

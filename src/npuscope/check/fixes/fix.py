@@ -34,6 +34,9 @@ class Unmended(NamedTuple):
     why: str
 
 
+Rewrite = Callable[["Source", Sequence[Finding]], Iterator[NewText | Unmended]]
+
+
 @dataclass(frozen=True)
 class Fix:
     """`rules`: whose findings it mends; "*" for what no rule finds, asked of each file of the program.
@@ -45,8 +48,13 @@ class Fix:
     id: str
     title: str
     rules: tuple[str, ...]
-    rewrite: Callable[[Source, Sequence[Finding]], Iterator[NewText | Unmended]]
+    rewrite: Rewrite
     about: str = "performance"
+
+
+def fix(id: str, title: str, rules: tuple[str, ...], about: str = "performance") -> Callable[[Rewrite], Fix]:
+    """Makes a fix of the function that it stands above."""
+    return lambda rewrite: Fix(id, title, rules, rewrite, about)
 
 
 def mended(findings: Sequence[Finding]) -> tuple[Mended, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from npuscope.check.fixes import tree
-from npuscope.check.fixes.fix import Fix, NewText, Unmended
+from npuscope.check.fixes.fix import NewText, Unmended, fix
 from npuscope.check.fixes.products import MOST_PEELED, first_turn
 from npuscope.check.fixes.scopes import body_of, in_a_task, is_scalar, scope_call, with_body
 from npuscope.check.fixes.tree import Edit, Source, Statement, statement, stored
@@ -139,6 +139,7 @@ def _mends(source: Source, found: GmSum, findings: Sequence[Finding]) -> tuple[F
     return tuple(one for one in findings if one.id == "gm-accumulate" and one.line in lines)
 
 
+@fix("sum-on-chip", "sums that go through global memory every turn", ("*",))
 def _on_chip(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     known = tree.names_in(source.module)
     for one in summing_loops(source):
@@ -168,9 +169,7 @@ def _on_chip(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | 
         yield NewText(source.edited([Edit((one.loop,), whole)]), title, _mends(source, found, findings), reorders=True)
 
 
-SUM_ON_CHIP = Fix("sum-on-chip", "sums that go through global memory every turn", ("*",), _on_chip)
-
-
+@fix("atomic", "sums in an order that nobody needs", ("*",))
 def _atomic(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for one in summing_loops(source):
         found = one.sum
@@ -183,6 +182,3 @@ def _atomic(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | U
         nodes: dict[cst.CSTNode, cst.CSTNode] = {one.loop.iter: tree.renamed(one.loop.iter, "parallel")}
         mends = _mends(source, found, findings)
         yield NewText(source.edited(edits, nodes), f"add to {found.tensor} atomically", mends, reorders=True)
-
-
-ATOMIC = Fix("atomic", "sums in an order that nobody needs", ("*",), _atomic)

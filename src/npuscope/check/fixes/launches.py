@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from npuscope.check.fixes import tree
-from npuscope.check.fixes.fix import Fix, NewText, Unmended
+from npuscope.check.fixes.fix import NewText, Unmended, fix
 from npuscope.check.fixes.scopes import body_of, is_scalar, scope_call, with_body, with_comments_of
 from npuscope.check.fixes.tree import Edit, Source, Statement
 from npuscope.check.rule import Finding
@@ -22,6 +22,11 @@ TURNS = ("range", "parallel")
 LOADS = ("slice", "load", "cast", "reshape", "view")
 
 
+@fix(
+    "spmd",
+    "tasks that could be blocks of one launch",
+    ("many-tasks", "short-task", "sequential-independent", "serialised-parallel"),
+)
 def _spmd(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     loops: dict[cst.For, list[Finding]] = {}
     for finding in findings:
@@ -149,14 +154,7 @@ def _hint(body: Sequence[Statement]) -> str:
     return "blocks"
 
 
-SPMD = Fix(
-    "spmd",
-    "tasks that could be blocks of one launch",
-    ("many-tasks", "short-task", "sequential-independent", "serialised-parallel"),
-    _spmd,
-)
-
-
+@fix("finer", "turns that could be blocks", ("*",))
 def _finer(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for one in source.statements:
         call = scope_call(one)
@@ -200,15 +198,10 @@ def _hands_on(body: list[Statement]) -> bool:
     return False
 
 
-FINER = Fix("finer", "turns that could be blocks", ("*",), _finer)
-
-
+@fix("parallel", "turns that wait for nothing", ("sequential-independent",))
 def _parallel(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
         loop = source.statement_at(finding.line)
         if isinstance(loop, cst.For) and tree.called(loop.iter) == "range" and isinstance(loop.iter, cst.Call):
             new = source.edited([], {loop.iter: tree.renamed(loop.iter, "parallel")})
             yield NewText(new, "turns that wait for nothing as pl.parallel", (finding,))
-
-
-PARALLEL = Fix("parallel", "turns that wait for nothing", ("sequential-independent",), _parallel)

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from npuscope.check.fixes.fix import Fix, NewText, Unmended
+from npuscope.check.fixes.fix import NewText, Unmended, fix
 from npuscope.check.fixes.tree import Source, call_with, called, keywords, options, renamed, values
 from npuscope.check.rule import Finding
 
 STAGES = (2, 3, 4)
 
 
+@fix("pipeline", "loops that load ahead", ("unpipelined-k",))
 def _pipeline(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
         loop = source.statement_at(finding.line)
@@ -31,9 +32,7 @@ def _with_stage(source: Source, loop: cst.For, stage: int) -> str:
     return source.edited([], {loop.iter: call_with(renamed(loop.iter, name), values(loop.iter), {**kept, **more})})
 
 
-PIPELINE = Fix("pipeline", "loops that load ahead", ("unpipelined-k",), _pipeline)
-
-
+@fix("shallower", "pipelines that fit", ("buffer-overflow", "pipeline-depth"))
 def _shallower(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
         loops = {loop for line in source.lines_of(finding) for loop in _pipelines(source, line, finding.function)}
@@ -55,6 +54,3 @@ def _pipelines(source: Source, line: int, function: str) -> Iterator[cst.For]:
     inside = [one for one in source.statements if isinstance(one, cst.For) and called(one.iter) == "pipeline"]
     scope = next((one for one in around if isinstance(one, cst.With | cst.For)), None)
     yield from own or (one for one in inside if scope is not None and scope in source.around(one))
-
-
-SHALLOWER = Fix("shallower", "pipelines that fit", ("buffer-overflow", "pipeline-depth"), _shallower)

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from npuscope.base.unsaved import lines_of
-from npuscope.check.fixes.fix import Fix, NewText, Unmended
+from npuscope.check.fixes.fix import NewText, Unmended, fix
 from npuscope.check.fixes.tree import Source, called, expression, module_of, statement
 from npuscope.check.rule import Finding
 
 
+@fix("spellings", "spellings that were removed", ("retired-spelling",), about="quality")
 def _spellings(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     """Every `pl.incore()` of the file at once: half of them would be a file in two dialects."""
     ours = tuple(one for one in findings if "pl.incore()" in one.message)
@@ -25,9 +26,7 @@ def _spellings(source: Source, findings: Sequence[Finding]) -> Iterator[NewText 
         yield NewText(source.edited([], new), "pl.at in place of pl.incore", ours)
 
 
-SPELLINGS = Fix("spellings", "spellings that were removed", ("retired-spelling",), _spellings, about="quality")
-
-
+@fix("rsqrt", "a normalisation with its root", ("variance-not-rsqrt",), about="quality")
 def _by_the_remedy(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     """The line as the rule says it should be."""
     for finding in findings:
@@ -44,9 +43,7 @@ def _by_the_remedy(source: Source, findings: Sequence[Finding]) -> Iterator[NewT
         yield NewText(source.edited([], {old.body[0]: new.body[0]}), "take the root of the mean of squares", (finding,))
 
 
-ROOT = Fix("rsqrt", "a normalisation with its root", ("variance-not-rsqrt",), _by_the_remedy, about="quality")
-
-
+@fix("stale-value", "comments that name old values", ("stale-value",), about="quality")
 def _stale(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     """`TILE=4` in a docstring or comment where the constant is 16 by now: the number that the text says."""
     for finding in findings:
@@ -61,9 +58,7 @@ def _stale(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Un
         yield NewText("".join(lines), f"{name} is {now} by now", (finding,))
 
 
-STALE = Fix("stale-value", "comments that name old values", ("stale-value",), _stale, about="quality")
-
-
+@fix("ignore-name", "comments that silence nothing", ("unknown-ignore",), about="quality")
 def _ignores(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
         wrong = re.search(r"no rule '([^']*)'", finding.message)
@@ -74,6 +69,3 @@ def _ignores(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | 
         lines = lines_of(source.text)
         lines[finding.line - 1] = lines[finding.line - 1].replace(wrong[1], right[1])
         yield NewText("".join(lines), f"the comment names {right[1]}", (finding,))
-
-
-IGNORES = Fix("ignore-name", "comments that silence nothing", ("unknown-ignore",), _ignores, about="quality")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from npuscope.check.fixes import tree
-from npuscope.check.fixes.fix import Fix, NewText, Unmended
+from npuscope.check.fixes.fix import NewText, Unmended, fix
 from npuscope.check.fixes.tree import Edit, Source, Statement
 from npuscope.check.phrases import listed
 from npuscope.check.rule import Finding
@@ -95,6 +95,7 @@ def is_zeros(statement: Statement | None) -> tuple[str, cst.Call] | None:
     return (found[0], found[1]) if number else None
 
 
+@fix("matmul-acc", "sums of products in the accumulator", ("add-matmul", "zero-fill"))
 def _matmul_acc(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     loops: dict[cst.For, list[Finding]] = {}
     for finding in findings:
@@ -271,9 +272,7 @@ def _with_a_branch(
     return source.edited(edits)
 
 
-MATMUL_ACC_FIX = Fix("matmul-acc", "sums of products in the accumulator", ("add-matmul", "zero-fill"), _matmul_acc)
-
-
+@fix("no-zeros", "zeros that nobody reads", ("zero-fill",))
 def _no_zeros(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
         seed = source.statement_at(finding.line)
@@ -324,6 +323,3 @@ def _without(source: Source, gone: set[Statement]) -> list[Edit]:
         gone = gone | emptied
     outermost = [one for one in gone if not any(above in gone for above in source.around(one))]
     return [Edit((one,)) for one in sorted(outermost, key=source.line)]
-
-
-NO_ZEROS = Fix("no-zeros", "zeros that nobody reads", ("zero-fill",), _no_zeros)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from npuscope.check.fixes import tree
-from npuscope.check.fixes.fix import Fix, NewText, Unmended
+from npuscope.check.fixes.fix import NewText, Unmended, fix
 from npuscope.check.fixes.tree import Edit, Source, Statement, statement
 from npuscope.check.phrases import listed
 from npuscope.check.rule import Finding
@@ -65,6 +65,7 @@ def with_comments_of(block: cst.With | cst.For, body: Sequence[Statement]) -> li
     return [head.with_changes(leading_lines=[*above, *tree.leading(head)]), *rest]
 
 
+@fix("fuse-scopes", "scopes that could be one", ("gm-round-trip", "split-halves", "shared-load"))
 def _fuse(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
         lines = sorted(set(source.lines_of(finding)))
@@ -165,9 +166,11 @@ def _equal_names(a: list[Statement], b: list[Statement]) -> set[str]:
     return {name for name in tree.bound_in(*a) & tree.bound_in(*b) if _bound_alike(name, a, b)}
 
 
-FUSE_SCOPES = Fix("fuse-scopes", "scopes that could be one", ("gm-round-trip", "split-halves", "shared-load"), _fuse)
-
-
+@fix(
+    "loop-in-scope",
+    "loops of scopes that could be one scope",
+    ("short-task", "gm-round-trip", "many-tasks", "sequential-independent", "gm-accumulate"),
+)
 def _loop_in_scope(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     found: dict[cst.For, list[Finding]] = {}
     for finding in findings:
@@ -207,6 +210,7 @@ def in_a_task(call: cst.Call) -> cst.Call:
     return tree.renamed(call.with_changes(args=args), "range" if tree.called(call) == "parallel" else tree.called(call))
 
 
+@fix("drawn-tasks", "tasks that the compiler drew", ("retired-spelling",), about="quality")
 def _drawn(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     """`with pl.auto_incore():` as the tasks that the compiler drew in it: a pl.at for each chunk and run of ops."""
     ours = tuple(one for one in findings if "auto_incore" in one.message or "(chunk=)" in one.message)
@@ -299,14 +303,3 @@ def _by_chunks(loop: cst.For, opened: str) -> cst.For:
     )
     outer = loop.with_changes(target=cst.Name(name), iter=tree.call_with(loop.iter, [start, stop, wide], {}))
     return with_body(outer, [_scope([inner], opened)])  # type: ignore[return-value]
-
-
-DRAWN = Fix("drawn-tasks", "tasks that the compiler drew", ("retired-spelling",), _drawn, about="quality")
-
-
-LOOP_IN_SCOPE = Fix(
-    "loop-in-scope",
-    "loops of scopes that could be one scope",
-    ("short-task", "gm-round-trip", "many-tasks", "sequential-independent", "gm-accumulate"),
-    _loop_in_scope,
-)

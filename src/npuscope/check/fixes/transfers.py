@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from npuscope.check.fixes import tree
-from npuscope.check.fixes.fix import Fix, NewText, Unmended
+from npuscope.check.fixes.fix import NewText, Unmended, fix
 from npuscope.check.fixes.scopes import body_of, is_scalar
 from npuscope.check.fixes.tree import Edit, Source, Statement
 from npuscope.check.rule import Finding
@@ -23,6 +23,7 @@ from npuscope.ops.shaping import SLICE, TRANSPOSE
 LOADS = ("slice", "load", "gather", "read", "cast", "reshape", "view")
 
 
+@fix("hoist", "loads that every turn repeats", ("shared-load",))
 def _hoist(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     seen: set[cst.For] = set()
     for finding in findings:
@@ -62,9 +63,7 @@ def _invariant(loop: cst.For) -> list[Statement]:
     return moved if any(tree.called(found[1]) in LOADS for one in moved if (found := tree.assigned(one))) else []
 
 
-HOIST = Fix("hoist", "loads that every turn repeats", ("shared-load",), _hoist)
-
-
+@fix("unused-load", "loads without a use", ("unused-load",))
 def _unused(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
         at = source.statement_at(finding.line)
@@ -75,9 +74,7 @@ def _unused(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | U
         yield NewText(source.edited([Edit((at,))]), f"leave out the load of {found[0]}", (finding,))
 
 
-UNUSED = Fix("unused-load", "loads without a use", ("unused-load",), _unused)
-
-
+@fix("valid-rows", "rows without data", ("padded-rows",))
 def _valid_rows(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for finding in findings:
         told = re.search(r"pl\.slice\((\w+), (\[.*?\]), \[\.\.\.\], valid_shape=(\[.*?\])\)", finding.change)
@@ -129,9 +126,7 @@ def _declared(source: Source, line: int, name: str, shape: str, valid: str) -> s
     return None
 
 
-VALID_ROWS = Fix("valid-rows", "rows without data", ("padded-rows",), _valid_rows)
-
-
+@fix("transposed", "operands that are turned on vector cores", ("*",))
 def _transposed(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     """`pl.matmul(a, pl.transpose(b, 0, 1))`: the load turns the tile on its way, the vector cores need not."""
     nodes: dict[cst.CSTNode, cst.CSTNode] = {}
@@ -155,6 +150,3 @@ def _transposed(source: Source, findings: Sequence[Finding]) -> Iterator[NewText
                 nodes[call] = tree.call_with(call, operands, named)
     if nodes:
         yield NewText(source.edited(gone, nodes), "turn operands while they are loaded", ())
-
-
-TRANSPOSED = Fix("transposed", "operands that are turned on vector cores", ("*",), _transposed)

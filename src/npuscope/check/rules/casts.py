@@ -9,7 +9,7 @@ from math import prod
 
 from npuscope.check.dataflow import Flow, StepPlace, flows_of, places, shown
 from npuscope.check.memory_use import Problem, problems
-from npuscope.check.rule import Example, Finding, Rule, Waste
+from npuscope.check.rule import Example, Finding, Waste, rule
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.source import read
 from npuscope.ops.cube import MATMUL_MX, MATMUL_MX_ACC, MATMUL_MX_BIAS
@@ -50,19 +50,20 @@ def _cast_fix(source: str, target: str, casts: Mapping[str, frozenset[str]]) -> 
     return f"Make it of another type: {', '.join(ways)} can be cast to {target}."
 
 
-ILLEGAL_CAST: Rule = Rule(
+@rule(
     "illegal-cast",
     "error",
     "a cast between types that the chip does not have",
     "The vector unit casts between few pairs of types; the compiler joins them to chains, and where there is none it "
     "refuses the kernel. Unsigned 32-bit numbers, as sorting takes them, cannot be cast at all.",
-    lambda program: problems(ILLEGAL_CAST, program, _casts),
     Example(
         "x = pl.cast(index, pl.FP32)  # index is UINT32",
         "x = pl.cast(pl.reinterpret_view(index, pl.INT32), pl.FP32)",
     ),
     about="chip",
 )
+def illegal_cast(program: Program) -> Iterator[Finding]:
+    return problems(illegal_cast, program, _casts)
 
 
 def _products(body: PlannedBody, program: Program) -> Iterator[Problem]:
@@ -75,22 +76,34 @@ def _products(body: PlannedBody, program: Program) -> Iterator[Problem]:
             yield one.site, message, "It is for a5: --device 950dt."
 
 
-ILLEGAL_PRODUCT: Rule = Rule(
+@rule(
     "illegal-product",
     "error",
     "a product with scales on a chip that has none",
     "MX products multiply FP8 operands and a power of two for each 32 of them, which lie in memories beside the cube "
     "that only a5 has.",
-    lambda program: problems(ILLEGAL_PRODUCT, program, _products),
     Example(
         "c = pl.matmul_mx(a, a_scale, b, b_scale)  # on 910B",
         "c = pl.matmul(pl.cast(a, pl.BF16), pl.cast(b, pl.BF16))",
     ),
     about="chip",
 )
+def illegal_product(program: Program) -> Iterator[Finding]:
+    return problems(illegal_product, program, _products)
 
 
-def _find_cast_chain(program: Program) -> Iterator[Finding]:
+@rule(
+    "cast-chain",
+    "hint",
+    "a cast in several passes",
+    "Each hop of a cast chain is a pass of the vector core over the whole tile, and may round again.",
+    Example(
+        "q = pl.cast(x, target_type=pl.INT8)  # BF16 to INT8: three passes",
+        "q = pl.cast(x32, target_type=pl.INT8)  # from the FP32 it was made of: two",
+        "elements that pass once more",
+    ),
+)
+def chain_of_casts(program: Program) -> Iterator[Finding]:
     rules = program.device.rules
     if rules is None:
         return
@@ -101,7 +114,7 @@ def _find_cast_chain(program: Program) -> Iterator[Finding]:
             hops = cast_chain(source.lower(), place.step.result.dtype.lower(), rules.casts)
             if len(hops) > 1 and source != place.step.result.dtype:
                 way = " -> ".join((source, *hops)).upper()
-                yield CAST_CHAIN.at(
+                yield chain_of_casts.at(
                     place.site,
                     f"casts {source} to {shown(place.step.result)}, which takes {len(hops)} passes: {way}",
                     f"Cast once from what the value was before, or stay in {hops[0].upper()}.",
@@ -118,21 +131,20 @@ def _drains(place: StepPlace) -> bool:
     return made <= {"cube"} and used == {"store"}
 
 
-CAST_CHAIN = Rule(
-    "cast-chain",
+@rule(
+    "rounding-mode",
     "hint",
-    "a cast in several passes",
-    "Each hop of a cast chain is a pass of the vector core over the whole tile, and may round again.",
-    _find_cast_chain,
+    "casts round ties another way than torch",
+    "pl.cast rounds ties away from zero unless told otherwise, torch and NumPy round them to even. bf16 sums and "
+    "products are short, so ties are common: a last bit here and there, and a step of a quantised value, differ "
+    "from the reference.",
     Example(
-        "q = pl.cast(x, target_type=pl.INT8)  # BF16 to INT8: three passes",
-        "q = pl.cast(x32, target_type=pl.INT8)  # from the FP32 it was made of: two",
-        "elements that pass once more",
+        "y = pl.cast(x, target_type=pl.BF16)",
+        'y = pl.cast(x, target_type=pl.BF16, mode="rint")',
     ),
+    about="quality",
 )
-
-
-def _find_rounding_mode(program: Program) -> Iterator[Finding]:
+def rounding_mode(program: Program) -> Iterator[Finding]:
     casts: dict[str, dict[int, str]] = defaultdict(dict)  # file -> line -> types
     for flow in flows_of(program):
         for op, source, target in _rounding(flow):
@@ -143,7 +155,7 @@ def _find_rounding_mode(program: Program) -> Iterator[Finding]:
         first, *others = sorted(lines)
         types = ", ".join(sorted(set(lines.values())))
         many = f"casts on {len(lines)} lines" if others else "a cast"
-        yield ROUNDING_MODE.at(
+        yield rounding_mode.at(
             Site(file, first, ""),
             f"{many} ({types}) in the default mode: ties round away from zero, in torch and NumPy to even",
             'Give mode="rint" where results must match a torch reference to the last bit.',
@@ -191,19 +203,3 @@ def _with_mode(file: str, line: int) -> str:
     if source is None or len(calls) != 1 or calls[0].lineno != calls[0].end_lineno:
         return ""
     return source.replaced(calls[0], f'{source.segment(calls[0])[:-1]}, mode="rint")')
-
-
-ROUNDING_MODE = Rule(
-    "rounding-mode",
-    "hint",
-    "casts round ties another way than torch",
-    "pl.cast rounds ties away from zero unless told otherwise, torch and NumPy round them to even. bf16 sums and "
-    "products are short, so ties are common: a last bit here and there, and a step of a quantised value, differ "
-    "from the reference.",
-    _find_rounding_mode,
-    Example(
-        "y = pl.cast(x, target_type=pl.BF16)",
-        'y = pl.cast(x, target_type=pl.BF16, mode="rint")',
-    ),
-    about="quality",
-)

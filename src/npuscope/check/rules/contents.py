@@ -27,7 +27,7 @@ from npuscope.check.dataflow import (
 from npuscope.check.gm_traffic import timeline, traffic_of
 from npuscope.check.phrases import region_text
 from npuscope.check.races.conflicts import Lines, classes_of, regions_of
-from npuscope.check.rule import Example, Finding, Rule, Waste
+from npuscope.check.rule import Example, Finding, Waste, rule
 from npuscope.lower.program import Program
 from npuscope.ops.spec import OpRole
 from npuscope.tile.graph.boxes import Offsets
@@ -51,7 +51,25 @@ FIXES: dict[Fate, str] = {
 }
 
 
-def _find_zero_fill(program: Program) -> Iterator[Finding]:
+@rule(
+    "zero-fill",
+    "warning",
+    "zeros that need not be written",
+    "A first product written in place of the zeros saves the tasks, the stores and the first read. Zeros that several "
+    "atomic adds meet are needed: split-K tasks add in any order, and a first one that stores would have the others "
+    "wait for it.",
+    Example(
+        "acc = pl.full([16, 64], dtype=pl.FP32, value=0.0)\n"
+        "for k0 in pl.range(0, K, 128):\n"
+        "    acc = pl.add(acc, pl.matmul(x[:, k0 : k0 + 128], w[k0 : k0 + 128, :]))",
+        "acc = pl.matmul(x[:, 0:128], w[0:128, :], out_dtype=pl.FP32)\n"
+        "for k0 in pl.range(128, K, 128):\n"
+        "    acc = pl.matmul_acc(acc, x[:, k0 : k0 + 128], w[k0 : k0 + 128, :])",
+        "bytes of zeros written and read, tasks that do nothing else",
+    ),
+    without="gone",
+)
+def zero_fill(program: Program) -> Iterator[Finding]:
     fates: dict[int, dict[tuple[int, int], Fate]] = {}  # by buffer, of what each body's step wrote
     together: dict[tuple[int, int], list[tuple[StepPlace, Fate]]] = defaultdict(list)
     zeros = [(place, zero) for place in places(program) if (zero := zero_of(place.flow, place.step)) is not None]
@@ -85,7 +103,7 @@ def _written(written: list[tuple[StepPlace, Fate]]) -> Finding:
     assert zero is not None
     seed = place.other(zero)
     extra = f"; {tasks} task{'s do' if tasks != 1 else ' does'} nothing else" if tasks else ""
-    return ZERO_FILL.at(
+    return zero_fill.at(
         seed.site,
         f"writes zeros to {'; and to '.join(which)}{extra}",
         FIXES[fate],
@@ -173,7 +191,7 @@ def _on_chip(program: Program) -> Iterator[Finding]:
             continue
         seeds = (maker for maker in flow.makers(step, acc, SAME) if maker.number in flow.zeros)
         for seed in map(place.other, seeds):
-            yield ZERO_FILL.at(
+            yield zero_fill.at(
                 seed.site,
                 f"starts a sum of products {shown(seed.step.result)} from zeros",
                 "Let the first step be pl.matmul, which needs no start.",
@@ -185,28 +203,21 @@ def _on_chip(program: Program) -> Iterator[Finding]:
             )
 
 
-ZERO_FILL = Rule(
-    "zero-fill",
+@rule(
+    "uninitialised-read",
     "warning",
-    "zeros that need not be written",
-    "A first product written in place of the zeros saves the tasks, the stores and the first read. Zeros that several "
-    "atomic adds meet are needed: split-K tasks add in any order, and a first one that stores would have the others "
-    "wait for it.",
-    _find_zero_fill,
+    "a read of GM that nobody has written",
+    "Memory of create_tensor and of an output is not cleared: a read before the first write finds anything.",
     Example(
-        "acc = pl.full([16, 64], dtype=pl.FP32, value=0.0)\n"
-        "for k0 in pl.range(0, K, 128):\n"
-        "    acc = pl.add(acc, pl.matmul(x[:, k0 : k0 + 128], w[k0 : k0 + 128, :]))",
-        "acc = pl.matmul(x[:, 0:128], w[0:128, :], out_dtype=pl.FP32)\n"
-        "for k0 in pl.range(128, K, 128):\n"
-        "    acc = pl.matmul_acc(acc, x[:, k0 : k0 + 128], w[k0 : k0 + 128, :])",
-        "bytes of zeros written and read, tasks that do nothing else",
+        "padded = pl.create_tensor([16, 128], dtype=pl.BF16)\n"
+        "padded = pl.assemble(padded, heads, [0, 0])  # 8 rows\n"
+        "tile = pl.slice(padded, [16, 128], [0, 0])",
+        "padded = pl.create_tensor([16, 128], dtype=pl.BF16)\n"
+        "padded = pl.assemble(padded, heads, [0, 0])  # 8 rows\n"
+        "tile = pl.slice(padded, [16, 128], [0, 0], valid_shape=[8, 128])",
     ),
-    without="gone",
 )
-
-
-def _find_uninitialised_read(program: Program) -> Iterator[Finding]:
+def uninitialised_read(program: Program) -> Iterator[Finding]:
     recording, written = program.recording, regions_of(program)
     lines = Lines(recording)
     placement = lines.placement
@@ -254,55 +265,35 @@ def _unwritten_finding(program: Program, buffer: Buffer, region: Region, site: i
     fix = f"Write {buffer.name} first, or give its create_tensor an init_value."
     if buffer.origin == "parameter":
         fix = f"Declare {buffer.name} pl.InOut if its old contents are wanted, else write it first."
-    return UNINITIALISED_READ.at(
+    return uninitialised_read.at(
         program.site(site),
         f"{short_name(kernel)} reads {place}, and {before}: what is there is left from something else",
         fix,
         kernel=kernel,
-        severity="hint" if partly else UNINITIALISED_READ.severity,
+        severity="hint" if partly else uninitialised_read.severity,
         also=[program.site(buffer.site)],
     )
 
 
-UNINITIALISED_READ = Rule(
-    "uninitialised-read",
-    "warning",
-    "a read of GM that nobody has written",
-    "Memory of create_tensor and of an output is not cleared: a read before the first write finds anything.",
-    _find_uninitialised_read,
-    Example(
-        "padded = pl.create_tensor([16, 128], dtype=pl.BF16)\n"
-        "padded = pl.assemble(padded, heads, [0, 0])  # 8 rows\n"
-        "tile = pl.slice(padded, [16, 128], [0, 0])",
-        "padded = pl.create_tensor([16, 128], dtype=pl.BF16)\n"
-        "padded = pl.assemble(padded, heads, [0, 0])  # 8 rows\n"
-        "tile = pl.slice(padded, [16, 128], [0, 0], valid_shape=[8, 128])",
-    ),
-)
-
-
-def _find_past_the_end(program: Program) -> Iterator[Finding]:
-    recording = program.recording
-    for found in recording.notices:
-        if found.kind == model.PAST_THE_END:
-            yield PAST_THE_END.at(
-                recording.sites[found.site],
-                f"{found.message} ({found.bytes:,} B)",
-                "Mend the offset, or narrow what is stored with valid_shape or a smaller slice.",
-                count=found.count,
-            )
-
-
-PAST_THE_END = Rule(
+@rule(
     "past-the-end",
     "error",
     "a store runs past the end of its tensor",
     "The chip checks no bounds: what lies behind the tensor's end is overwritten, be it rows of the same tensor or "
     "another tensor. The program may run and even pass where nobody reads what was lost.",
-    _find_past_the_end,
     Example(
         "out = pl.store(pl.add(x, y), [ROWS - 8, 0], out)  # a tile of 16 rows",
         "out = pl.store(pl.add(x, y), [ROWS - 16, 0], out)",
     ),
     about="quality",
 )
+def past_the_end(program: Program) -> Iterator[Finding]:
+    recording = program.recording
+    for found in recording.notices:
+        if found.kind == model.PAST_THE_END:
+            yield past_the_end.at(
+                recording.sites[found.site],
+                f"{found.message} ({found.bytes:,} B)",
+                "Mend the offset, or narrow what is stored with valid_shape or a smaller slice.",
+                count=found.count,
+            )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from npuscope.check.races.conflicts import conflicts_of, order_of
-from npuscope.check.rule import Example, Finding, Rule, Waste, once
+from npuscope.check.rule import Example, Finding, Waste, once, rule
 from npuscope.lower.program import Program
 from npuscope.table.formats import many
 from npuscope.tile.record.model import Task, short_name
@@ -100,12 +100,25 @@ def _named(program: Program, one: Launched) -> str:
     return ", ".join([*names][:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _find_implied(program: Program) -> Iterator[Finding]:
+@rule(
+    "implied-edge",
+    "hint",
+    "edges that other edges imply",
+    "Every edge is looked up, stored, counted and resolved; one to a task that another producer comes after orders "
+    "nothing.",
+    Example(
+        "with pl.at(level=CORE, deps=[a, b]) as c: ...  # b was launched with deps=[a]",
+        "with pl.at(level=CORE, deps=[b]) as c: ...",
+    ),
+    without="implied",
+    on_request=True,
+)
+def implied_edge(program: Program) -> Iterator[Finding]:
     for one in _by_launch(program, implied_edges(program)):
         name, whom = short_name(one.task.kernel), _named(program, one)
         drop = f"Leave {whom} out of deps=: another task that is named there comes after."
         keep = f"The runtime infers them from tensors: an argument of {name} in no_dep_args= takes them out."
-        yield IMPLIED_EDGE.at(
+        yield implied_edge.at(
             program.site(one.task.site),
             f"{one.some:,} of {many(one.edges, 'edge')} into {many(len(one.waiting), 'task')} of {name} are implied: "
             f"they wait for {whom}, whom another of their producers waits for",
@@ -115,26 +128,21 @@ def _find_implied(program: Program) -> Iterator[Finding]:
         )
 
 
-IMPLIED_EDGE = Rule(
-    "implied-edge",
+@rule(
+    "needless-dep",
     "hint",
-    "edges that other edges imply",
-    "Every edge is looked up, stored, counted and resolved; one to a task that another producer comes after orders "
-    "nothing.",
-    _find_implied,
+    "declared edges that no data need",
+    "What deps= names is waited for, whether or not the two tasks share anything.",
     Example(
-        "with pl.at(level=CORE, deps=[a, b]) as c: ...  # b was launched with deps=[a]",
-        "with pl.at(level=CORE, deps=[b]) as c: ...",
+        "with pl.at(level=CORE, deps=[other_half]) as half: ...  # touches another tensor",
+        "with pl.at(level=CORE) as half: ...",
     ),
-    without="implied",
     on_request=True,
 )
-
-
-def _find_needless(program: Program) -> Iterator[Finding]:
+def needless_dep(program: Program) -> Iterator[Finding]:
     for one in _by_launch(program, needless_deps(program)):
         name, whom = short_name(one.task.kernel), _named(program, one)
-        yield NEEDLESS_DEP.at(
+        yield needless_dep.at(
             program.site(one.task.site),
             f"{many(one.some, 'edge')} that deps= names for {many(len(one.waiting), 'task')} of {name}: they touch "
             f"nothing that {whom} wrote or still reads, neither directly nor through others",
@@ -145,27 +153,25 @@ def _find_needless(program: Program) -> Iterator[Finding]:
         )
 
 
-NEEDLESS_DEP = Rule(
-    "needless-dep",
+@rule(
+    "wide-fan-in",
     "hint",
-    "declared edges that no data need",
-    "What deps= names is waited for, whether or not the two tasks share anything.",
-    _find_needless,
+    "a task that waits for very many others",
+    "The orchestrator looks up and stores every producer of a task before it submits it, and each is resolved alone.",
     Example(
-        "with pl.at(level=CORE, deps=[other_half]) as half: ...  # touches another tensor",
-        "with pl.at(level=CORE) as half: ...",
+        "for i in pl.parallel(256):\n    with pl.at(level=CORE): ...\nwith pl.at(level=CORE): ...  # waits for 256",
+        "for i in pl.spmd(256): ...\nwith pl.at(level=CORE): ...  # waits for one",
     ),
+    without="joined",
     on_request=True,
 )
-
-
-def _find_wide(program: Program) -> Iterator[Finding]:
+def wide_fan_in(program: Program) -> Iterator[Finding]:
     waits = producers_of(program)
     wide = {task: own for task, own in waits.items() if len(own) > INLINE}
     for one in _by_launch(program, ((src, dst) for dst, own in wide.items() for src in own)):
         name, whom = short_name(one.task.kernel), _named(program, one)
         most = max(len(wide[task]) for task in one.waiting)
-        yield WIDE_FAN_IN.at(
+        yield wide_fan_in.at(
             program.site(one.task.site),
             f"{many(len(one.waiting), 'task')} of {name} wait for up to {most:,} tasks of {whom} each: beyond {INLINE} "
             "they lie in the ring's pool, and each is looked up, stored and resolved by itself",
@@ -175,22 +181,19 @@ def _find_wide(program: Program) -> Iterator[Finding]:
         )
 
 
-WIDE_FAN_IN = Rule(
-    "wide-fan-in",
+@rule(
+    "late-consumer",
     "hint",
-    "a task that waits for very many others",
-    "The orchestrator looks up and stores every producer of a task before it submits it, and each is resolved alone.",
-    _find_wide,
+    "consumers that could be on a core before their producer is done",
+    "A consumer of a task with allow_early_resolve is put on a free core while the task runs, and starts at a bell.",
     Example(
-        "for i in pl.parallel(256):\n    with pl.at(level=CORE): ...\nwith pl.at(level=CORE): ...  # waits for 256",
-        "for i in pl.spmd(256): ...\nwith pl.at(level=CORE): ...  # waits for one",
+        "with pl.spmd(24) as made: ...\nwith pl.spmd(24, deps=[made]): ...",
+        "with pl.spmd(24, allow_early_resolve=True) as made: ...\nwith pl.spmd(24, deps=[made]): ...",
     ),
-    without="joined",
+    without="early",
     on_request=True,
 )
-
-
-def _find_late(program: Program) -> Iterator[Finding]:
+def late_consumer(program: Program) -> Iterator[Finding]:
     if "hosted" in program.device.runtime:  # nobody is staged early there
         return
     tasks, waits = program.recording.tasks, producers_of(program)
@@ -205,25 +208,10 @@ def _find_late(program: Program) -> Iterator[Finding]:
         name = short_name(kernel)
         called = any(task.kernel == kernel and task.site == site and task.form == "call" for task in tasks)
         whom = ", ".join([*dict.fromkeys(short_name(tasks[one].kernel) for one in consumers)][:3])
-        yield LATE_CONSUMER.at(
+        yield late_consumer.at(
             program.site(site),
             f"{many(len(consumers), 'task')} ({whom}) wait for {name} alone, and none is on a core before it is done",
             f"Launch {name} {'by pl.submit ' if called else ''}with allow_early_resolve=True.",
             kernel=kernel,
             count=len(consumers),
         )
-
-
-LATE_CONSUMER = Rule(
-    "late-consumer",
-    "hint",
-    "consumers that could be on a core before their producer is done",
-    "A consumer of a task with allow_early_resolve is put on a free core while the task runs, and starts at a bell.",
-    _find_late,
-    Example(
-        "with pl.spmd(24) as made: ...\nwith pl.spmd(24, deps=[made]): ...",
-        "with pl.spmd(24, allow_early_resolve=True) as made: ...\nwith pl.spmd(24, deps=[made]): ...",
-    ),
-    without="early",
-    on_request=True,
-)

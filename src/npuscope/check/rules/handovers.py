@@ -8,17 +8,35 @@ from collections.abc import Iterator
 from npuscope.check.fusable import Fusable, fusable
 from npuscope.check.gm_traffic import Use, severity, traffic_of
 from npuscope.check.phrases import access_site, lines_of, listed, size, tensor_name
-from npuscope.check.rule import Example, Finding, Rule, Waste
+from npuscope.check.rule import Example, Finding, Rule, Waste, rule
 from npuscope.lower.program import KernelLaunch, Program
 from npuscope.table.formats import many
 from npuscope.tile.record.model import short_name
 
 
-def _find_gm_round_trip(program: Program) -> Iterator[Finding]:
+@rule(
+    "gm-round-trip",
+    "warning",
+    "tensors between tasks that could be one",
+    "What one task writes to global memory and the next reads back costs both transfers, a dispatch and the wait "
+    "for it; in one task it stays on chip.",
+    Example(
+        "with pl.at(level=CORE):\n"
+        "    scores = pl.matmul(q, k, b_trans=True, out_dtype=pl.FP32)\n"
+        "with pl.at(level=CORE):\n"
+        "    weights = pl.exp(scores)",
+        "with pl.at(level=CORE):\n"
+        "    scores = pl.matmul(q, k, b_trans=True, out_dtype=pl.FP32)\n"
+        "    weights = pl.exp(scores)",
+        "bytes written and read back, tasks saved",
+    ),
+    without="one task",
+)
+def gm_round_trip(program: Program) -> Iterator[Finding]:
     what = "{tasks} tasks{often} hand over through GM what one could keep on chip"
     for together in _handed_over(program):
         if not _are_halves(together):
-            yield _handover_finding(GM_ROUND_TRIP, program, together, what)
+            yield _handover_finding(gm_round_trip, program, together, what)
     traffic = traffic_of(program)
     alike: dict[tuple[tuple[int, int], ...], list[int]] = defaultdict(list)
     for buffer, tasks in traffic.touching.items():
@@ -73,7 +91,7 @@ def _across_finding(
     read = sum(use.read for use in readers) * len(buffers)
     name = tensor_name(program, buffers[0])
     into = program.site(reading.site)
-    return GM_ROUND_TRIP.at(
+    return gm_round_trip.at(
         access_site(program, writers[0], "write"),
         f"{name} goes through GM from {many(len(writers), 'task')} that write it in tiles to "
         f"{many(len(readers), 'task')} of {short_name(reading.kernel)} (line {into.line}) that read across them, "
@@ -88,41 +106,12 @@ def _across_finding(
     )
 
 
-GM_ROUND_TRIP = Rule(
-    "gm-round-trip",
-    "warning",
-    "tensors between tasks that could be one",
-    "What one task writes to global memory and the next reads back costs both transfers, a dispatch and the wait "
-    "for it; in one task it stays on chip.",
-    _find_gm_round_trip,
-    Example(
-        "with pl.at(level=CORE):\n"
-        "    scores = pl.matmul(q, k, b_trans=True, out_dtype=pl.FP32)\n"
-        "with pl.at(level=CORE):\n"
-        "    weights = pl.exp(scores)",
-        "with pl.at(level=CORE):\n"
-        "    scores = pl.matmul(q, k, b_trans=True, out_dtype=pl.FP32)\n"
-        "    weights = pl.exp(scores)",
-        "bytes written and read back, tasks saved",
-    ),
-    without="one task",
-)
-
-
-def _find_split_halves(program: Program) -> Iterator[Finding]:
-    what = "the cube and the vector half of one computation are two tasks{often}"
-    for together in _handed_over(program):
-        if _are_halves(together):
-            yield _handover_finding(SPLIT_HALVES, program, together, what)
-
-
-SPLIT_HALVES = Rule(
+@rule(
     "split-halves",
     "hint",
     "cube and vector halves in separate tasks",
     "A mixed task overlaps its cube and its vector cores tile by tile; two tasks run one after the other and pass "
     "everything through global memory.",
-    _find_split_halves,
     Example(
         "with pl.at(level=CORE):\n"
         "    gate = pl.matmul(x, w, out_dtype=pl.FP32)\n"
@@ -135,6 +124,11 @@ SPLIT_HALVES = Rule(
     ),
     without="one task",
 )
+def split_halves(program: Program) -> Iterator[Finding]:
+    what = "the cube and the vector half of one computation are two tasks{often}"
+    for together in _handed_over(program):
+        if _are_halves(together):
+            yield _handover_finding(split_halves, program, together, what)
 
 
 STILL = (

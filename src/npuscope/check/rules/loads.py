@@ -15,7 +15,7 @@ from npuscope.check.dataflow import Flow, flows_of, places, shown
 from npuscope.check.fusable import fusable, nothing_between, room
 from npuscope.check.gm_traffic import Use, traffic_of
 from npuscope.check.phrases import listed, size, tensor_name
-from npuscope.check.rule import Example, Finding, Rule, Waste
+from npuscope.check.rule import Example, Finding, Waste, rule
 from npuscope.lower.program import KernelLaunch, Program
 from npuscope.lower.source import read, statement_at
 from npuscope.ops.dtypes import BY_NAME
@@ -29,7 +29,24 @@ RELOADED = 0.1
 TileKind = tuple[tuple[int, ...], tuple[int, ...]]  # shape and strides of a tile
 
 
-def _find_shared_load(program: Program) -> Iterator[Finding]:
+@rule(
+    "shared-load",
+    "hint",
+    "the same memory loaded again",
+    "A tile that two products need can be loaded once for both, one that a loop needs every turn before the loop.",
+    Example(
+        "with pl.at(level=CORE):\n"
+        "    k = pl.matmul(pl.slice(normed, [16, 128], [0, 0]), wk_tile)\n"
+        "with pl.at(level=CORE):\n"
+        "    v = pl.matmul(pl.slice(normed, [16, 128], [0, 0]), wv_tile)",
+        "with pl.at(level=CORE):\n"
+        "    x = pl.slice(normed, [16, 128], [0, 0])\n"
+        "    k = pl.matmul(x, wk_tile)\n"
+        "    v = pl.matmul(x, wv_tile)",
+        "bytes loaded again",
+    ),
+)
+def shared_load(program: Program) -> Iterator[Finding]:
     joined = {frozenset(pair) for found in fusable(program) for pair in combinations(found.launches, 2)}
     known: set[Use] = set()
     ours = [launch for launch in program.launches if program.first_task(launch).form not in ("extern", "dummy")]
@@ -106,7 +123,7 @@ def _shared(program: Program, a: KernelLaunch, b: KernelLaunch, uses: list[Use],
     else:
         message = f"{second} loads the tiles of {names} again that {first} (line {other.line}) had: {part}"
         fix = f"Make {first} and {second} one region and keep the tile of {names} on chip."
-    return SHARED_LOAD.at(site, message, fix, kernel=b.kernel, waste=waste, count=len(b.tasks), also=[other])
+    return shared_load.at(site, message, fix, kernel=b.kernel, waste=waste, count=len(b.tasks), also=[other])
 
 
 # --- within one kernel
@@ -145,7 +162,7 @@ def _every_turn(program: Program, number: int, loads: list[TileLoad]) -> Iterato
         fits = _line(program) <= load.bytes <= room(program, "Vec" if launch.core == "AIV" else "Mat")
         if turns > 1 and fits and again >= SHARE * reads and not _changes_place(load):
             name = tensor_name(program, program.first_task(launch).arguments[load.access.argument].buffer)
-            yield SHARED_LOAD.at(
+            yield shared_load.at(
                 program.site(load.op.site),
                 f"the same {size(load.bytes)} of {name} are loaded in each of {turns} turns of a loop",
                 f"Load the tile of {name} once, before the loop.",
@@ -188,7 +205,7 @@ def _for_few_columns(program: Program, number: int, loads: list[TileLoad]) -> It
         name = tensor_name(program, arguments[argument].buffer)
         others = listed(tensor_name(program, arguments[n].buffer) for n in streamed)
         if times > 1:
-            yield SHARED_LOAD.at(
+            yield shared_load.at(
                 program.site(here[0].op.site),
                 f"{name} ({size(whole / len(tensors))}) is loaded {times:,} times, once for every {rows[streamed[0]]} "
                 f"bytes of the rows of {others}: {moved.read[argument] / reads:.0%} of what the kernel reads",
@@ -220,27 +237,18 @@ def _places(program: Program, task: Task, argument: int) -> tuple[int, bytes] | 
     return task.arguments[argument].buffer, found
 
 
-SHARED_LOAD = Rule(
-    "shared-load",
+@rule(
+    "unused-load",
     "hint",
-    "the same memory loaded again",
-    "A tile that two products need can be loaded once for both, one that a loop needs every turn before the loop.",
-    _find_shared_load,
+    "a load without a use",
+    "It takes time and a buffer, and often shows that something else was meant.",
     Example(
-        "with pl.at(level=CORE):\n"
-        "    k = pl.matmul(pl.slice(normed, [16, 128], [0, 0]), wk_tile)\n"
-        "with pl.at(level=CORE):\n"
-        "    v = pl.matmul(pl.slice(normed, [16, 128], [0, 0]), wv_tile)",
-        "with pl.at(level=CORE):\n"
-        "    x = pl.slice(normed, [16, 128], [0, 0])\n"
-        "    k = pl.matmul(x, wk_tile)\n"
-        "    v = pl.matmul(x, wv_tile)",
-        "bytes loaded again",
+        "k_tile = pl.load(k, [0, 0], [128, 128])  # never used",
+        "# leave it out",
+        "bytes loaded",
     ),
 )
-
-
-def _find_unused_load(program: Program) -> Iterator[Finding]:
+def unused_load(program: Program) -> Iterator[Finding]:
     needed = {id(flow): _needed(flow) for flow in flows_of(program)}
     for place in places(program):
         step = place.step
@@ -249,7 +257,7 @@ def _find_unused_load(program: Program) -> Iterator[Finding]:
         if step.number in needed[id(place.flow)] or _read_later(place.site):
             continue
         (access,) = step.op.accesses
-        yield UNUSED_LOAD.at(
+        yield unused_load.at(
             place.site,
             f"loads {shown(step.result)} of {place.buffer(access).name} and makes nothing of it",
             "Drop the load, or the task that it was meant for is missing something.",
@@ -277,17 +285,3 @@ def _needed(flow: Flow) -> set[int]:
     """The steps that stores, scalars and barriers depend on, and those themselves."""
     ends = [step.number for step in flow.steps if step.op.result is None or step.op.plane in ("store", "sync")]
     return set(flow.behind(ends))
-
-
-UNUSED_LOAD = Rule(
-    "unused-load",
-    "hint",
-    "a load without a use",
-    "It takes time and a buffer, and often shows that something else was meant.",
-    _find_unused_load,
-    Example(
-        "k_tile = pl.load(k, [0, 0], [128, 128])  # never used",
-        "# leave it out",
-        "bytes loaded",
-    ),
-)

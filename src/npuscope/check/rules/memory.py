@@ -13,7 +13,7 @@ from npuscope.check.dataflow import SAME, Flow, StepPlace, places, tile_bytes
 from npuscope.check.gm_traffic import severity, traffic_of
 from npuscope.check.memory_use import Problem, advice, problems, usages
 from npuscope.check.phrases import access_site, size, tensor_name
-from npuscope.check.rule import Example, Finding, Rule, Waste
+from npuscope.check.rule import Example, Finding, Waste, rule
 from npuscope.check.source_text import pipelined
 from npuscope.chip.devices import load, names
 from npuscope.lower.build import build
@@ -31,7 +31,18 @@ from npuscope.tile.record.walk import Step, accesses_of
 MOST_TILES = 6  # that a message names
 
 
-def _find_buffer_overflow(program: Program) -> Iterator[Finding]:
+@rule(
+    "buffer-overflow",
+    "error",
+    "a kernel needs more of a memory than a core has",
+    "The compiler plans all tiles that are alive at once into their memory, and refuses what does not fit.",
+    Example(
+        "x = pl.add(pl.slice(a, [128, 512], [0, 0]), 1.0)  # FP32: 262144 bytes of Vec, which has 188416",
+        "x = pl.add(pl.slice(a, [64, 512], [0, 0]), 1.0)",
+    ),
+    about="chip",
+)
+def buffer_overflow(program: Program) -> Iterator[Finding]:
     for usage in usages(program.in_memory.values()):
         space = usage.space
         if space.fits:
@@ -49,7 +60,7 @@ def _find_buffer_overflow(program: Program) -> Iterator[Finding]:
         tiles += [f"and {len(largest) - MOST_TILES} more"] if len(largest) > MOST_TILES else []
         shallower = ", or a shallower ring: optimizations=[pl.cross_core_slot(slot_num=2)]"
         otherwise = f"Use smaller tiles{shallower if space.reserved else ', or fewer of them at once'}."
-        yield BUFFER_OVERFLOW.at(
+        yield buffer_overflow.at(
             site,
             f"{usage.function} {space.space} buffer usage {space.used} > {space.limit}: {'; '.join(tiles)}",
             (otherwise if program.compiled else advice(program, usage) or otherwise) + _larger_chip(space),
@@ -66,43 +77,26 @@ def _larger_chip(space: SpacePlan) -> str:
     return ""
 
 
-BUFFER_OVERFLOW = Rule(
-    "buffer-overflow",
-    "error",
-    "a kernel needs more of a memory than a core has",
-    "The compiler plans all tiles that are alive at once into their memory, and refuses what does not fit.",
-    _find_buffer_overflow,
-    Example(
-        "x = pl.add(pl.slice(a, [128, 512], [0, 0]), 1.0)  # FP32: 262144 bytes of Vec, which has 188416",
-        "x = pl.add(pl.slice(a, [64, 512], [0, 0]), 1.0)",
-    ),
-    about="chip",
-)
-
-
-def _find_overlaps(program: Program) -> Iterator[Finding]:
-    for one in program.assemblies.values():
-        for old, new, line in one.clobbered:
-            yield OVERLAPPING_TILES.at(
-                program.site_in(one.lowered, line),
-                f"{new} is written over {old}, which is read again afterwards",
-                "Report it with the .pto file to the compiler's authors; until then read the tile again.",
-                one.kernel,
-            )
-
-
-OVERLAPPING_TILES = Rule(
+@rule(
     "overlapping-tiles",
     "error",
     "the compiler gave two tiles that are alive at once the same bytes",
     "What is read afterwards is the other tile: the numbers are wrong. Only a build folder shows it (check FOLDER).",
-    _find_overlaps,
     Example(
         "y = pl.add(x, 1.0)  # y lies in the bytes of w, which a product reads later",
         "w = pl.load(weights, [0, 0], [16, 64])  # read again after y",
     ),
     about="quality",
 )
+def overlapping_tiles(program: Program) -> Iterator[Finding]:
+    for one in program.assemblies.values():
+        for old, new, line in one.clobbered:
+            yield overlapping_tiles.at(
+                program.site_in(one.lowered, line),
+                f"{new} is written over {old}, which is read again afterwards",
+                "Report it with the .pto file to the compiler's authors; until then read the tile again.",
+                one.kernel,
+            )
 
 
 def _misaligned(body: PlannedBody, program: Program) -> Iterator[Problem]:
@@ -126,21 +120,32 @@ def _misaligned(body: PlannedBody, program: Program) -> Iterator[Problem]:
                 yield one.site, f"{what}, not a multiple of {least}", f"Give it a multiple of {least // width} rows."
 
 
-MISALIGNED_TILE: Rule = Rule(
+@rule(
     "misaligned-tile",
     "error",
     "a tile that does not fall on the chip's steps",
     "The cube multiplies blocks of 16, and a column on a vector core is a multiple of 32 bytes.",
-    lambda program: problems(MISALIGNED_TILE, program, _misaligned),
     Example(
         "scores = pl.matmul(q, pl.slice(k, [120, 128], [row, 0]), b_trans=True)  # N is 120",
         "scores = pl.matmul(q, pl.slice(k, [128, 128], [row, 0], valid_shape=[120, 128]), b_trans=True)",
     ),
     about="chip",
 )
+def misaligned_tile(program: Program) -> Iterator[Finding]:
+    return problems(misaligned_tile, program, _misaligned)
 
 
-def _find_pipeline_depth(program: Program) -> Iterator[Finding]:
+@rule(
+    "pipeline-depth",
+    "hint",
+    "a pipeline deeper than its buffers",
+    "A stage without a buffer of its own waits for the turn before; the loop runs as if it had fewer stages.",
+    Example(
+        "for k0 in pl.pipeline(0, K, 512, stage=4):  # four tiles of 192 KiB in 512 KiB of Mat",
+        "for k0 in pl.pipeline(0, K, 512, stage=2):",
+    ),
+)
+def pipeline_depth(program: Program) -> Iterator[Finding]:
     """One finding per function and space, about the largest tile that had to give up depth."""
     for usage in usages(program.planned.values()):
         space = usage.space
@@ -153,7 +158,7 @@ def _find_pipeline_depth(program: Program) -> Iterator[Finding]:
         beside = f", and {many(others, 'more tile')} likewise" if others else ""
         tile = f"{worst.value.name} {list(worst.value.shape)} {worst.value.dtype}"
         room = (space.limit - space.reserved) // worst.wanted
-        yield PIPELINE_DEPTH.at(
+        yield pipeline_depth.at(
             sites[worst],
             f"{tile} has {many(worst.got, 'buffer')} in {space.space} for {worst.wanted} turns in flight{beside}: "
             "turns wait for each other",
@@ -164,23 +169,24 @@ def _find_pipeline_depth(program: Program) -> Iterator[Finding]:
         )
 
 
-PIPELINE_DEPTH = Rule(
-    "pipeline-depth",
-    "hint",
-    "a pipeline deeper than its buffers",
-    "A stage without a buffer of its own waits for the turn before; the loop runs as if it had fewer stages.",
-    _find_pipeline_depth,
-    Example(
-        "for k0 in pl.pipeline(0, K, 512, stage=4):  # four tiles of 192 KiB in 512 KiB of Mat",
-        "for k0 in pl.pipeline(0, K, 512, stage=2):",
-    ),
-)
-
-
 LEAST_TURNS = 3
 
 
-def _find_unpipelined_k(program: Program) -> Iterator[Finding]:
+@rule(
+    "unpipelined-k",
+    "warning",
+    "a loop of matmuls without a pipeline",
+    "With one buffer per operand the cube idles while the next tiles are loaded, and the loads wait for the cube. "
+    "Reported from three turns on, where the memory plan has room for two turns' tiles.",
+    Example(
+        "for k0 in pl.range(128, K, 128):\n    acc = pl.matmul_acc(acc, x[:, k0 : k0 + 128], w[k0 : k0 + 128, :])",
+        "for k0 in pl.pipeline(128, K, 128, stage=2):\n"
+        "    acc = pl.matmul_acc(acc, x[:, k0 : k0 + 128], w[k0 : k0 + 128, :])",
+        "FLOPs during which nothing is loaded, or bytes during which nothing is multiplied",
+    ),
+    without="hidden",
+)
+def unpipelined_k(program: Program) -> Iterator[Finding]:
     if "Mat" not in program.device.space:
         return
     loops: dict[tuple[int, int, tuple[int, ...]], list[StepPlace]] = defaultdict(list)
@@ -212,7 +218,7 @@ def _find_unpipelined_k(program: Program) -> Iterator[Finding]:
         entries = blocks * first.times // first.around[-1].count
         each = f"{loaded // (entries * loop.turns):,} bytes a turn"
         site = program.site(loop.site)
-        yield UNPIPELINED_K.at(
+        yield unpipelined_k.at(
             site,
             f"{loop.turns} turns of matmul each wait for their own loads ({each})",
             f"Let it load one turn ahead: Mat holds two turns' tiles ({mat.used:,} of {mat.limit:,} bytes).",
@@ -275,27 +281,21 @@ def _stores_what_it_loads(flow: Flow, loads: list[Step]) -> bool:
     )
 
 
-UNPIPELINED_K = Rule(
-    "unpipelined-k",
-    "warning",
-    "a loop of matmuls without a pipeline",
-    "With one buffer per operand the cube idles while the next tiles are loaded, and the loads wait for the cube. "
-    "Reported from three turns on, where the memory plan has room for two turns' tiles.",
-    _find_unpipelined_k,
-    Example(
-        "for k0 in pl.range(128, K, 128):\n    acc = pl.matmul_acc(acc, x[:, k0 : k0 + 128], w[k0 : k0 + 128, :])",
-        "for k0 in pl.pipeline(128, K, 128, stage=2):\n"
-        "    acc = pl.matmul_acc(acc, x[:, k0 : k0 + 128], w[k0 : k0 + 128, :])",
-        "FLOPs during which nothing is loaded, or bytes during which nothing is multiplied",
-    ),
-    without="hidden",
-)
-
-
 Block = tuple[int, int]  # task, block
 
 
-def _find_l2_overflow(program: Program) -> Iterator[Finding]:
+@rule(
+    "l2-overflow",
+    "hint",
+    "a working set beyond L2",
+    "What is read again soon comes from L2; after more than its size has passed it comes from memory again.",
+    Example(
+        "for n0 in pl.range(0, N, 256):  # every turn reads all of x, which L2 cannot keep beside the weights",
+        "for n0 in pl.range(0, N, 1024):",
+        "bytes read from memory again",
+    ),
+)
+def l2_overflow(program: Program) -> Iterator[Finding]:
     l2 = program.device.memory.l2
     if l2 is None:
         return
@@ -310,7 +310,7 @@ def _find_l2_overflow(program: Program) -> Iterator[Finding]:
         if between > l2.value:
             use = max(uses, key=lambda use: use.read)
             kernel, name = program.launches[traffic.launch[use.task]].kernel, tensor_name(program, buffer)
-            yield L2_OVERFLOW.at(
+            yield l2_overflow.at(
                 access_site(program, use, "read"),
                 f"{short_name(kernel)} reads {size(total)} of {name}, which has {size(total - again)}; about "
                 f"{size(between)} pass before the same tiles are read again, more than L2 ({size(l2.value)}) can keep",
@@ -354,17 +354,3 @@ def _moved_between(program: Program, one: Block, other: Block) -> float:
         for use in traffic_of(program).uses(task):
             moved[use.buffer] += part * (use.read + use.written)
     return sum(min(bytes_moved, _buffer_bytes(program, buffer)) for buffer, bytes_moved in moved.items())
-
-
-L2_OVERFLOW = Rule(
-    "l2-overflow",
-    "hint",
-    "a working set beyond L2",
-    "What is read again soon comes from L2; after more than its size has passed it comes from memory again.",
-    _find_l2_overflow,
-    Example(
-        "for n0 in pl.range(0, N, 256):  # every turn reads all of x, which L2 cannot keep beside the weights",
-        "for n0 in pl.range(0, N, 1024):",
-        "bytes read from memory again",
-    ),
-)

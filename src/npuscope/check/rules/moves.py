@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from npuscope.check.dataflow import flows_of
 from npuscope.check.memory_use import Problem, problems
-from npuscope.check.rule import Example, Finding, Rule
+from npuscope.check.rule import Example, Finding, rule
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, carries, instructions
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.source import read
@@ -83,19 +83,20 @@ def _read_every_turn(items: Items) -> Iterator[int]:
             yield from _read_every_turn(item.items)
 
 
-ILLEGAL_MOVE: Rule = Rule(
+@rule(
     "illegal-move",
     "error",
     "a move between memories that the chip does not have",
     "A tile reaches most memories only through another one; on chips without a ring on chip cube and vector cores "
     "hand over through global memory.",
-    lambda program: problems(ILLEGAL_MOVE, program, _moves),
     Example(
         "tile = pl.move(product, target_memory=pl.MemorySpace.Vec)  # Acc to Vec: not on 910B",
         "tile = pl.cast(product, target_type=pl.BF16)  # the compiler hands it over to the vector cores",
     ),
     about="chip",
 )
+def illegal_move(program: Program) -> Iterator[Finding]:
+    return problems(illegal_move, program, _moves)
 
 
 CARRYING = ("range", "pipeline", "parallel", "while_")
@@ -111,7 +112,20 @@ class MetName(NamedTuple):
     line: int
 
 
-def _find_unequal_move(program: Program) -> Iterator[Finding]:
+@rule(
+    "unequal-move",
+    "warning",
+    "a move between tiles of different shape",
+    "A name that a loop carries is one place on chip. Where a turn leaves a tile of another shape or type in it the "
+    "compiler would have to move one onto the other, and a move wants equal shapes. This is npuscope's reading of the "
+    "compiler: the program is simulated all the same.",
+    Example(
+        "part = x[0:64, :]\nfor i in pl.range(4):\n    part = pl.add(part[0:32, :], 1.0)  # half as many rows",
+        "part = x[0:32, :]\nfor i in pl.range(4):\n    part = pl.add(part, 1.0)",
+    ),
+    about="compiler",
+)
+def unequal_move(program: Program) -> Iterator[Finding]:
     shapes = _shapes(program)
     for file in dict.fromkeys(file for file, _ in shapes):
         source = read(file)
@@ -123,7 +137,7 @@ def _find_unequal_move(program: Program) -> Iterator[Finding]:
                 one, other = shapes.get((file, first)), shapes.get((file, second))
                 if one and other and one.isdisjoint(other):
                     before, after = min(one), min(other)
-                    yield UNEQUAL_MOVE.at(
+                    yield unequal_move.at(
                         Site(file, second, function.name),
                         f"{name} is {_tile_text(after)} here and {_tile_text(before)} on line {first}, and {how}: the "
                         "compiler would have to move one tile onto the other, and a move wants equal shapes and types",
@@ -224,22 +238,6 @@ def _equal_move_fix(name: str, before: Tile, after: Tile) -> str:
     return f"Give the value of {list(after[0])} a name of its own, or write it into a part of {name} (pl.assemble)."
 
 
-UNEQUAL_MOVE = Rule(
-    "unequal-move",
-    "warning",
-    "a move between tiles of different shape",
-    "A name that a loop carries is one place on chip. Where a turn leaves a tile of another shape or type in it the "
-    "compiler would have to move one onto the other, and a move wants equal shapes. This is npuscope's reading of the "
-    "compiler: the program is simulated all the same.",
-    _find_unequal_move,
-    Example(
-        "part = x[0:64, :]\nfor i in pl.range(4):\n    part = pl.add(part[0:32, :], 1.0)  # half as many rows",
-        "part = x[0:32, :]\nfor i in pl.range(4):\n    part = pl.add(part, 1.0)",
-    ),
-    about="compiler",
-)
-
-
 def _stored(lowered: Lowered) -> Iterator[tuple[Instruction, Value]]:
     """Stores of tiles, with the tile."""
     for one in lowered.instructions:
@@ -256,18 +254,19 @@ def _store_types(body: PlannedBody, program: Program) -> Iterator[Problem]:
             yield one.site, f"{tile.name}: an accumulator cannot be stored as {tile.dtype}", fix
 
 
-STORE_TYPE: Rule = Rule(
+@rule(
     "store-type",
     "error",
     "an accumulator stored as a type it cannot have",
     "Draining the accumulator converts to a few types only; others go through a vector core.",
-    lambda program: problems(STORE_TYPE, program, _store_types),
     Example(
         "out = pl.assemble(out, pl.matmul(a, b, out_dtype=pl.BF16), [0, 0])  # on a chip that drains FP32 only",
         "out = pl.assemble(out, pl.cast(pl.matmul(a, b, out_dtype=pl.FP32), pl.BF16), [0, 0])",
     ),
     about="chip",
 )
+def store_type(program: Program) -> Iterator[Finding]:
+    return problems(store_type, program, _store_types)
 
 
 def _atomic_types(body: PlannedBody, program: Program) -> Iterator[Problem]:
@@ -279,15 +278,16 @@ def _atomic_types(body: PlannedBody, program: Program) -> Iterator[Problem]:
             yield one.site, f"{tile.name}: global memory cannot add {tile.dtype}", fix
 
 
-ATOMIC_TYPE: Rule = Rule(
+@rule(
     "atomic-type",
     "error",
     "an atomic add of a type that global memory cannot add",
     "The memory itself adds, and it knows a few types only.",
-    lambda program: problems(ATOMIC_TYPE, program, _atomic_types),
     Example(
         "out = pl.assemble(out, tile, [0, 0], atomic=pl.AtomicType.Add)  # BF16 on the 950",
         "out = pl.assemble(out, pl.cast(tile, pl.FP32), [0, 0], atomic=pl.AtomicType.Add)  # out is FP32",
     ),
     about="chip",
 )
+def atomic_type(program: Program) -> Iterator[Finding]:
+    return problems(atomic_type, program, _atomic_types)

@@ -16,7 +16,7 @@ from npuscope.check.memory_use import Problem, problems
 from npuscope.check.races import Race, races
 from npuscope.check.races.conflicts import order_of
 from npuscope.check.races.detect import Phased, phased
-from npuscope.check.rule import Example, Finding, Rule, Waste
+from npuscope.check.rule import Example, Finding, Rule, Waste, rule
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.rings import FUNCTION, RingEntry, ScopePath, entries_of, limits_of
 from npuscope.ops.dtypes import BY_NAME
@@ -69,7 +69,17 @@ class _LineWriter(NamedTuple):
     lines: Offsets
 
 
-def _find_shared_line(program: Program) -> Iterator[Finding]:
+@rule(
+    "shared-line",
+    "warning",
+    "two cores write to one line of GM element by element",
+    "pl.write goes through a core's cache, which writes back whole lines: neighbours' elements come back with it.",
+    Example(
+        "for b in pl.spmd(16):\n    pl.write(lengths, [b], n)  # 16 numbers in one line of 512 bytes",
+        "for b in pl.spmd(16):\n    pl.write(lengths, [b, 0], n)  # [16, 128] INT32: a line each",
+    ),
+)
+def shared_line(program: Program) -> Iterator[Finding]:
     if "scalar_line" not in program.device.core:
         return
     size = int(program.device.core["scalar_line"].value)
@@ -137,7 +147,7 @@ def _shared_line_finding(program: Program, buffer: int, one: _LineWriter, other:
     if one.task != other.task:
         who = f"two tasks of {kernels[1]}" if kernels[0] == kernels[1] else f"{kernels[0]} and {kernels[1]}"
         who += ", which nothing orders,"
-    return SHARED_LINE.at(
+    return shared_line.at(
         site,
         f"{who} write elements of one {size}-byte line of {name} by pl.write: a core writes back the whole line, "
         "and what the other put there is lost",
@@ -145,19 +155,6 @@ def _shared_line_finding(program: Program, buffer: int, one: _LineWriter, other:
         kernel=kernels[1],
         also=[] if first == site else [first],
     )
-
-
-SHARED_LINE = Rule(
-    "shared-line",
-    "warning",
-    "two cores write to one line of GM element by element",
-    "pl.write goes through a core's cache, which writes back whole lines: neighbours' elements come back with it.",
-    _find_shared_line,
-    Example(
-        "for b in pl.spmd(16):\n    pl.write(lengths, [b], n)  # 16 numbers in one line of 512 bytes",
-        "for b in pl.spmd(16):\n    pl.write(lengths, [b, 0], n)  # [16, 128] INT32: a line each",
-    ),
-)
 
 
 EXCEEDED = {  # limit of the runtime -> what is too much
@@ -204,7 +201,7 @@ def _resident(program: Program) -> Iterator[Finding]:
         limits = limits_of(program, name) if name in NAMES else (int(runtime[name].value),) if name in runtime else ()
         if limits and needed > limits[0] and place is not None:
             larger = f", or give the run a larger {NAMES[name]} (PTO2_{NAMES[name].upper()})" if name in NAMES else ""
-            yield RING_DEADLOCK.at(
+            yield ring_deadlock.at(
                 program.site(place.site),
                 f"{needed:,} {what}: host_build_graph keeps the whole graph and has room for {limits[0]:,}",
                 f"Make equal tasks blocks of one pl.spmd{larger}; or take --runtime tmr.",
@@ -212,7 +209,20 @@ def _resident(program: Program) -> Iterator[Finding]:
             )
 
 
-def _find_ring_deadlock(program: Program) -> Iterator[Finding]:
+@rule(
+    "ring-deadlock",
+    "error",
+    "a scope that needs more of the runtime than it can ever get",
+    "A scope gives nothing back before it closes, so it must fit its ring: task slots, heap, dependencies.",
+    Example(
+        "for i in pl.range(20000):  # a scope may have 16384 tasks\n"
+        "    with pl.at(level=CORE):\n"
+        "        out = pl.assemble(out, pl.slice(x, [1, 64], [i, 0]), [i, 0])",
+        "for i in pl.spmd(1250):  # one task\n"
+        "    out = pl.assemble(out, pl.slice(x, [16, 64], [i * 16, 0]), [i * 16, 0])",
+    ),
+)
+def ring_deadlock(program: Program) -> Iterator[Finding]:
     if "rings" not in program.device.runtime:
         return
     if "hosted" in program.device.runtime:
@@ -242,7 +252,7 @@ def _find_ring_deadlock(program: Program) -> Iterator[Finding]:
         what = f"{len(deepest.path)} scopes are open at once, the runtime allows {runtime['scope_depth']}"
         kernel = kernels[deepest.task]
         fix = "Take loops apart, or put them into the task."
-        yield RING_DEADLOCK.at(program.site(deepest.site), what, fix, kernel)
+        yield ring_deadlock.at(program.site(deepest.site), what, fix, kernel)
 
 
 def _exceeding(program: Program, name: str, needs: list[_Need], limit: int) -> Iterator[Finding]:
@@ -253,7 +263,7 @@ def _exceeding(program: Program, name: str, needs: list[_Need], limit: int) -> I
             larger = f", or give the run a larger {NAMES[name]} (PTO2_{NAMES[name].upper()})" if name in NAMES else ""
             fix = f"Split the scope: make a part of it a pl.scope() of its own or the body of a loop{larger}."
             message = f"{text}: here it waits for itself, for ever ({ERROR[name]})"
-            yield RING_DEADLOCK.at(program.site(need.site), message, fix, need.kernel)
+            yield ring_deadlock.at(program.site(need.site), message, fix, need.kernel)
             return
 
 
@@ -287,7 +297,19 @@ def _remembered(program: Program, tasks: list[RingEntry]) -> Iterator[_Need]:
             yield _Need(entry.path, kept, task.site, task.kernel)
 
 
-def _find_ring_room(program: Program) -> Iterator[Finding]:
+@rule(
+    "ring-room",
+    "warning",
+    "a ring of the runtime that is too small to submit ahead",
+    "Whoever submits waits where a ring is full: cores that could run the tasks behind it idle. Found where a larger "
+    "ring makes the simulated run faster.",
+    Example(
+        "# PTO2_RING_TASK_WINDOW=64\nfor i in pl.parallel(4096):\n    with pl.at(level=CORE): ...",
+        "# PTO2_RING_TASK_WINDOW=1024\nfor i in pl.parallel(4096):\n    with pl.at(level=CORE): ...",
+    ),
+    without="room",
+)
+def ring_room(program: Program) -> Iterator[Finding]:
     """A ring that comes round: whoever submits may have to wait for room. What it costs only a simulation knows."""
     if "rings" not in program.device.runtime or "hosted" in program.device.runtime:
         return
@@ -300,7 +322,7 @@ def _find_ring_room(program: Program) -> Iterator[Finding]:
                 used += 1 if name == "task_window" else entry.bytes
                 if used >= limit + (name == "heap"):
                     what = "task slots" if name == "task_window" else "bytes of heap"
-                    yield RING_ROOM.at(
+                    yield ring_room.at(
                         program.site(entry.site),
                         f"ring {ring} has {limit:,} {what}, which are all taken here for the first time: what is "
                         "submitted from here on waits until room is given back",
@@ -310,37 +332,6 @@ def _find_ring_room(program: Program) -> Iterator[Finding]:
                         waste=Waste(waits=1),
                     )
                     break
-
-
-RING_ROOM = Rule(
-    "ring-room",
-    "warning",
-    "a ring of the runtime that is too small to submit ahead",
-    "Whoever submits waits where a ring is full: cores that could run the tasks behind it idle. Found where a larger "
-    "ring makes the simulated run faster.",
-    _find_ring_room,
-    Example(
-        "# PTO2_RING_TASK_WINDOW=64\nfor i in pl.parallel(4096):\n    with pl.at(level=CORE): ...",
-        "# PTO2_RING_TASK_WINDOW=1024\nfor i in pl.parallel(4096):\n    with pl.at(level=CORE): ...",
-    ),
-    without="room",
-)
-
-
-RING_DEADLOCK = Rule(
-    "ring-deadlock",
-    "error",
-    "a scope that needs more of the runtime than it can ever get",
-    "A scope gives nothing back before it closes, so it must fit its ring: task slots, heap, dependencies.",
-    _find_ring_deadlock,
-    Example(
-        "for i in pl.range(20000):  # a scope may have 16384 tasks\n"
-        "    with pl.at(level=CORE):\n"
-        "        out = pl.assemble(out, pl.slice(x, [1, 64], [i, 0]), [i, 0])",
-        "for i in pl.spmd(1250):  # one task\n"
-        "    out = pl.assemble(out, pl.slice(x, [16, 64], [i * 16, 0]), [i * 16, 0])",
-    ),
-)
 
 
 def _barriers(body: PlannedBody, program: Program) -> Iterator[Problem]:
@@ -355,16 +346,17 @@ def _barriers(body: PlannedBody, program: Program) -> Iterator[Problem]:
             yield one.site, message, f'Launch pl.spmd({cores}, sync_start=True), or use mode="soft" with a workspace.'
 
 
-SYNCALL_OCCUPANCY: Rule = Rule(
+@rule(
     "syncall-occupancy",
     "error",
     "a barrier of all cores that not all cores reach",
     "A hard syncall waits for every core of its kind: with fewer blocks, or blocks that do not start together, the "
     "device hangs.",
-    lambda program: problems(SYNCALL_OCCUPANCY, program, _barriers),
     Example(
         'for b in pl.spmd(16):\n    pl.system.syncall(mode="hard")',
         'for b in pl.spmd(24, sync_start=True):\n    pl.system.syncall(mode="hard")',
     ),
     about="chip",
 )
+def syncall_occupancy(program: Program) -> Iterator[Finding]:
+    return problems(syncall_occupancy, program, _barriers)

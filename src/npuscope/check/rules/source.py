@@ -12,7 +12,7 @@ from functools import partial
 from inspect import unwrap
 
 from npuscope.check.dataflow import Flow, flows_of
-from npuscope.check.rule import Example, Finding, Rule, Section
+from npuscope.check.rule import Example, Finding, Section, rule
 from npuscope.check.rules import all_rules
 from npuscope.check.source_text import ignores_in, section_of
 from npuscope.lower.program import Program
@@ -28,7 +28,16 @@ CHUNK = "(chunk=)"
 WORDS = frozenset(part for old in OLD for part in old.replace("(", ".").replace("=)", "").split("."))
 
 
-def _find_retired_spelling(program: Program) -> Iterator[Finding]:
+@rule(
+    "retired-spelling",
+    "warning",
+    "a spelling that PyPTO has removed",
+    "Today's compiler refuses it. npuscope still runs it, as the compiler of its day did, so that old programs can "
+    "be measured against new ones.",
+    Example("with pl.incore():", "with pl.at(level=pl.Level.CORE_GROUP):"),
+    about="quality",
+)
+def retired_spelling(program: Program) -> Iterator[Finding]:
     sites = program.recording.sites
     for file in dict.fromkeys(site.file for site in sites):
         source = read(file)
@@ -49,7 +58,7 @@ def _find_retired_spelling(program: Program) -> Iterator[Finding]:
             if old.endswith(CHUNK):
                 advice = " Try several sizes of blocks: the best is a measurement."
             changed = text.replace(old, "pl.at(level=pl.Level.CORE_GROUP)")
-            yield RETIRED_SPELLING.at(
+            yield retired_spelling.at(
                 Site(file, first, "" if function is None else function.name),
                 f"{message}; {len(lines)} times in this scope" if others else message,
                 f"Write {spelling.now}.{advice}",
@@ -75,22 +84,18 @@ def _retired(node: ast.AST) -> list[str]:
     return [old for old in spelled if old in OLD]
 
 
-RETIRED_SPELLING = Rule(
-    "retired-spelling",
-    "warning",
-    "a spelling that PyPTO has removed",
-    "Today's compiler refuses it. npuscope still runs it, as the compiler of its day did, so that old programs can "
-    "be measured against new ones.",
-    _find_retired_spelling,
-    Example("with pl.incore():", "with pl.at(level=pl.Level.CORE_GROUP):"),
-    about="quality",
-)
-
-
 STATED = re.compile(r"\b([A-Z][A-Z0-9_]{2,})\s?=\s?(\d+)\b(?!\s*[-+*/.])")  # TILE=64 in a sentence
 
 
-def _find_stale_value(program: Program) -> Iterator[Finding]:
+@rule(
+    "stale-value",
+    "hint",
+    "a sentence that names an old value of a constant",
+    "Whoever reads it sizes tiles by it, or looks for a fault that is not there.",
+    Example("# tiles of BATCH_TILE=4 rows\nBATCH_TILE = 16", "# tiles of BATCH_TILE=16 rows\nBATCH_TILE = 16"),
+    about="quality",
+)
+def stale_value(program: Program) -> Iterator[Finding]:
     for file in dict.fromkeys(site.file for site in program.recording.sites):
         source = read(file)
         if source is None:
@@ -103,7 +108,7 @@ def _find_stale_value(program: Program) -> Iterator[Finding]:
             for name, said in STATED.findall(text):
                 now = known.get(name, set())
                 if len(now) == 1 and (number := next(iter(now))).isdecimal() and number != said:
-                    yield STALE_VALUE.at(
+                    yield stale_value.at(
                         Site(file, line, ""),
                         f"the text says {name}={said}: {name} is {number}, not {said}",
                         f"Write {name}={number}, or leave the number to the constant.",
@@ -122,42 +127,28 @@ def _prose(source: SourceFile) -> Iterator[tuple[int, str]]:
                 yield from ((line, source.line(line)) for line in lines)
 
 
-STALE_VALUE = Rule(
-    "stale-value",
-    "hint",
-    "a sentence that names an old value of a constant",
-    "Whoever reads it sizes tiles by it, or looks for a fault that is not there.",
-    _find_stale_value,
-    Example("# tiles of BATCH_TILE=4 rows\nBATCH_TILE = 16", "# tiles of BATCH_TILE=16 rows\nBATCH_TILE = 16"),
-    about="quality",
-)
-
-
-def _find_unknown_ignore(program: Program) -> Iterator[Finding]:
-    known = {rule.id for rule in all_rules()}
-    for file in dict.fromkeys(site.file for site in program.recording.sites):
-        for ignore in ignores_in(file):
-            for id in sorted(ignore.rules - known):
-                near = get_close_matches(id, known, 1)
-                yield UNKNOWN_IGNORE.at(
-                    Site(file, ignore.line, ""),
-                    f"this comment silences nothing: there is no rule '{id}'",
-                    f"Write {near[0]}." if near else "npuscope check --list-rules lists the rules.",
-                )
-
-
-UNKNOWN_IGNORE = Rule(
+@rule(
     "unknown-ignore",
     "hint",
     "a comment that silences a rule there is not",
     "A finding that someone meant to silence will come back, or was never there.",
-    _find_unknown_ignore,
     Example(
         "tile = pl.slice(w, [128, 64], [k0, n0])  # npuscope: ignore[short-rows]",
         "tile = pl.slice(w, [128, 64], [k0, n0])  # npuscope: ignore[short-row]",
     ),
     about="quality",
 )
+def unknown_ignore(program: Program) -> Iterator[Finding]:
+    known = {rule.id for rule in all_rules()}
+    for file in dict.fromkeys(site.file for site in program.recording.sites):
+        for ignore in ignores_in(file):
+            for id in sorted(ignore.rules - known):
+                near = get_close_matches(id, known, 1)
+                yield unknown_ignore.at(
+                    Site(file, ignore.line, ""),
+                    f"this comment silences nothing: there is no rule '{id}'",
+                    f"Write {near[0]}." if near else "npuscope check --list-rules lists the rules.",
+                )
 
 
 @dataclass(frozen=True)
@@ -175,7 +166,19 @@ class _Fact:
 FILLED = _Fact(frozenset(), 0)  # a tile of one number
 
 
-def _find_variance_not_rsqrt(program: Program) -> Iterator[Finding]:
+@rule(
+    "variance-not-rsqrt",
+    "warning",
+    "a normalisation multiplies by the variance instead of its reciprocal root",
+    "RMSNorm and LayerNorm scale by 1 / √(mean(x²) + eps). Without the root the numbers are wrong, and a golden "
+    "with the same fault does not show it; where mean(x²) is about 1 the two are even close.",
+    Example(
+        "normed = pl.row_expand_mul(x, pl.add(mean_of_squares, EPS))",
+        "normed = pl.row_expand_mul(x, pl.rsqrt(pl.add(mean_of_squares, EPS)))",
+    ),
+    about="quality",
+)
+def variance_not_rsqrt(program: Program) -> Iterator[Finding]:
     faulty = False
     for launch in program.launches:
         task = program.first_task(launch)
@@ -186,7 +189,7 @@ def _find_variance_not_rsqrt(program: Program) -> Iterator[Finding]:
                 places[site.file, site.line] = op
         for (file, line), op in places.items():
             faulty = True
-            yield VARIANCE_NOT_RSQRT.at(
+            yield variance_not_rsqrt.at(
                 Site(file, line, program.site(op.site).function),
                 f"{op.name} scales x by mean(x²) + eps itself; a normalisation scales by 1 / √(mean(x²) + eps)",
                 "Take rsqrt of the mean of squares before it multiplies.",
@@ -285,26 +288,11 @@ def _in_golden(program: Program) -> Iterator[Finding]:
     """Lines of the golden that have the fault; without a golden function, of those that are named like one."""
     for source, function in _called_by(program.golden) if program.golden is not None else _named_golden(program):
         for line in faulty_lines(function):
-            yield VARIANCE_NOT_RSQRT.at(
+            yield variance_not_rsqrt.at(
                 Site(source.file, line, function.name),
                 "the golden scales by mean(x²) + eps too, so its check passes although both are wrong",
                 "Multiply by 1 / sqrt(mean(x²) + eps) in the golden and in the kernel.",
             )
-
-
-VARIANCE_NOT_RSQRT = Rule(
-    "variance-not-rsqrt",
-    "warning",
-    "a normalisation multiplies by the variance instead of its reciprocal root",
-    "RMSNorm and LayerNorm scale by 1 / √(mean(x²) + eps). Without the root the numbers are wrong, and a golden "
-    "with the same fault does not show it; where mean(x²) is about 1 the two are even close.",
-    _find_variance_not_rsqrt,
-    Example(
-        "normed = pl.row_expand_mul(x, pl.add(mean_of_squares, EPS))",
-        "normed = pl.row_expand_mul(x, pl.rsqrt(pl.add(mean_of_squares, EPS)))",
-    ),
-    about="quality",
-)
 
 
 NAMES = ("golden", "reference", "ref_")

@@ -18,7 +18,7 @@ import numpy as np
 from npuscope.check.dataflow import SAME, Flow, StepPlace, acc_of, flows_of, places, shown, sum_in_gm, sums, tile_bytes
 from npuscope.check.gm_traffic import Use, severity, traffic_of
 from npuscope.check.phrases import access_site, listed, size, tensor_name
-from npuscope.check.rule import Example, Finding, Rule, Waste, once
+from npuscope.check.rule import Example, Finding, Waste, once, rule
 from npuscope.check.source_text import accumulated
 from npuscope.lower.program import KernelLaunch, Program
 from npuscope.ops.spec import OpRole
@@ -28,7 +28,19 @@ from npuscope.tile.record.walk import Step, accesses_of
 RESCALED = (*SAME, OpRole.PART, OpRole.CAST, OpRole.PRODUCT, OpRole.QUOTIENT)
 
 
-def _find_add_matmul(program: Program) -> Iterator[Finding]:
+@rule(
+    "add-matmul",
+    "warning",
+    "a sum of products outside the accumulator",
+    "The cube adds to its accumulator for nothing; a product that is added on a vector core must be drained, moved and "
+    "read back, on chips without a ring on chip through global memory.",
+    Example(
+        "acc = pl.add(acc, pl.matmul(a, b))",
+        "acc = pl.matmul_acc(acc, a, b)",
+        "bytes that leave the accumulator and come back, additions",
+    ),
+)
+def add_matmul(program: Program) -> Iterator[Finding]:
     rules = program.device.rules
     through_gm = rules is None or not rules.ring_on_chip
     for place in places(program):
@@ -45,7 +57,7 @@ def _find_add_matmul(program: Program) -> Iterator[Finding]:
         else:
             continue
         moved = tile_bytes(place.step.result)
-        yield ADD_MATMUL.at(
+        yield add_matmul.at(
             place.site,
             f"adds a product {shown(place.step.result)} to {what} on a vector core: {moved:,} bytes leave the "
             "cube's accumulator at every step",
@@ -157,7 +169,7 @@ def _crossing(program: Program, launch: KernelLaunch, written: Written, add: Ste
     runs = product.times * dict(launch.bodies)[written.body] * len(launch.tasks)
     place = StepPlace(program, launch, written.body, flows_of(program)[written.body], product, runs)
     moved = place.other(written.store).bytes(written.store.op.accesses[0])
-    return ADD_MATMUL.at(
+    return add_matmul.at(
         place.site,
         f"one product {shown(product.result)} per task, stored to global memory ({moved:,} bytes) on its way "
         f"into the running sum of {add.kernel}",
@@ -170,27 +182,31 @@ def _crossing(program: Program, launch: KernelLaunch, written: Written, add: Ste
     )
 
 
-ADD_MATMUL = Rule(
-    "add-matmul",
-    "warning",
-    "a sum of products outside the accumulator",
-    "The cube adds to its accumulator for nothing; a product that is added on a vector core must be drained, moved and "
-    "read back, on chips without a ring on chip through global memory.",
-    _find_add_matmul,
-    Example(
-        "acc = pl.add(acc, pl.matmul(a, b))",
-        "acc = pl.matmul_acc(acc, a, b)",
-        "bytes that leave the accumulator and come back, additions",
-    ),
-)
-
-
 AGAIN = 2  # times that a tile is written on average
 
 TileBox = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, strides, offset
 
 
-def _find_gm_accumulate(program: Program) -> Iterator[Finding]:
+@rule(
+    "gm-accumulate",
+    "warning",
+    "a running sum in global memory",
+    "Every step of the sum is a round trip through global memory, and each waits for the one before; the accumulator "
+    "of the cube or a tile in vector memory does it on chip.",
+    Example(
+        "for n0 in pl.range(0, INTER, 64):\n"
+        "    with pl.at(level=CORE):\n"
+        "        part = pl.matmul(mlp, w_down[n0 : n0 + 64, :])\n"
+        "        down = pl.assemble(down, pl.add(down[:, :], part), [0, 0])  # the whole sum, every turn",
+        "with pl.at(level=CORE):\n"
+        "    acc = pl.matmul(mlp[:, 0:64], w_down[0:64, :], out_dtype=pl.FP32)\n"
+        "    for n0 in pl.pipeline(64, INTER, 64, stage=2):\n"
+        "        acc = pl.matmul_acc(acc, mlp[:, n0 : n0 + 64], w_down[n0 : n0 + 64, :])\n"
+        "    down = pl.assemble(down, acc, [0, 0])",
+        "bytes read and written beyond one write",
+    ),
+)
+def gm_accumulate(program: Program) -> Iterator[Finding]:
     updated: dict[str, dict[int, None]] = defaultdict(dict)  # kernel -> tensors that its tasks read and write
     for launch, moved in zip(program.launches, traffic_of(program).moved, strict=True):
         both = (moved.read.keys() & moved.written.keys()) - moved.added
@@ -206,7 +222,7 @@ def _find_gm_accumulate(program: Program) -> Iterator[Finding]:
         total = sum(use.read + use.written for uses, _ in sums for use in uses)
         needed = sum(round(sum(use.written for use in uses) / times) for uses, times in sums)
         waste = Waste(bytes=total - needed)
-        yield GM_ACCUMULATE.at(
+        yield gm_accumulate.at(
             access_site(program, first, "write"),
             f"{short_name(kernel)} keeps a running sum in GM: every tile of {names} is read, updated and written "
             f"back up to {max(times for _, times in sums):.0f} times, {size(total)} in all",
@@ -250,25 +266,3 @@ def _tiles_of(program: Program, task: Task, argument: int, mode: str) -> dict[Ti
                 for place, times in zip(places.tolist(), often.tolist(), strict=True):
                     found[access.shape, access.strides, place] += times * each
     return found
-
-
-GM_ACCUMULATE = Rule(
-    "gm-accumulate",
-    "warning",
-    "a running sum in global memory",
-    "Every step of the sum is a round trip through global memory, and each waits for the one before; the accumulator "
-    "of the cube or a tile in vector memory does it on chip.",
-    _find_gm_accumulate,
-    Example(
-        "for n0 in pl.range(0, INTER, 64):\n"
-        "    with pl.at(level=CORE):\n"
-        "        part = pl.matmul(mlp, w_down[n0 : n0 + 64, :])\n"
-        "        down = pl.assemble(down, pl.add(down[:, :], part), [0, 0])  # the whole sum, every turn",
-        "with pl.at(level=CORE):\n"
-        "    acc = pl.matmul(mlp[:, 0:64], w_down[0:64, :], out_dtype=pl.FP32)\n"
-        "    for n0 in pl.pipeline(64, INTER, 64, stage=2):\n"
-        "        acc = pl.matmul_acc(acc, mlp[:, n0 : n0 + 64], w_down[n0 : n0 + 64, :])\n"
-        "    down = pl.assemble(down, acc, [0, 0])",
-        "bytes read and written beyond one write",
-    ),
-)

@@ -9,7 +9,7 @@ from math import ceil
 
 from npuscope.check.fusable import fusable
 from npuscope.check.gm_traffic import beside, block_seconds, cores_of, least_seconds, traffic_of, waits_of
-from npuscope.check.rule import Example, Finding, Rule, Waste, once
+from npuscope.check.rule import Example, Finding, Waste, once, rule
 from npuscope.check.source_text import loop_site, with_loop
 from npuscope.lower.program import KernelLaunch, Program
 from npuscope.table.formats import many
@@ -19,7 +19,24 @@ WORTH = 0.25  # of a kernel's tasks: fewer are not worth a change
 DEAR = 1e-3  # seconds of scheduling to warn of, if they are more than the program's work takes
 
 
-def _find_short_task(program: Program) -> Iterator[Finding]:
+@rule(
+    "short-task",
+    "hint",
+    "tasks too short to hide their dispatch",
+    "Handing out a task and seeing it done costs a scheduler thread several microseconds; a core waits for that "
+    "between tasks that are shorter.",
+    Example(
+        "for r in pl.range(0, ROWS, 1):  # a row is done before the next task is handed out\n"
+        "    with pl.at(level=CORE):\n"
+        "        state = pl.assemble(state, pl.add(state[r : r + 1, :], 1.0), [r, 0])",
+        "with pl.at(level=CORE):\n"
+        "    for r in pl.range(0, ROWS, 16):\n"
+        "        state = pl.assemble(state, pl.add(state[r : r + 16, :], 1.0), [r, 0])",
+        "tasks saved",
+    ),
+    without="blocks",
+)
+def short_task(program: Program) -> Iterator[Finding]:
     runtime = program.device.runtime
     if "task_cost" not in runtime or "useful_task" not in runtime:
         return
@@ -36,7 +53,7 @@ def _find_short_task(program: Program) -> Iterator[Finding]:
         waste = Waste(tasks=tasks - max(ceil(run / spent), 1))
         if lost < runtime["useful_task"].value or waste.tasks < WORTH * tasks:
             continue
-        yield SHORT_TASK.at(
+        yield short_task.at(
             program.site(launches[0].site),
             f"{many(tasks, 'task')} of {short_name(launches[0].kernel)} run about {1e6 * run / tasks:.1f} µs each "
             f"(an estimate by bytes and FLOPs at one core's share of the chip), less than the {1e6 * spent:.1f} µs "
@@ -56,33 +73,27 @@ def _close(launch: KernelLaunch) -> bool:
     return 2 * near > len(launch.tasks)
 
 
-SHORT_TASK = Rule(
-    "short-task",
+@rule(
+    "many-tasks",
     "hint",
-    "tasks too short to hide their dispatch",
-    "Handing out a task and seeing it done costs a scheduler thread several microseconds; a core waits for that "
-    "between tasks that are shorter.",
-    _find_short_task,
+    "many equal tasks instead of one launch",
+    "Every task is submitted, dispatched and completed by itself; the blocks of one pl.spmd are one task.",
     Example(
-        "for r in pl.range(0, ROWS, 1):  # a row is done before the next task is handed out\n"
+        "for n0 in pl.parallel(0, N, 64):\n"
         "    with pl.at(level=CORE):\n"
-        "        state = pl.assemble(state, pl.add(state[r : r + 1, :], 1.0), [r, 0])",
-        "with pl.at(level=CORE):\n"
-        "    for r in pl.range(0, ROWS, 16):\n"
-        "        state = pl.assemble(state, pl.add(state[r : r + 16, :], 1.0), [r, 0])",
+        "        out = pl.assemble(out, pl.matmul(x, w[:, n0 : n0 + 64]), [0, n0])",
+        "for b in pl.spmd(N // 64):\n    out = pl.assemble(out, pl.matmul(x, w[:, b * 64 : b * 64 + 64]), [0, b * 64])",
         "tasks saved",
     ),
     without="blocks",
 )
-
-
-def _find_many_tasks(program: Program) -> Iterator[Finding]:
+def many_tasks(program: Program) -> Iterator[Finding]:
     for launch, groups in mergeable(program).items():
         name = short_name(launch.kernel)
         saved = sum(len(group) - 1 for group in groups)
         task = program.recording.tasks[groups[0][0]]
         site, loop = loop_site(program, task, len(task.turns) - 1) if task.turns else (program.site(task.site), None)
-        yield MANY_TASKS.at(
+        yield many_tasks.at(
             site,
             f"{sum(map(len, groups)):,} equal tasks of {name} are submitted one by one, though up to "
             f"{max(map(len, groups))} of them wait for the same and touch nothing of one another",
@@ -100,27 +111,20 @@ def _one_loop(program: Program, tasks: list[int]) -> bool:
     return tasks[-1] - tasks[0] == len(tasks) - 1 and len(around) == 1
 
 
-MANY_TASKS = Rule(
-    "many-tasks",
-    "hint",
-    "many equal tasks instead of one launch",
-    "Every task is submitted, dispatched and completed by itself; the blocks of one pl.spmd are one task.",
-    _find_many_tasks,
-    Example(
-        "for n0 in pl.parallel(0, N, 64):\n"
-        "    with pl.at(level=CORE):\n"
-        "        out = pl.assemble(out, pl.matmul(x, w[:, n0 : n0 + 64]), [0, n0])",
-        "for b in pl.spmd(N // 64):\n    out = pl.assemble(out, pl.matmul(x, w[:, b * 64 : b * 64 + 64]), [0, b * 64])",
-        "tasks saved",
-    ),
-    without="blocks",
-)
-
-
 IDLE = 0.2  # of the core time of all waves
 
 
-def _find_partial_wave(program: Program) -> Iterator[Finding]:
+@rule(
+    "partial-wave",
+    "hint",
+    "a last wave that leaves most cores idle",
+    "Blocks run in waves of as many as there are cores; one block more than fits costs a whole wave.",
+    Example(
+        "for b in pl.spmd(25):  # 24 cores: a second wave for one block",
+        "for b in pl.spmd(24):",
+    ),
+)
+def partial_wave(program: Program) -> Iterator[Finding]:
     if "task_cost" not in program.device.runtime:
         return
     for launch in program.launches:
@@ -146,7 +150,7 @@ def _tail(program: Program, launch: KernelLaunch, groups: list[list[int]], parts
     full = parts // cores * cores
     kind = {"AIV": "vector cores", "AIC": "cube cores"}.get(launch.core, "cube cores with their vector cores")
     often = f", {len(groups)} times" if len(groups) > 1 else ""
-    yield PARTIAL_WAVE.at(
+    yield partial_wave.at(
         program.site(launch.site),
         f"{parts} {what}s of {short_name(launch.kernel)} on {cores} {kind} take {waves} waves, the last with "
         f"{parts - full}: {idle:.0%} of the core time is idle and no other work can fill it{often}",
@@ -154,19 +158,6 @@ def _tail(program: Program, launch: KernelLaunch, groups: list[list[int]], parts
         kernel=launch.kernel,
         count=len(groups),
     )
-
-
-PARTIAL_WAVE = Rule(
-    "partial-wave",
-    "hint",
-    "a last wave that leaves most cores idle",
-    "Blocks run in waves of as many as there are cores; one block more than fits costs a whole wave.",
-    _find_partial_wave,
-    Example(
-        "for b in pl.spmd(25):  # 24 cores: a second wave for one block",
-        "for b in pl.spmd(24):",
-    ),
-)
 
 
 MANY = 16  # equal tasks that are worth one launch

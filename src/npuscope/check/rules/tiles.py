@@ -10,7 +10,7 @@ import numpy as np
 
 from npuscope.check.dataflow import SAME, StepPlace, as_one, flows_of, places, shown, zero_of
 from npuscope.check.gm_traffic import accesses, traffic_of
-from npuscope.check.rule import Example, Finding, Rule, Waste
+from npuscope.check.rule import Example, Finding, Waste, rule
 from npuscope.chip.devices import PER_CYCLE
 from npuscope.lower.program import Program
 from npuscope.ops.dtypes import BY_NAME
@@ -22,7 +22,18 @@ from npuscope.tile.record.walk import Step, are_in
 STARTING = 0.5
 
 
-def _find_tile_size(program: Program) -> Iterator[Finding]:
+@rule(
+    "tile-size",
+    "hint",
+    "a matmul smaller than its start",
+    "Every matmul instruction takes a fixed number of cycles before the first product; small tiles pay it often.",
+    Example(
+        "acc = pl.matmul_acc(acc, x[:, k0 : k0 + 16], w[k0 : k0 + 16, 0:16])",
+        "acc = pl.matmul_acc(acc, x[:, k0 : k0 + 128], w[k0 : k0 + 128, 0:128])",
+        "FLOPs that fit into the starts",
+    ),
+)
+def tile_size(program: Program) -> Iterator[Finding]:
     core = program.device.core
     if not {"l0_head", "l0_cycles", "l0_cycles_fp32", "fractal", "fractal_k"} <= set(core):
         return
@@ -40,7 +51,7 @@ def _find_tile_size(program: Program) -> Iterator[Finding]:
         rate = program.device.cube.get(left.dtype.lower())
         per_cycle = rate.value if rate is not None and rate.unit == PER_CYCLE else 0.0
         tiles = shown(left), shown(rights[0].result)
-        finding = TILE_SIZE.at(
+        finding = tile_size.at(
             place.site,
             f"multiplies {tiles[0]} by {tiles[1]}: of {head + work:.0f} cycles {head:.0f} go into starting it "
             f"({share:.0%})",
@@ -74,25 +85,23 @@ def _has_more(place: StepPlace) -> bool:
     return any(more > here for more, here in zip(extents, access.shape, strict=False))
 
 
-TILE_SIZE = Rule(
-    "tile-size",
-    "hint",
-    "a matmul smaller than its start",
-    "Every matmul instruction takes a fixed number of cycles before the first product; small tiles pay it often.",
-    _find_tile_size,
-    Example(
-        "acc = pl.matmul_acc(acc, x[:, k0 : k0 + 16], w[k0 : k0 + 16, 0:16])",
-        "acc = pl.matmul_acc(acc, x[:, k0 : k0 + 128], w[k0 : k0 + 128, 0:128])",
-        "FLOPs that fit into the starts",
-    ),
-)
-
-
 NOTICEABLE = 0.02  # of all bytes that the program moves from and to GM
 LEAST_BYTES = 4096  # bytes
 
 
-def _find_short_row(program: Program) -> Iterator[Finding]:
+@rule(
+    "short-row",
+    "hint",
+    "rows shorter than a line of global memory",
+    "Global memory is read and written in lines; the rest of the line is paid for and thrown away. Reported where "
+    "that is 2% of all the program moves, and where the tensor's rows are longer than the tile's.",
+    Example(
+        "w_tile = pl.slice(w, [128, 64], [k0, n0])  # BF16: 128 bytes of each line of 512",
+        "w_tile = pl.slice(w, [128, 256], [k0, n0])",
+        "bytes of lines that are paid for and thrown away",
+    ),
+)
+def short_row(program: Program) -> Iterator[Finding]:
     if "gm_line" not in program.device.core:
         return
     line = int(program.device.core["gm_line"].value)
@@ -118,7 +127,7 @@ def _short_row(place: StepPlace, access: Access, line: int) -> Finding | None:
     lost = (min(whole, line) - row) * (moved // row) * place.runs
     if lost <= 0:
         return None
-    return SHORT_ROW.at(
+    return short_row.at(
         place.site,
         f"{'reads' if access.mode == 'read' else 'writes'} {moved:,} bytes of {buffer.name} as "
         f"{moved // row:,} x {row} B; a line of global memory is {line} B",
@@ -130,22 +139,20 @@ def _short_row(place: StepPlace, access: Access, line: int) -> Finding | None:
     )
 
 
-SHORT_ROW = Rule(
-    "short-row",
+@rule(
+    "padded-rows",
     "hint",
-    "rows shorter than a line of global memory",
-    "Global memory is read and written in lines; the rest of the line is paid for and thrown away. Reported where "
-    "that is 2% of all the program moves, and where the tensor's rows are longer than the tile's.",
-    _find_short_row,
+    "matmul rows without data",
+    "Rows of padding are multiplied like others, and undeclared ones are loaded, stored and carried along as well. The "
+    "cube does 16 rows at least, so a tile filled up to 16 and declared with valid_shape= is no finding; FLOPs of such "
+    "rows are saved only by more rows that share the right operand.",
     Example(
-        "w_tile = pl.slice(w, [128, 64], [k0, n0])  # BF16: 128 bytes of each line of 512",
-        "w_tile = pl.slice(w, [128, 256], [k0, n0])",
-        "bytes of lines that are paid for and thrown away",
+        "q = pl.slice(q_padded, [16, 128], [0, 0])  # 8 rows are data",
+        "q = pl.slice(q_padded, [16, 128], [0, 0], valid_shape=[8, 128])",
+        "bytes and FLOPs of the rows without data",
     ),
 )
-
-
-def _find_padded_rows(program: Program) -> Iterator[Finding]:
+def padded_rows(program: Program) -> Iterator[Finding]:
     if "fractal" not in program.device.core:
         return
     least = int(program.device.core["fractal"].value)
@@ -168,7 +175,7 @@ def _declared(place: StepPlace, least: int) -> Iterator[Finding]:
     valid = max(left.result.valid[-2] for left in lefts if left.result.valid is not None)
     needed = -(-valid // least) * least
     if valid and rows > needed:
-        yield PADDED_ROWS.at(
+        yield padded_rows.at(
             place.site,
             f"multiplies {rows} rows of which {valid} are valid: {valid / rows:.0%} useful",
             f"Make the tile {needed} rows high, the least the cube can do for {valid}.",
@@ -195,7 +202,7 @@ def _undeclared(place: StepPlace) -> Iterator[tuple[int, Finding]]:
     padding = rows - data
     what = "hold zeros" if zeros == padding else "were never written" if not zeros else "hold no data"
     columns = load.step.result.shape[-1]
-    finding = PADDED_ROWS.at(
+    finding = padded_rows.at(
         place.site,
         f"multiplies all {rows} rows of a tile of {buffer.name}, {padding} of which {what}: {data / rows:.0%} useful",
         "Say which rows are valid, so that only those are loaded and stored; put more rows into the tile where "
@@ -266,19 +273,3 @@ def _writes(program: Program, root: int, until: int) -> Iterator[tuple[bool, Acc
                 part = task.arguments[access.argument].buffer
                 _, shape, strides, where = placement.pieces((part, access.shape, access.strides, offsets.ravel()))
                 yield zero and beside_data, Access(0, access.mode, shape, strides), where
-
-
-PADDED_ROWS = Rule(
-    "padded-rows",
-    "hint",
-    "matmul rows without data",
-    "Rows of padding are multiplied like others, and undeclared ones are loaded, stored and carried along as well. The "
-    "cube does 16 rows at least, so a tile filled up to 16 and declared with valid_shape= is no finding; FLOPs of such "
-    "rows are saved only by more rows that share the right operand.",
-    _find_padded_rows,
-    Example(
-        "q = pl.slice(q_padded, [16, 128], [0, 0])  # 8 rows are data",
-        "q = pl.slice(q_padded, [16, 128], [0, 0], valid_shape=[8, 128])",
-        "bytes and FLOPs of the rows without data",
-    ),
-)

@@ -14,7 +14,7 @@ import numpy as np
 from npuscope.check.gm_traffic import traffic_of, turns_of
 from npuscope.check.phrases import tensor_name, tensors_of
 from npuscope.check.races.conflicts import false_edges, inferred
-from npuscope.check.rule import Example, Finding, Rule, Waste, once
+from npuscope.check.rule import Example, Finding, Waste, once, rule
 from npuscope.check.source_text import loop_site, with_loop
 from npuscope.lower.program import Program
 from npuscope.table.formats import many
@@ -32,7 +32,20 @@ class _Pair:
     tensors: dict[str, None] = field(default_factory=dict)
 
 
-def _find_false_serialisation(program: Program) -> Iterator[Finding]:
+@rule(
+    "false-serialisation",
+    "hint",
+    "tasks that wait for each other though they touch different elements",
+    "The runtime compares whole arguments, so a task that reads one tile of a tensor waits for the writers of all.",
+    Example(
+        "with pl.at(level=CORE):  # waits for all who wrote to mid\n"
+        "    y = pl.assemble(y, pl.slice(mid, [16, 64], [0, 0]), [0, 0])",
+        "part = pl.slice(mid, [16, 64], [0, 0])\n"
+        "with pl.at(level=CORE):  # waits for who wrote these rows\n"
+        "    y = pl.assemble(y, part, [0, 0])",
+    ),
+)
+def false_serialisation(program: Program) -> Iterator[Finding]:
     recording, costly = program.recording, false_edges(program)
     if not costly:
         return
@@ -54,7 +67,7 @@ def _find_false_serialisation(program: Program) -> Iterator[Finding]:
         if pair.false:
             tensors = ", ".join(pair.tensors)
             waiting = f"{many(len(pair.waiting), 'task')} of {kernel}"
-            yield FALSE_SERIALISATION.at(
+            yield false_serialisation.at(
                 program.site(site),
                 f"{pair.false} of {pair.edges} edges from {first} to {waiting} join tasks that touch different "
                 f"elements: they are given {tensors} whole, and so wait",
@@ -66,23 +79,22 @@ def _find_false_serialisation(program: Program) -> Iterator[Finding]:
             )
 
 
-FALSE_SERIALISATION = Rule(
-    "false-serialisation",
-    "hint",
-    "tasks that wait for each other though they touch different elements",
-    "The runtime compares whole arguments, so a task that reads one tile of a tensor waits for the writers of all.",
-    _find_false_serialisation,
+@rule(
+    "serialised-parallel",
+    "warning",
+    "parallel loop that is serialised by overlap",
+    "A task that is given a whole tensor waits for every earlier writer of it, whatever part each of them touched.",
     Example(
-        "with pl.at(level=CORE):  # waits for all who wrote to mid\n"
-        "    y = pl.assemble(y, pl.slice(mid, [16, 64], [0, 0]), [0, 0])",
-        "part = pl.slice(mid, [16, 64], [0, 0])\n"
-        "with pl.at(level=CORE):  # waits for who wrote these rows\n"
-        "    y = pl.assemble(y, part, [0, 0])",
+        "for i in pl.parallel(8):\n"
+        "    with pl.at(level=CORE):\n"
+        "        state = pl.assemble(state, pl.add(pl.slice(state, [16, 64], [i * 16, 0]), 1.0), [i * 16, 0])",
+        "for i in pl.parallel(8):\n"
+        "    part = pl.slice(state, [16, 64], [i * 16, 0])  # the task's argument is the slice\n"
+        "    with pl.at(level=CORE):\n"
+        "        part = pl.assemble(part, pl.add(part, 1.0), [0, 0])",
     ),
 )
-
-
-def _find_serialised_parallel(program: Program) -> Iterator[Finding]:
+def serialised_parallel(program: Program) -> Iterator[Finding]:
     found = needless_waits(program)
     for waits in (one for one in found if one.kind == "parallel"):
         inner = (one for one in found if one.kind == "range" and one.depth > waits.depth)
@@ -93,7 +105,7 @@ def _find_serialised_parallel(program: Program) -> Iterator[Finding]:
         names = tensors_of(program, waits.edges)
         why = ", which counts as read, too, because of a pl.range loop around it" if by_sequence else ""
         task = program.recording.tasks[waits.tasks[0][0]]
-        yield SERIALISED_PARALLEL.at(
+        yield serialised_parallel.at(
             loop_site(program, task, waits.depth)[0],
             f"the turns of this parallel loop touch different memory, but {waits.waiting:,} of its tasks wait for "
             f"another turn ({many(waits.pairs, 'wait')}): each is given the whole of {names}{why}",
@@ -105,25 +117,18 @@ def _find_serialised_parallel(program: Program) -> Iterator[Finding]:
         )
 
 
-SERIALISED_PARALLEL = Rule(
-    "serialised-parallel",
-    "warning",
-    "parallel loop that is serialised by overlap",
-    "A task that is given a whole tensor waits for every earlier writer of it, whatever part each of them touched.",
-    _find_serialised_parallel,
+@rule(
+    "sequential-independent",
+    "hint",
+    "sequential loop over independent turns",
+    "Turns of a pl.range loop that write parts of one tensor wait for one another even where the parts are apart; "
+    "in a pl.parallel loop they run side by side.",
     Example(
-        "for i in pl.parallel(8):\n"
-        "    with pl.at(level=CORE):\n"
-        "        state = pl.assemble(state, pl.add(pl.slice(state, [16, 64], [i * 16, 0]), 1.0), [i * 16, 0])",
-        "for i in pl.parallel(8):\n"
-        "    part = pl.slice(state, [16, 64], [i * 16, 0])  # the task's argument is the slice\n"
-        "    with pl.at(level=CORE):\n"
-        "        part = pl.assemble(part, pl.add(part, 1.0), [0, 0])",
+        "for i in pl.range(8):\n    with pl.at(level=CORE):\n        out = pl.assemble(out, tile, [i * 16, 0])",
+        "for i in pl.parallel(8):\n    with pl.at(level=CORE):\n        out = pl.assemble(out, tile, [i * 16, 0])",
     ),
 )
-
-
-def _find_sequential_independent(program: Program) -> Iterator[Finding]:
+def sequential_independent(program: Program) -> Iterator[Finding]:
     for waits in needless_waits(program):
         if waits.kind != "range":
             continue
@@ -131,7 +136,7 @@ def _find_sequential_independent(program: Program) -> Iterator[Finding]:
         site, loop = loop_site(program, task, waits.depth)
         kept = tensors_of(program, if_parallel(program, waits))
         also = f", and give each turn its own slice of {kept}, written before the loop, else turns go on waiting for it"
-        yield SEQUENTIAL_INDEPENDENT.at(
+        yield sequential_independent.at(
             site,
             f"the turns of this sequential loop touch different memory, but {waits.waiting:,} of its tasks wait for an "
             f"earlier turn ({many(waits.pairs, 'wait')}): in a pl.range loop a tensor that is written counts as read "
@@ -142,20 +147,6 @@ def _find_sequential_independent(program: Program) -> Iterator[Finding]:
             waste=Waste(waits=waits.waiting),
             count=len(waits.tasks),
         )
-
-
-SEQUENTIAL_INDEPENDENT = Rule(
-    "sequential-independent",
-    "hint",
-    "sequential loop over independent turns",
-    "Turns of a pl.range loop that write parts of one tensor wait for one another even where the parts are apart; "
-    "in a pl.parallel loop they run side by side.",
-    _find_sequential_independent,
-    Example(
-        "for i in pl.range(8):\n    with pl.at(level=CORE):\n        out = pl.assemble(out, tile, [i * 16, 0])",
-        "for i in pl.parallel(8):\n    with pl.at(level=CORE):\n        out = pl.assemble(out, tile, [i * 16, 0])",
-    ),
-)
 
 
 SAMPLED = 4  # waits per tensor that are looked at before the whole loop is

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuscope.base.errors import BadInput
-from npuscope.check.rules.safety import RING_DEADLOCK
+from npuscope.check.rules.safety import ring_deadlock
 from npuscope.chip.runtimes import HBG, Mode, runtime_named
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import Task
@@ -25,7 +25,7 @@ from npuscope.time.core.costs import NS
 def host_graph_job(program: Program, job: Job) -> Job:
     """The job as the host submits it: whole, nobody early, recorded graphs as nodes between their two ends."""
     _refuse_reads(program, job)
-    for error in RING_DEADLOCK.check(program):
+    for error in ring_deadlock.check(program):
         raise BadInput(error.message, path=error.file, line=error.line, remedy=error.remedy)
     tasks = program.recording.tasks
     none = np.zeros(len(tasks), np.int64)
