@@ -178,7 +178,7 @@ def _finer(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Un
         assert call is not None
         nest = [*([one] if isinstance(one, cst.For) else []), last]
         options = tree.options(call, "level")
-        body = with_comments_of(last, [*before, *body_of(last)])  # type: ignore[arg-type]
+        body = with_comments_of(last, [*before, *body_of(last)])
         title = f"a block for every turn over {', '.join(sorted(tree.names_in(last.target)))}"
         yield from _launched(source, one, nest, options, body, title, ())
 
