@@ -9,30 +9,12 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from npuscope.check.fixes.fix import Fix, NewText, Unmended
+from npuscope.check.fixes import tree
+from npuscope.check.fixes.fix import NewText, Unmended, fix
 from npuscope.check.fixes.launches import launch
-from npuscope.check.fixes.products import ProductSum, product_sum, range_of
+from npuscope.check.fixes.products import ProductSum, product_sum
 from npuscope.check.fixes.scopes import body_of, is_scalar, scope_call, with_body
-from npuscope.check.fixes.tree import (
-    LOOPS,
-    Edit,
-    Source,
-    Statement,
-    assigned,
-    bare,
-    call_with,
-    called,
-    expression,
-    keywords,
-    module_of,
-    names_in,
-    positional,
-    renamed,
-    same,
-    statement,
-    stored,
-    with_names,
-)
+from npuscope.check.fixes.tree import Edit, Source, Statement, statement
 from npuscope.check.rule import Finding
 from npuscope.ops.cube import MATMUL, MATMUL_ACC
 from npuscope.ops.elementwise import CAST
@@ -42,16 +24,17 @@ from npuscope.ops.transfers import ASSEMBLE
 PARTS = (2, 4, 8)
 
 
+@fix("split-k", "long sums that few cores add up", ("*",))
 def _split_k(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unmended]:
     for scope in source.statements:
-        blocks = isinstance(scope, cst.For) and called(scope.iter) == "spmd"
+        blocks = isinstance(scope, cst.For) and tree.called(scope.iter) == "spmd"
         call = scope.iter if blocks and isinstance(scope, cst.For) else scope_call(scope)
         if not isinstance(scope, cst.With | cst.For) or not isinstance(call, cst.Call):
             continue
         body = body_of(scope)
-        loops = [one for one in body if isinstance(one, cst.For) and called(one.iter) in LOOPS]
+        loops = [one for one in body if isinstance(one, cst.For) and tree.called(one.iter) in tree.LOOPS]
         sums = [found for one in loops for inner in body_of(one) if (found := product_sum(source, inner)) is not None]
-        if len(loops) == len(sums) == 1 and called(sums[0].call) in MATMUL_ACC.names:
+        if len(loops) == len(sums) == 1 and tree.called(sums[0].call) in MATMUL_ACC.names:
             yield from _in_parts(source, scope, call, loops[0], sums[0])
 
 
@@ -60,52 +43,47 @@ def _in_parts(
 ) -> Iterator[NewText]:
     body = body_of(scope)
     at = body.index(loop)
-    seed = next((one for one in body[:at] if (assigned(one) or ("",))[0] == found.acc), None)
-    made = assigned(seed)
-    users = [one for one in body if found.acc in names_in(one) and one is not seed and one is not loop]
+    seed = next((one for one in body[:at] if (tree.assigned(one) or ("",))[0] == found.acc), None)
+    made = tree.assigned(seed)
+    users = [one for one in body if found.acc in tree.names_in(one) and one is not seed and one is not loop]
     place = _place(users[0], found, loop) if len(users) == 1 and users[0] in body[at:] else None
-    start, step = range_of(loop)
-    if seed is None or made is None or not isinstance(made[1], cst.Call) or called(made[1]) not in MATMUL.names:
+    span = tree.bounds(loop.iter)
+    if seed is None or made is None or not isinstance(made[1], cst.Call) or tree.called(made[1]) not in MATMUL.names:
         return
-    if place is None or start is None or step is None or not same(start, step) or not isinstance(loop.target, cst.Name):
+    if place is None or span is None or not tree.same(span[0], span[2]) or not isinstance(loop.target, cst.Name):
         return  # its first turn does not stand in front of it
     assert isinstance(loop.iter, cst.Call)
-    tensor, offsets, shape = place
-    text, module, known = cst.Module([]).code_for_node, module_of(call), names_in(source.module)
+    (tensor, offsets, shape), (_, stop, step) = place, span
+    text, module, known = tree.text_of, tree.module_of(call), tree.names_in(source.module)
     first, part = (name if name not in known else f"{name}_of_k" for name in ("first", "part"))
-    gone = {seed, *(apart for one in positional(made[1]) if (apart := source.only_for(one.value, seed)) is not None)}
-    kept = {name: arg.value for name, arg in keywords(made[1]).items()}
-    begun = call_with(renamed(found.call, "matmul"), found.operands, kept)
+    gone = {seed, *(apart for one in tree.values(made[1]) if (apart := source.only_for(one, seed)) is not None)}
+    begun = tree.call_with(tree.renamed(found.call, "matmul"), found.operands, tree.options(made[1]))
     turn = [
-        statement(f"{found.acc} = {text(begun)}\n") if one is found.statement else bare(one) for one in body_of(loop)
+        statement(f"{found.acc} = {text(begun)}\n") if one is found.statement else tree.bare(one)
+        for one in body_of(loop)
     ]
-    stop = positional(loop.iter)[1].value
     length = text(stop) if isinstance(stop, cst.Name | cst.Integer) else f"({text(stop)})"
-    options = {name: arg.value for name, arg in keywords(call).items() if name not in ("level", "name_hint")}
-    hint = keywords(call).get("name_hint")
+    options = tree.options(call, "level", "name_hint")
+    hint = tree.keywords(call).get("name_hint")
     name = hint.value.value.strip("\"'") if hint is not None and isinstance(hint.value, cst.SimpleString) else tensor
     add = f"{tensor} = {module}assemble({tensor}, {found.acc}, [{offsets}], atomic={module}AtomicType.Add)\n"
     zeros = f"{module}full([{shape}], dtype={module}FP32, value=0.0)"
     zero = f"{tensor} = {module}assemble({tensor}, {zeros}, [{offsets}])\n"
-    indices = [bare(one) for one in body[:at] if one not in gone and is_scalar(one)]
+    indices = [tree.bare(one) for one in body[:at] if one not in gone and is_scalar(one)]
     named = {"name_hint": cst.SimpleString(f'"{name}_zeros"')}
-    level = {one: arg.value for one, arg in keywords(call).items() if one == "level"}
+    level = {one: arg.value for one, arg in tree.keywords(call).items() if one == "level"}
     emptied = with_body(
-        _headed(scope, call_with(call, [one.value for one in positional(call)], {**level, **named})),
+        _headed(scope, tree.call_with(call, tree.values(call), {**level, **named})),
         [*indices, statement(zero)],
     )
     for parts in PARTS:
         each = f"{length} // {parts}"
-        given = [expression(f"{first} + {text(step)}"), expression(f"{first} + {each}")]
-        along = call_with(
-            loop.iter,
-            [*given, *(one.value for one in positional(loop.iter)[2:])],
-            {name: arg.value for name, arg in keywords(loop.iter).items()},
-        )
+        given = [tree.expression(f"{first} + {text(step)}"), tree.expression(f"{first} + {each}")]
+        along = tree.call_with(loop.iter, [*given, *tree.values(loop.iter)[2:]], tree.options(loop.iter))
         inner = [
             *(one for one in body[:at] if one not in gone),
             statement(f"{first} = {part} * ({each})\n"),
-            *(with_names(one, {loop.target.value: cst.Name(first)}) for one in turn),
+            *(tree.with_names(one, {loop.target.value: cst.Name(first)}) for one in turn),
             loop.with_changes(iter=along),
             *(statement(add) if one is users[0] else one for one in body[at + 1 :]),
         ]
@@ -128,7 +106,7 @@ def _headed(scope: cst.With | cst.For, call: cst.Call) -> cst.With | cst.For:
 
 def _place(one: Statement, found: ProductSum, loop: cst.For) -> tuple[str, str, str] | None:
     """Tensor, offsets and shape of the store of a sum, where it stores that and nothing else."""
-    into, made, text = stored(one, ASSEMBLE.names), assigned(one), cst.Module([]).code_for_node
+    into, made, text = tree.stored(one, ASSEMBLE.names), tree.assigned(one), tree.text_of
     if into is None or not isinstance(one, cst.SimpleStatementLine):
         return None
     if made is None:  # x[m : m + TILE, n : n + TILE] = total
@@ -138,13 +116,13 @@ def _place(one: Statement, found: ProductSum, loop: cst.For) -> tuple[str, str, 
             return None
         lower = [part.slice.lower for part in target.slice if isinstance(part.slice, cst.Slice)]
         return into[0], ", ".join("0" if low is None else text(low) for low in lower), ", ".join(shape)
-    if not isinstance(made[1], cst.Call) or "atomic" in keywords(made[1]) or len(positional(made[1])) != 3:
+    if not isinstance(made[1], cst.Call) or "atomic" in tree.keywords(made[1]) or len(tree.positional(made[1])) != 3:
         return None
-    _, value, offsets = (arg.value for arg in positional(made[1]))
-    behind = dict(pair for inner in body_of(loop) if (pair := assigned(inner)) is not None)
+    _, value, offsets = tree.values(made[1])
+    behind = dict(pair for inner in body_of(loop) if (pair := tree.assigned(inner)) is not None)
     sides = (behind.get(side.value, side) if isinstance(side, cst.Name) else side for side in found.operands)
     left, right = map(_shape, sides)
-    turned = [name in keywords(found.call) for name in ("a_trans", "b_trans")]
+    turned = [name in tree.keywords(found.call) for name in ("a_trans", "b_trans")]
     if left is None or right is None or not isinstance(offsets, cst.List) or not isinstance(value, cst.Name):
         return None
     return into[0], text(offsets)[1:-1], f"{left[int(turned[0])]}, {right[int(not turned[1])]}"
@@ -152,11 +130,11 @@ def _place(one: Statement, found: ProductSum, loop: cst.For) -> tuple[str, str, 
 
 def _shape(node: cst.BaseExpression) -> list[str] | None:
     """The lengths of a tile that is a part of a tensor, as the text says them."""
-    text = cst.Module([]).code_for_node
-    if isinstance(node, cst.Call) and called(node) in CAST.names and positional(node):
-        return _shape(positional(node)[0].value)
-    if isinstance(node, cst.Call) and called(node) in SLICE.names and len(positional(node)) > 1:
-        sizes = positional(node)[1].value
+    text = tree.text_of
+    if isinstance(node, cst.Call) and tree.called(node) in CAST.names and tree.positional(node):
+        return _shape(tree.positional(node)[0].value)
+    if isinstance(node, cst.Call) and tree.called(node) in SLICE.names and len(tree.positional(node)) > 1:
+        sizes = tree.positional(node)[1].value
         return [text(one.value) for one in sizes.elements] if isinstance(sizes, cst.List) else None
     if not isinstance(node, cst.Subscript):
         return None
@@ -168,11 +146,12 @@ def _shape(node: cst.BaseExpression) -> list[str] | None:
         lower, upper = part.lower, part.upper
         if lower is None or (isinstance(lower, cst.Integer) and lower.value == "0"):
             found.append(text(upper))
-        elif isinstance(upper, cst.BinaryOperation) and isinstance(upper.operator, cst.Add) and same(upper.left, lower):
+        elif (
+            isinstance(upper, cst.BinaryOperation)
+            and isinstance(upper.operator, cst.Add)
+            and tree.same(upper.left, lower)
+        ):
             found.append(text(upper.right))
         else:
             return None
     return found
-
-
-SPLIT_K = Fix("split-k", "long sums that few cores add up", ("*",), _split_k)
