@@ -6,9 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from ml_dtypes import bfloat16
-
 from npuscope.check.rule import Finding, Rule, Waste
 from npuscope.check.rules import own_rules
 from npuscope.chip.devices import load
@@ -17,14 +14,14 @@ from npuscope.tile.run.execute import collecting, mode_of_runs
 from npuscope.tile.script.run import run_script
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
-TYPES: dict[str, Any] = {"BF16": bfloat16, "FP32": np.float32, "INT8": np.int8, "INT32": np.int32, "FP16": np.float16}
 
 
-def program(entry: Any, *arguments: tuple[str, int, int] | int, device: str = "ascend910b1") -> Program:
-    """An entry run on tensors of these types and shapes (or on numbers), shapes only, and a chip to check it for."""
-    given = [a if isinstance(a, int) else np.zeros(a[1:], TYPES[a[0]]) for a in arguments]
+def program(entry: Any, *numbers: int, device: str = "ascend910b1") -> Program:
+    """An entry run on tensors of its declared shapes and on numbers, shapes only, and a chip to check it for."""
+    left = iter(numbers)
+    arrays = [parameter.new_array() for parameter in entry.parameters]
     with mode_of_runs("shapes"), collecting() as runs:
-        entry(*given)
+        entry(*(next(left) if array is None else array for array in arrays))
     (run,) = runs
     return Program(run.recording, load(device))
 
@@ -38,8 +35,9 @@ def rule_of(id: str) -> Rule:
     return {rule.id: rule for rule in own_rules()}[id]
 
 
-def found(id: str, checked: Program) -> dict[int, Finding]:
-    """The findings of a rule by line; of several at one line the first, with the cost of all."""
+def found(id: str, checked: Any) -> dict[int, Finding]:
+    """The findings of a rule in a program or an entry, by line; of several at one line the first, with all costs."""
+    checked = checked if isinstance(checked, Program) else program(checked)
     findings: dict[int, Finding] = {}
     costs: dict[int, Waste] = {}
     for finding in rule_of(id).check(checked):
@@ -48,6 +46,13 @@ def found(id: str, checked: Program) -> dict[int, Finding]:
         findings.setdefault(finding.line, finding)
         costs[finding.line] = costs.get(finding.line, Waste()) + finding.waste
     return {line: replace(finding, waste=costs[line]) for line, finding in findings.items()}
+
+
+def only(id: str, checked: Any, mark: str = "") -> Finding:
+    """The one finding of a rule, which is at the line with this mark."""
+    (finding,) = found(id, checked).values()
+    assert not mark or finding.line == line_of(finding.file, mark)
+    return finding
 
 
 def line_of(file: str, text: str) -> int:

@@ -41,7 +41,7 @@ def new_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("new_rule")
 def test_a_file_in_the_folder_runs_is_documented_and_can_be_selected() -> None:
-    checked = program(element, ("FP32", 16, 16), ("FP32", 16, 16))
+    checked = program(element)
     # WHEN everything is checked THEN it is among what was found
     (found,) = [one for one in check(checked).findings if one.id == ID]
     assert found.message == "loads one element as a tile"

@@ -33,7 +33,7 @@ def only(flow: Flow, name: str) -> list[Step]:
 
 
 def test_what_a_loop_carries_has_the_makers_of_its_first_and_later_turns() -> None:
-    (flow,) = flows_of(program(summed, ("FP32", 16, 256), ("FP32", 16, 1)))
+    (flow,) = flows_of(program(summed))
     first, later = only(flow, "add")  # the first turn begins with the zeros, three more follow
     assert [step.times for step in (first, later)] == [1, 3]
     (zeros,) = only(flow, "full")
@@ -46,7 +46,7 @@ def test_what_a_loop_carries_has_the_makers_of_its_first_and_later_turns() -> No
 
 
 def test_a_step_knows_its_loops() -> None:
-    (flow,) = flows_of(program(summed, ("FP32", 16, 256), ("FP32", 16, 1)))
+    (flow,) = flows_of(program(summed))
     for step in only(flow, "row_sum"):
         (around,) = step.around
         assert (around.loop.kind, around.loop.stage, around.loop.turns) == ("pipeline", 2, 4)

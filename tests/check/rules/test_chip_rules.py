@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
+
+from linted import line_of
 
 import npuscope.tile as pl
 from npuscope.check.rule import Finding
@@ -25,23 +26,14 @@ def doubts(fn: Any, *arguments: Any) -> list[Finding]:
     return list(unequal_move.check(checked))
 
 
-def line_of(fn: Any, text: str) -> int:
-    source, first = inspect.getsourcelines(fn)
-    return first + next(n for n, line in enumerate(source) if text in line)
-
-
-def operands() -> tuple[Any, ...]:
-    return (
-        tensor((ROWS, DEEP), "BF16"),
-        tensor((DEEP, WIDE), "BF16"),
-        tensor((ROWS, WIDE), "FP32"),
-        tensor((ROWS, WIDE), "FP32"),
-    )
+X: Any = pl.Tensor[[ROWS, DEEP], pl.BF16]
+W: Any = pl.Tensor[[DEEP, WIDE], pl.BF16]
+Y: Any = pl.Out[pl.Tensor[[ROWS, WIDE], pl.FP32]]
 
 
 def test_an_accumulator_read_after_another_product_was_added_would_need_a_copy() -> None:
     @pl.jit
-    def kernel(x: pl.Tensor, w: pl.Tensor, one: pl.Out[pl.Tensor], both: pl.Out[pl.Tensor]):
+    def kernel(x: X, w: W, one: Y, both: Y):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="sums"):
             first = pl.matmul(x[:, 0:32], w[0:32, :])
             second = pl.matmul_acc(first, x[:, 32:64], w[32:64, :])  # adds to it
@@ -49,18 +41,16 @@ def test_an_accumulator_read_after_another_product_was_added_would_need_a_copy()
             both = pl.assemble(both, second, [0, 0])
         return one, both
 
-    [error] = errors(kernel, *operands())
+    [error] = errors(kernel)
     assert (error.id, error.severity) == ("illegal-move", "error")
     assert "Acc to Acc" in error.message
-    assert error.line == line_of(
-        test_an_accumulator_read_after_another_product_was_added_would_need_a_copy, "adds to it"
-    )
+    assert error.line == line_of(__file__, "# adds to it")
     assert "Store the first result before" in error.remedy
 
 
 def test_storing_it_first_is_legal() -> None:
     @pl.jit
-    def kernel(x: pl.Tensor, w: pl.Tensor, one: pl.Out[pl.Tensor], both: pl.Out[pl.Tensor]):
+    def kernel(x: X, w: W, one: Y, both: Y):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="sums"):
             first = pl.matmul(x[:, 0:32], w[0:32, :])
             one = pl.assemble(one, first, [0, 0])
@@ -68,12 +58,12 @@ def test_storing_it_first_is_legal() -> None:
             both = pl.assemble(both, second, [0, 0])
         return one, both
 
-    assert errors(kernel, *operands()) == []
+    assert errors(kernel) == []
 
 
 def test_a_loop_that_adds_to_the_same_seed_in_every_turn_would_need_a_copy() -> None:
     @pl.jit
-    def kernel(x: pl.Tensor, w: pl.Tensor, one: pl.Out[pl.Tensor], both: pl.Out[pl.Tensor]):
+    def kernel(x: X, w: W, one: Y, both: Y):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="sums"):
             seed = pl.matmul(x[:, 0:32], w[0:32, :])
             for _ in pl.range(3):
@@ -81,33 +71,33 @@ def test_a_loop_that_adds_to_the_same_seed_in_every_turn_would_need_a_copy() -> 
                 one = pl.assemble(one, again, [0, 0])
         return one
 
-    assert [error.id for error in errors(kernel, *operands())] == ["illegal-move"]
+    assert [error.id for error in errors(kernel)] == ["illegal-move"]
 
 
 def test_a_vector_tile_moved_to_mat_has_no_instruction_on_the_910b() -> None:
     @pl.jit
-    def kernel(x: pl.Tensor, w: pl.Tensor, one: pl.Out[pl.Tensor], both: pl.Out[pl.Tensor]):
+    def kernel(x: X, w: W, one: Y, both: Y):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="moved"):
             tile = pl.neg(x[:, 0:64])
             staged = pl.move(tile, target_memory=pl.MemorySpace.Mat)  # no way
             one = pl.assemble(one, pl.matmul(staged, w[0:64, :]), [0, 0])
         return one
 
-    [error] = errors(kernel, *operands())
+    [error] = errors(kernel)
     assert "no move from Vec to Mat" in error.message
-    assert error.line == line_of(test_a_vector_tile_moved_to_mat_has_no_instruction_on_the_910b, "no way")
+    assert error.line == line_of(__file__, "# no way")
     assert "Leave the memory space out" in error.remedy
-    assert errors(kernel, *operands(), chip="950") == []  # which has that move
+    assert errors(kernel, chip="950") == []  # which has that move
 
 
 def test_left_out_the_space_is_the_compilers_and_the_ring_carries_it() -> None:
     @pl.jit
-    def kernel(x: pl.Tensor, w: pl.Tensor, one: pl.Out[pl.Tensor], both: pl.Out[pl.Tensor]):
+    def kernel(x: X, w: W, one: Y, both: Y):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="handed"):
             one = pl.assemble(one, pl.matmul(pl.neg(x[:, 0:64]), w[0:64, :]), [0, 0])
         return one
 
-    checked, found = lowered(kernel, *operands())
+    checked, found = lowered(kernel)
     assert unfit(checked) == ()
     [ring] = found[0].lowered.rings
     assert (ring.direction, ring.space, ring.slots, ring.slot) == ("V2C", "Mat", 2, ROWS * DEEP * 2)
@@ -180,10 +170,9 @@ def test_unsigned_words_cannot_be_cast_and_their_bits_can_be_read_as_signed_ones
             y[:, :] = pl.cast(pl.reinterpret_view(x[:, :], pl.INT32), pl.FP32)
         return y
 
-    here = test_unsigned_words_cannot_be_cast_and_their_bits_can_be_read_as_signed_ones
     for chip in ("910b1", "950"):
         [error] = errors(kernel, tensor((8, 64), "UINT32"), tensor((8, 64), "FP32"), chip=chip)
-        assert (error.id, error.line) == ("illegal-cast", line_of(here, "no such cast"))
+        assert (error.id, error.line) == ("illegal-cast", line_of(__file__, "# no such cast"))
         assert "from UINT32 to FP32" in error.message
         assert "pl.reinterpret_view(x, pl.INT32)" in error.remedy
         assert errors(mended, tensor((8, 64), "UINT32"), tensor((8, 64), "FP32"), chip=chip) == []
@@ -204,7 +193,7 @@ def test_products_with_scales_are_for_a5() -> None:
 
     given = [tensor((32, 64), "FP32"), tensor((64, 32), "FP8E4M3FN"), tensor((2, 32), "FP8E8M0")]
     [error] = errors(kernel, *given, tensor((32, 32), "FP32"), chip="910b1")
-    assert (error.id, error.line) == ("illegal-product", line_of(test_products_with_scales_are_for_a5, "# with scales"))
+    assert (error.id, error.line) == ("illegal-product", line_of(__file__, "# with scales"))
     assert errors(kernel, *given, tensor((32, 32), "FP32"), chip="950") == []
 
 
@@ -222,19 +211,18 @@ def test_an_accumulator_does_not_go_straight_to_the_vector_unit() -> None:
     """Another death in the compiler: no move from Acc to Vec on the 910B; a chip with a ring on chip has it."""
 
     @pl.jit
-    def kernel(x: pl.Tensor, w: pl.Tensor, one: pl.Out[pl.Tensor], both: pl.Out[pl.Tensor]):
+    def kernel(x: X, w: W, one: Y, both: Y):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
             product = pl.matmul(x[:, :], w[:, :])
             tile = pl.move(product, target_memory=pl.MemorySpace.Vec)  # straight
             one[:, :] = pl.add(tile, 1.0)
         return one, both
 
-    [error] = errors(kernel, *operands())
-    here = test_an_accumulator_does_not_go_straight_to_the_vector_unit
-    assert (error.id, error.line) == ("illegal-move", line_of(here, "# straight"))
+    [error] = errors(kernel)
+    assert (error.id, error.line) == ("illegal-move", line_of(__file__, "# straight"))
     assert "Acc to Vec" in error.message
     assert "Leave the memory space out" in error.remedy
-    assert errors(kernel, *operands(), chip="950") == []
+    assert errors(kernel, chip="950") == []
 
 
 def test_a_loop_cannot_carry_a_tile_that_changes_its_shape() -> None:
@@ -271,14 +259,13 @@ def test_a_loop_cannot_carry_a_tile_that_changes_its_shape() -> None:
             y[0:8, :] = rows
         return y
 
-    here = test_a_loop_cannot_carry_a_tile_that_changes_its_shape
     given = tensor((16, 64), "FP32"), tensor((16, 64), "FP32")
     [doubt] = doubts(halved, *given)
-    assert (doubt.id, doubt.severity, doubt.line) == ("unequal-move", "warning", line_of(here, "half as many"))
+    assert (doubt.id, doubt.severity, doubt.line) == ("unequal-move", "warning", line_of(__file__, "# half as many"))
     assert doubt.message.startswith("rows is [8, 64] FP32 here and [16, 64] FP32 on line")
     assert "name of its own" in doubt.remedy
     [doubt] = doubts(other_type, *given)
-    assert (doubt.id, doubt.line) == ("unequal-move", line_of(here, "not what it was"))
+    assert (doubt.id, doubt.line) == ("unequal-move", line_of(__file__, "# not what it was"))
     assert doubts(mended, *given) == []
 
 
@@ -329,4 +316,4 @@ def test_two_branches_leave_tiles_of_one_shape() -> None:
         return y
 
     [doubt] = doubts(kernel, tensor((32, 64), "FP32"), tensor((32, 64), "FP32"))
-    assert (doubt.id, doubt.line) == ("unequal-move", line_of(test_two_branches_leave_tiles_of_one_shape, "the other"))
+    assert (doubt.id, doubt.line) == ("unequal-move", line_of(__file__, "# the other"))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from linted import found, line_of, model, program
+from linted import found, line_of, model, only
 
 import npuscope.tile as pl
 from npuscope.check.rule import Waste
 
 STEPS, K, N = 4, 64, 256
-SHAPES = (("BF16", 16, STEPS * K), ("BF16", STEPS * K, N), ("FP32", 16, N))
 SUM = 16 * N * 4
 
 
@@ -82,15 +81,14 @@ def read_in_between(a: A, b: B, c: SUM_IN):
     ],
 )
 def test_sums_in_memory(entry: Any, mark: str, cost: int) -> None:
-    (finding,) = found("gm-accumulate", program(entry, *SHAPES)).values()
-    assert finding.line == line_of(__file__, mark)
+    finding = only("gm-accumulate", entry, mark)
     assert finding.waste == Waste(bytes=cost)
     assert "every tile of c" in finding.message
 
 
 @pytest.mark.parametrize("entry", [on_chip, atomic, read_in_between], ids=["on chip", "atomic", "read in between"])
 def test_sums_elsewhere(entry: Any) -> None:
-    assert not found("gm-accumulate", program(entry, *SHAPES))
+    assert not found("gm-accumulate", entry)
 
 
 def test_the_down_projection_of_the_tilelet_as_found() -> None:

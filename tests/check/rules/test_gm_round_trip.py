@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from linted import found, line_of, model, program
+from linted import found, line_of, model, only
 
 import npuscope.tile as pl
 from npuscope.check.rule import Waste
 
 ROUND_TRIP, HALVES = "gm-round-trip", "split-halves"
 ROWS, N = 4, 128
-SHAPES = (("BF16", ROWS * 16, N), ("BF16", N, N), ("FP32", ROWS * 16, N))
 TILE = 16 * N * 4
 
 
@@ -139,19 +138,15 @@ def split_k(x: X, w: W, y: Y):
 
 
 def test_cube_and_vector_half_of_one_product() -> None:
-    made = program(halves, *SHAPES)
-    assert not found(ROUND_TRIP, made)  # told once
-    (finding,) = found(HALVES, made).values()
-    assert finding.line == line_of(__file__, "# halves")
+    assert not found(ROUND_TRIP, halves)  # told once
+    finding = only(HALVES, halves, "# halves")
     assert finding.waste == Waste(bytes=ROWS * 2 * TILE, tasks=ROWS)  # each tile written and read once
     assert "part" in finding.message
 
 
 def test_a_chain_is_told_once_with_all_its_tensors() -> None:
-    made = program(three_tasks, *SHAPES)
-    assert not found(HALVES, made)
-    (finding,) = found(ROUND_TRIP, made).values()
-    assert finding.line == line_of(__file__, "# three tasks")
+    assert not found(HALVES, three_tasks)
+    finding = only(ROUND_TRIP, three_tasks, "# three tasks")
     # fp32 scores and bf16 weights, both ways
     assert finding.waste == Waste(bytes=ROWS * (2 * TILE + TILE), tasks=ROWS * 2)
     assert "scores and weights" in finding.message
@@ -160,26 +155,23 @@ def test_a_chain_is_told_once_with_all_its_tensors() -> None:
 
 
 def test_a_shorter_chain_of_the_same_tasks_counts_with_the_longer() -> None:
-    made = program(sometimes_two, *SHAPES)
-    assert not found(HALVES, made)
-    (finding,) = found(ROUND_TRIP, made).values()
+    assert not found(HALVES, sometimes_two)
+    finding = only(ROUND_TRIP, sometimes_two)
     # fp32 scores and bf16 weights in two turns, the weights alone in the others; two tasks fewer, or one
     assert finding.waste == Waste(bytes=2 * 2 * TILE + 4 * 2 * TILE // 2, tasks=2 * 2 + 2 * 1)
     assert finding.line == line_of(__file__, "# sometimes two")
 
 
 def test_blocks_that_go_on_with_their_own_tile() -> None:
-    (finding,) = found(ROUND_TRIP, program(blocks, *SHAPES)).values()
-    assert finding.line == line_of(__file__, "# blocks")
+    finding = only(ROUND_TRIP, blocks, "# blocks")
     assert finding.waste == Waste(bytes=ROWS * 2 * TILE, tasks=1)
     assert "ring" not in finding.message  # vector cores only
 
 
 @pytest.mark.parametrize("entry", [fused, other_blocks, read_elsewhere, something_between, split_k])
 def test_what_cannot_be_one_task_is_not_found(entry: Any) -> None:
-    made = program(entry, *SHAPES)
-    assert not found(ROUND_TRIP, made)
-    assert not found(HALVES, made)
+    assert not found(ROUND_TRIP, entry)
+    assert not found(HALVES, entry)
 
 
 def test_the_attention_of_the_tilelet_as_found() -> None:

@@ -14,7 +14,6 @@ from npuscope.check.gm_traffic import traffic_of
 from npuscope.tile.record.summary import summarise
 
 TILES, WIDE = 5, 128
-SHAPES = (("FP32", 16, TILES * WIDE), ("FP32", 16, TILES * WIDE))
 places = st.integers(0, TILES - 1)
 
 
@@ -48,7 +47,7 @@ def test_a_loop_is_found_exactly_if_no_two_turns_share_a_written_tile(steps: lis
     )
     sequential = "sequential-independent"
     # turns that write one tensor in a pl.range loop always wait for one another
-    assert bool(found(sequential, program(in_turns(steps), *SHAPES))) is not shared
+    assert bool(found(sequential, in_turns(steps))) is not shared
 
 
 def in_pairs(steps: list[tuple[int, int]]) -> Any:
@@ -76,14 +75,14 @@ def in_pairs(steps: list[tuple[int, int]]) -> Any:
 def test_two_tasks_are_found_exactly_if_each_reads_what_its_own_turn_wrote(steps: list[tuple[int, int]]) -> None:
     own = all(written == read for written, read in steps)
     together = "gm-round-trip"
-    findings = [f for f in found(together, program(in_pairs(steps), *SHAPES)).values() if f.waste.tasks]
+    findings = [f for f in found(together, in_pairs(steps)).values() if f.waste.tasks]
     assert bool(findings) is own
 
 
 @examples(20, deadline=None)
 @given(st.lists(st.tuples(st.none() | places, places), min_size=1, max_size=4))
 def test_traffic_moves_what_the_run_moved(steps: list[tuple[int | None, int]]) -> None:
-    made = program(in_turns(steps), *SHAPES)
+    made = program(in_turns(steps))
     work = summarise([made.recording])
     uses = [use for task in range(len(made.recording.tasks)) for use in traffic_of(made).uses(task)]
     assert sum(use.read for use in uses) == work.total("gm_read")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from linted import found, line_of, model, program
+from linted import found, line_of, model, only, program
 
 import npuscope.tile as pl
 from npuscope.check.rule import Waste
 
 SEQUENTIAL, PARALLEL = "sequential-independent", "serialised-parallel"
 N, STEP = 512, 128
-SHAPES = (("FP32", 16, N), ("FP32", 16, N), ("FP32", 16, N))
 
 
 X: Any = pl.Tensor[[16, N], pl.FP32]
@@ -113,9 +112,8 @@ def sequential_inside(x: X, y: Z, z: Z):
 
 
 def test_a_sequential_loop_in_a_parallel_one_is_told_once() -> None:
-    made = program(sequential_inside, *SHAPES)
-    assert list(found(SEQUENTIAL, made)) == [line_of(__file__, "# sequential inside")]
-    assert not found(PARALLEL, made)
+    assert list(found(SEQUENTIAL, sequential_inside)) == [line_of(__file__, "# sequential inside")]
+    assert not found(PARALLEL, sequential_inside)
 
 
 @pl.jit
@@ -128,33 +126,27 @@ def sequential_outside(x: X, y: Z, z: Z):
 
 
 def test_a_parallel_loop_in_a_sequential_one() -> None:
-    made = program(sequential_outside, *SHAPES)
-    (finding,) = found(PARALLEL, made).values()
-    assert finding.line == line_of(__file__, "# sequential outside")
+    finding = only(PARALLEL, sequential_outside, "# sequential outside")
     assert finding.waste == Waste(waits=2 * (N // STEP - 1))
     assert "because of a pl.range loop around it" in finding.message
-    assert not found(SEQUENTIAL, made)  # its second turn overwrites what the first wrote
+    assert not found(SEQUENTIAL, sequential_outside)  # its second turn overwrites what the first wrote
 
 
 def test_a_sequential_loop_over_columns() -> None:
-    (finding,) = found(SEQUENTIAL, program(in_order, *SHAPES)).values()
-    assert finding.line == line_of(__file__, "# in order")
+    finding = only(SEQUENTIAL, in_order, "# in order")
     assert finding.waste == Waste(waits=N // STEP - 1)
     assert finding.remedy == "Make it a pl.parallel loop."
     assert finding.change == "for n in pl.parallel(0, N, STEP):"
 
 
 def test_parallel_alone_does_not_help_what_was_written_before() -> None:
-    (finding,) = found(SEQUENTIAL, program(written_before, *SHAPES)).values()
-    assert finding.line == line_of(__file__, "# written before")
+    finding = only(SEQUENTIAL, written_before, "# written before")
     assert "its own slice of y, written before the loop" in finding.remedy
 
 
 def test_a_parallel_loop_whose_tasks_are_given_the_whole_tensor() -> None:
-    made = program(given_whole, *SHAPES)
-    assert not found(SEQUENTIAL, made)
-    (finding,) = found(PARALLEL, made).values()
-    assert finding.line == line_of(__file__, "# given whole")
+    assert not found(SEQUENTIAL, given_whole)
+    finding = only(PARALLEL, given_whole, "# given whole")
     assert finding.waste == Waste(waits=N // STEP - 1)
     assert "the whole of y" in finding.message
 
@@ -163,15 +155,14 @@ def test_a_parallel_loop_whose_tasks_are_given_the_whole_tensor() -> None:
     "entry", [side_by_side, sliced, running_sum, overwritten_later, left_out, neighbours], ids=lambda e: e.__name__
 )
 def test_loops_that_do_not_wait_or_have_to(entry: Any) -> None:
-    made = program(entry, *SHAPES)
-    assert not found(SEQUENTIAL, made)
-    assert not found(PARALLEL, made)
+    assert not found(SEQUENTIAL, entry)
+    assert not found(PARALLEL, entry)
 
 
 def test_the_advice_holds() -> None:
     """With pl.parallel, and with slices where something wrote before, no turn waits for another."""
     for entry, waits in ((in_order, N // STEP - 1), (side_by_side, 0), (sliced, 0)):
-        edges = program(entry, *SHAPES).graph.edges
+        edges = program(entry).graph.edges
         assert len([edge for edge in edges if edge.origin in ("raw", "waw")]) == waits
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from linted import found, line_of, program
+from linted import found, line_of, only, program
 
 import npuscope.tile as pl
 from npuscope.chip.devices import Constant, Device, load
@@ -14,7 +14,6 @@ from npuscope.tile.record.recorder import asked_for
 
 CORE = pl.Level.CORE_GROUP
 T: Any = pl.Tensor[[32, 64], pl.FP32]
-GIVEN = ("FP32", 32, 64), ("FP32", 32, 64)
 
 
 # --- reads of memory that nobody wrote
@@ -33,7 +32,7 @@ def unwritten(x: T, y: pl.Out[T]):
 
 
 def test_a_read_of_what_nobody_wrote_is_a_warning_and_of_some_of_it_a_hint() -> None:
-    findings = found("uninitialised-read", program(unwritten, *GIVEN))
+    findings = found("uninitialised-read", unwritten)
     nothing, some = line_of(__file__, "# nothing of it"), line_of(__file__, "# some of it")
     assert {line: f.severity for line, f in findings.items()} == {nothing: "warning", some: "hint"}
     assert "use reads mid[16:32, 0:64], and nothing has written it before" in findings[nothing].message
@@ -57,10 +56,9 @@ def output_read_by_another(x: T, y: pl.Out[T], z: pl.Out[T]):
 
 
 def test_an_output_of_the_entry_starts_with_nothing() -> None:
-    (finding,) = found("uninitialised-read", program(output_read_by_another, *GIVEN, GIVEN[0])).values()
-    assert finding.line == line_of(__file__, "# an output, read")
+    finding = only("uninitialised-read", output_read_by_another, "# an output, read")
     assert "Declare y pl.InOut" in finding.remedy
-    assert not found("uninitialised-read", program(output_read, *GIVEN))  # who writes it may have done so before
+    assert not found("uninitialised-read", output_read)  # who writes it may have done so before
 
 
 @pl.jit
@@ -92,11 +90,9 @@ def written_part(x: T, y: pl.Out[T]):
 
 
 def test_a_tensor_that_is_filled_or_assembled_is_written() -> None:
-    assert list(found("uninitialised-read", program(never_written, *GIVEN))) == [
-        line_of(__file__, "# of nothing at all")
-    ]
-    assert not found("uninitialised-read", program(filled, *GIVEN))
-    assert not found("uninitialised-read", program(written_part, *GIVEN))
+    assert list(found("uninitialised-read", never_written)) == [line_of(__file__, "# of nothing at all")]
+    assert not found("uninitialised-read", filled)
+    assert not found("uninitialised-read", written_part)
 
 
 # --- two cores on one line
@@ -114,18 +110,14 @@ def counting(step: int, alone: bool = False) -> Any:
     return counts
 
 
-TABLE = ("FP32", 32, 64), ("INT32", 1, 1024)
-
-
 def test_blocks_that_write_neighbours_one_by_one_share_a_line() -> None:
     # 910B: a line of a core's cache has 64 bytes, 16 numbers of 4 bytes
-    (finding,) = found("shared-line", program(counting(1), *TABLE)).values()
-    assert finding.line == line_of(__file__, "# four blocks")
+    finding = only("shared-line", counting(1), "# four blocks")
     assert "blocks 0 and 1 of count write elements of one 64-byte line of table" in finding.message
     assert finding.remedy.startswith("Keep them 16 elements apart")
-    assert found("shared-line", program(counting(15), *TABLE))
-    assert not found("shared-line", program(counting(16), *TABLE))
-    assert not found("shared-line", program(counting(1, alone=True), *TABLE))
+    assert found("shared-line", counting(15))
+    assert not found("shared-line", counting(16))
+    assert not found("shared-line", counting(1, alone=True))
 
 
 def two_tasks(ordered: bool) -> Any:
@@ -142,9 +134,9 @@ def two_tasks(ordered: bool) -> Any:
 
 
 def test_tasks_share_a_line_unless_one_waits_for_the_other() -> None:
-    (finding,) = found("shared-line", program(two_tasks(False), *TABLE)).values()
+    finding = only("shared-line", two_tasks(False))
     assert "one and two, which nothing orders, write elements of one 64-byte line" in finding.message
-    assert not found("shared-line", program(two_tasks(True), *TABLE))
+    assert not found("shared-line", two_tasks(True))
 
 
 # --- rings
@@ -170,7 +162,7 @@ def tasks_in_a_loop(per_turn: int, turns: int) -> Any:
 
 
 def ring_findings(entry: Any, **limits: float) -> dict[int, Any]:
-    return found("ring-deadlock", Program(program(entry, *GIVEN).recording, small_runtime(**limits)))
+    return found("ring-deadlock", Program(program(entry).recording, small_runtime(**limits)))
 
 
 def test_a_scope_must_submit_fewer_tasks_than_its_ring_has_slots() -> None:
@@ -315,13 +307,12 @@ def halves(sliced: bool) -> Any:
 
 
 def test_tasks_given_a_whole_tensor_wait_for_all_who_wrote_some_of_it() -> None:
-    (finding,) = found("false-serialisation", program(halves(False), *GIVEN)).values()
-    assert finding.line == line_of(__file__, "# waits")
+    finding = only("false-serialisation", halves(False), "# waits")
     # 4 x 4 edges, of which each task of `use` needs one
     assert "12 of 16 edges from make to 4 tasks of use join tasks that touch different elements" in finding.message
     assert finding.waste.waits == 4
     assert "Slice mid in the orchestration" in finding.remedy
-    assert not found("false-serialisation", program(halves(True), *GIVEN))
+    assert not found("false-serialisation", halves(True))
 
 
 def test_an_edge_that_another_way_needs_too_costs_nothing() -> None:
@@ -336,4 +327,4 @@ def test_an_edge_that_another_way_needs_too_costs_nothing() -> None:
             y[0:16, :] = mid[16:32, :]  # given mid whole, but it waits for `second` anyway
         return y
 
-    assert not found("false-serialisation", program(chain, *GIVEN))
+    assert not found("false-serialisation", chain)

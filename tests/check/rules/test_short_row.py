@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from linted import found, line_of, program
+from linted import found, line_of, only, program
 
 import npuscope.tile as pl
 from npuscope.check.rule import Waste
@@ -28,7 +28,7 @@ def copied(tile: int, columns: int = COLUMNS) -> Any:
 
 
 def test_short_rows_are_told_once_per_tensor_with_what_the_lines_cost() -> None:
-    findings = found("short-row", program(copied(64), ("BF16", ROWS, COLUMNS), ("BF16", ROWS, COLUMNS)))
+    findings = found("short-row", copied(64))
     assert sorted(findings) == [line_of(__file__, "# read"), line_of(__file__, "# written")]
     read = findings[line_of(__file__, "# read")]
     assert "reads 16,384 bytes of x as 128 x 128 B" in read.message
@@ -45,11 +45,11 @@ def test_short_rows_are_told_once_per_tensor_with_what_the_lines_cost() -> None:
     ],
 )
 def test_long_rows_are_fine(tile: int, columns: int) -> None:
-    assert not found("short-row", program(copied(tile, columns), ("BF16", ROWS, columns), ("BF16", ROWS, columns)))
+    assert not found("short-row", copied(tile, columns))
 
 
 def test_the_line_is_the_chips() -> None:
-    checked = program(copied(64), ("BF16", ROWS, COLUMNS), ("BF16", ROWS, COLUMNS), device="ascend950")
+    checked = program(copied(64), device="ascend950")
     assert not found("short-row", checked)  # 128 B there
 
 
@@ -61,6 +61,6 @@ def strided(x: pl.Tensor[[ROWS, 96], pl.BF16], y: pl.Out[pl.Tensor[[ROWS, 32], p
 
 
 def test_a_tensor_with_short_rows_gives_no_more_than_it_has() -> None:
-    (finding,) = found("short-row", program(strided, ("BF16", ROWS, 96), ("BF16", ROWS, 32))).values()
+    finding = only("short-row", strided)
     assert "96 columns of BF16 are a whole row" in finding.remedy
     assert finding.waste == Waste(bytes=(192 - 64) * ROWS)

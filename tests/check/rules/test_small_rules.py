@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from linted import found, line_of, program
+from linted import found, only, program
 
 import npuscope.tile as pl
 from npuscope.check.rule import Waste
@@ -28,12 +28,8 @@ def product(k: int, n: int) -> Any:
     return gemm
 
 
-GEMM = (("BF16", 16, 256), ("BF16", 256, 256), ("FP32", 16, 256))
-
-
 def test_a_matmul_shorter_than_its_start_is_told() -> None:
-    (small,) = found("tile-size", program(product(32, 64), *GEMM)).values()
-    assert small.line == line_of(__file__, "# small")
+    small = only("tile-size", product(32, 64), "# small")
     assert len(small.also) == 1  # the first step, which has its own line
     # [16, 32] x [32, 64]: 1 x 2 x 4 fractals, a cycle each, after 21 cycles to start
     assert "of 29 cycles 21 go into starting it (72%)" in small.message
@@ -42,9 +38,8 @@ def test_a_matmul_shorter_than_its_start_is_told() -> None:
 
 
 def test_a_larger_tile_or_one_that_cannot_be_larger_is_fine() -> None:
-    assert not found("tile-size", program(product(128, 128), *GEMM))
-    whole = (("BF16", 16, 32), ("BF16", 32, 64), ("FP32", 16, 64))
-    assert not found("tile-size", program(whole_product, *whole))
+    assert not found("tile-size", product(128, 128))
+    assert not found("tile-size", whole_product)
 
 
 @pl.jit
@@ -79,15 +74,14 @@ def drained(a: pl.Tensor[[16, 32], pl.BF16], b: pl.Tensor[[32, 64], pl.BF16], c:
 
 
 def test_a_cast_without_an_instruction_is_told_with_its_way() -> None:
-    (finding,) = found("cast-chain", program(quantised, ("BF16", 16, 128), ("INT8", 16, 128))).values()
-    assert finding.line == line_of(__file__, "# three hops")
+    finding = only("cast-chain", quantised, "# three hops")
     assert "3 passes: BF16 -> FP32 -> FP16 -> INT8" in finding.message  # as values are cast, too
     assert finding.waste == Waste(flops=2 * 16 * 128)  # two passes more than one
 
 
 def test_casts_of_one_instruction_are_fine() -> None:
-    assert not found("cast-chain", program(step_by_step, ("BF16", 16, 128), ("INT8", 16, 128)))
-    assert not found("cast-chain", program(drained, ("BF16", 16, 32), ("BF16", 32, 64), ("BF16", 16, 64)))
+    assert not found("cast-chain", step_by_step)
+    assert not found("cast-chain", drained)
 
 
 @pl.jit
@@ -103,9 +97,8 @@ def forgotten(x: pl.Tensor[[16, 128], pl.FP32], y: pl.Out[pl.Tensor[[16, 128], p
 
 
 def test_a_load_that_nothing_uses_is_told_but_not_one_for_a_loop_that_did_not_turn() -> None:
-    checked = program(forgotten, ("FP32", 16, 128), ("FP32", 16, 128), 0)
-    (finding,) = found("unused-load", checked).values()
-    assert finding.line == line_of(__file__, "forgotten on purpose")
+    checked = program(forgotten, 0)
+    finding = only("unused-load", checked, "forgotten on purpose")
     assert finding.waste == Waste(bytes=16 * 64 * 4)
 
 
@@ -125,8 +118,7 @@ def deep(stage: int) -> Any:
 
 
 def test_a_pipeline_whose_buffers_do_not_fit_is_told() -> None:
-    shapes = (("FP32", 16, 8192), ("FP32", 16, 8192))
-    assert not found("pipeline-depth", program(deep(2), *shapes))
-    (finding,) = found("pipeline-depth", program(deep(4), *shapes)).values()
+    assert not found("pipeline-depth", deep(2))
+    finding = only("pipeline-depth", deep(4))
     assert "turns in flight" in finding.message
     assert "Vec" in finding.remedy

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from linted import found, line_of, model, program
+from linted import found, line_of, model, only
 
 import npuscope.tile as pl
 from npuscope.check.rule import Waste
 
 MANY, SHORT, WAVE = "many-tasks", "short-task", "partial-wave"
 ROWS = 32
-X = ("FP32", ROWS * 16, 256)
+X: Any = pl.Tensor[[ROWS * 16, 256], pl.FP32]
 
 
 @pl.jit
-def one_by_one(x: pl.Tensor[[ROWS * 16, 256], pl.FP32], y: pl.Out[pl.Tensor[[ROWS * 16, 256], pl.FP32]]):
+def one_by_one(x: X, y: pl.Out[X]):
     for r in pl.parallel(ROWS):  # one by one
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="root"):
             y[r * 16 : r * 16 + 16, :] = pl.exp(x[r * 16 : r * 16 + 16, :])
@@ -24,7 +24,7 @@ def one_by_one(x: pl.Tensor[[ROWS * 16, 256], pl.FP32], y: pl.Out[pl.Tensor[[ROW
 
 
 @pl.jit
-def in_two_loops(x: pl.Tensor[[ROWS * 16, 256], pl.FP32], y: pl.Out[pl.Tensor[[ROWS * 16, 256], pl.FP32]]):
+def in_two_loops(x: X, y: pl.Out[X]):
     for r in pl.parallel(0, ROWS * 16, 64):
         for n in pl.parallel(0, 256, 128):  # in two loops
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="root"):
@@ -33,14 +33,14 @@ def in_two_loops(x: pl.Tensor[[ROWS * 16, 256], pl.FP32], y: pl.Out[pl.Tensor[[R
 
 
 @pl.jit
-def one_launch(x: pl.Tensor[[ROWS * 16, 256], pl.FP32], y: pl.Out[pl.Tensor[[ROWS * 16, 256], pl.FP32]]):
+def one_launch(x: X, y: pl.Out[X]):
     for r in pl.spmd(ROWS, name_hint="root"):
         y[r * 16 : r * 16 + 16, :] = pl.exp(x[r * 16 : r * 16 + 16, :])
     return y
 
 
 @pl.jit
-def one_after_the_other(x: pl.Tensor[[ROWS * 16, 256], pl.FP32], y: pl.Out[pl.Tensor[[ROWS * 16, 256], pl.FP32]]):
+def one_after_the_other(x: X, y: pl.Out[X]):
     """Each task needs the one before it: they are short, but no blocks of one launch."""
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="first"):
         y[0:16, :] = x[0:16, :]
@@ -101,63 +101,47 @@ def gemm(tiles: int, beside: int = 0) -> Any:
     return program
 
 
-def shapes(tiles: int) -> tuple[tuple[str, int, int], ...]:
-    wide = ("FP32", 16, tiles * 256)
-    return ("BF16", 16, 4096), ("BF16", 4096, tiles * 256), wide, wide
-
-
 def test_equal_tasks_could_be_blocks() -> None:
-    made = program(one_by_one, X, X)
-    (finding,) = found(MANY, made).values()
-    assert finding.line == line_of(__file__, "# one by one")
+    finding = only(MANY, one_by_one, "# one by one")
     assert finding.waste == Waste(tasks=ROWS - 1)
     assert finding.change == "for r in pl.spmd(ROWS, name_hint='root'):"
-    assert not found(SHORT, made)  # told once
+    assert not found(SHORT, one_by_one)  # told once
 
 
 def test_equal_tasks_of_nested_loops_could_be_blocks() -> None:
-    (finding,) = found(MANY, program(in_two_loops, X, X)).values()
-    assert finding.line == line_of(__file__, "# in two loops")
+    finding = only(MANY, in_two_loops, "# in two loops")
     assert finding.waste == Waste(tasks=ROWS // 4 * 2 - 1)
     assert finding.change == ""  # one line does not say it
 
 
 def test_split_k_parts_could_be_blocks() -> None:
-    made = program(split_k, ("BF16", 16, 32 * 128), ("BF16", 32 * 128, 128), ("FP32", 16, 128))
-    (finding,) = found(MANY, made).values()
-    assert finding.line == line_of(__file__, "# split K")
+    only(MANY, split_k, "# split K")
 
 
 def test_short_tasks_that_wait_for_one_another() -> None:
-    made = program(one_after_the_other, X, X)
-    assert not found(MANY, made)
-    (finding,) = found(SHORT, made).values()
-    assert finding.line == line_of(__file__, "# one after the other")
+    assert not found(MANY, one_after_the_other)
+    finding = only(SHORT, one_after_the_other, "# one after the other")
     # 3 tiles of 16 KB at 1/48 of 1.27 TB/s: 1.86 us a task, 57.6 in all, which is 8 tasks of 7.5 us
     assert "about 1.9 µs" in finding.message
     assert finding.waste == Waste(tasks=ROWS - 1 - 8)
     assert finding.severity == "hint"
 
 
-@pytest.mark.parametrize(
-    ("entry", "tensor"), [(one_launch, X), (long_ones, ("FP32", 8192, 1024))], ids=["launch", "long"]
-)
-def test_tasks_worth_their_dispatch(entry: Any, tensor: tuple[str, int, int]) -> None:
-    made = program(entry, tensor, tensor)
-    assert not found(MANY, made)
-    assert not found(SHORT, made)
+@pytest.mark.parametrize("entry", [one_launch, long_ones], ids=["launch", "long"])
+def test_tasks_worth_their_dispatch(entry: Any) -> None:
+    assert not found(MANY, entry)
+    assert not found(SHORT, entry)
 
 
 def test_a_tail_that_nothing_fills() -> None:
-    (finding,) = found(WAVE, program(gemm(26), *shapes(26))).values()
-    assert finding.line == line_of(__file__, "# tail")
+    finding = only(WAVE, gemm(26), "# tail")
     assert "take 2 waves, the last with 2: 46% of" in finding.message  # 26 of 48 places are used
     assert "24 or 48 equal blocks" in finding.remedy
 
 
 @pytest.mark.parametrize(("tiles", "beside"), [(24, 0), (48, 0), (44, 0), (8, 0), (26, 20)])
 def test_full_waves_and_tails_that_others_fill(tiles: int, beside: int) -> None:
-    assert not found(WAVE, program(gemm(tiles, beside), *shapes(tiles)))
+    assert not found(WAVE, gemm(tiles, beside))
 
 
 def test_the_tilelet_as_found() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
-from linted import found, line_of, model, program
+from linted import found, model, only
 from random_programs import module
 from tiers import examples
 
@@ -16,7 +16,6 @@ import npuscope.tile as pl
 from npuscope.check.rule import Waste
 
 STEPS, K, N = 4, 64, 128
-SHAPES = (("BF16", 16, STEPS * K), ("BF16", STEPS * K, N), ("FP32", 16, N))
 TILE = 16 * N * 4
 
 
@@ -128,8 +127,7 @@ def seed_on_chip(a: A, b: B, c: C):
     ],
 )
 def test_zeros_that_a_first_product_would_replace(entry: Any, mark: str, cost: Waste, said: str) -> None:
-    (finding,) = found("zero-fill", program(entry, *SHAPES)).values()
-    assert finding.line == line_of(__file__, mark)
+    finding = only("zero-fill", entry, mark)
     assert finding.waste == cost
     assert said in finding.message
 
@@ -138,7 +136,7 @@ def test_zeros_that_a_first_product_would_replace(entry: Any, mark: str, cost: W
     "entry", [half_overwritten, ones_overwritten, split_k, split_k_in_one_block, zeros_wanted], ids=lambda e: e.name
 )
 def test_zeros_that_somebody_needs(entry: Any) -> None:
-    assert not found("zero-fill", program(entry, *SHAPES))
+    assert not found("zero-fill", entry)
 
 
 def test_the_seeds_of_split_k_projections_are_needed() -> None:
@@ -158,16 +156,17 @@ def met_late(a: A, b: B, c: C):
 
 
 def test_zeros_are_followed_until_the_last_of_them_is_met() -> None:
-    (finding,) = found("zero-fill", program(met_late, *SHAPES)).values()
-    assert finding.line == line_of(__file__, "# met late")
+    only("zero-fill", met_late, "# met late")
 
 
 PIECES_DOWN, PIECES_ACROSS = 2, 2  # pieces of 8 x 32 elements: few, so that random_tasks meet often
 HEAD = """
 import npuscope.tile as pl
 
+TENSOR = pl.Tensor[[16, 64], pl.FP32]
+
 @pl.jit
-def main(x: pl.Tensor[[16, 64], pl.FP32], c: pl.InOut[pl.Tensor], y: pl.Out[pl.Tensor]):
+def main(x: TENSOR, c: pl.InOut[TENSOR], y: pl.Out[TENSOR]):
 """
 KINDS = {
     "zero": "c{box} = pl.full({shape}, dtype=pl.FP32, value=0.0)",
@@ -226,5 +225,4 @@ def idle(made: list[RandomTask]) -> set[int]:
 def test_zeros_are_told_exactly_where_no_piece_of_them_is_needed(made: list[RandomTask], tmp_path: Path) -> None:
     text, places = source_of(made)
     entry = module(text, tmp_path / f"program_{abs(hash(text))}.py").main
-    checked = program(entry, ("FP32", 16, 64), ("FP32", 16, 64), ("FP32", 16, 64))
-    assert {places[line] for line in found("zero-fill", checked)} == idle(made)
+    assert {places[line] for line in found("zero-fill", entry)} == idle(made)

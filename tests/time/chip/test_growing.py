@@ -68,7 +68,7 @@ def turns(x: T, y: pl.Out[T]):
 
 
 def simulated(**limits: float) -> Simulated:
-    recording = program(turns, ("FP32", 16, 64), ("FP32", 16, 64)).recording
+    recording = program(turns).recording
     return simulate(Program(recording, small(**limits)))
 
 
