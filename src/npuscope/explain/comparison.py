@@ -242,26 +242,18 @@ class Comparison(Tabular):
 
     def _by_step(self, names: tuple[str, str]) -> str:
         """The sentence where the two windows hold different numbers of steps, which can be compared; else ""."""
-        sides = [side.steps for side in (self.a, self.b)]
-        if any(one.source not in ("column", "passes") or one.table.is_empty() for one in sides):
+        first, second = self.a.steps.count, self.b.steps.count
+        if first is None or second is None or first.passes == second.passes:
             return ""
-        counts = [one.table.height for one in sides]
-        if counts[0] == counts[1]:
-            return ""
-        phases = [next(iter(one.phases), None) for one in sides]
-        if phases[0] != phases[1]:
-            held = " and ".join(
-                f"{n} steps of {phase or 'an unknown phase'}" for n, phase in zip(counts, phases, strict=True)
-            )
+        if first.phase != second.phase:
+            held = " and ".join(f"{one.passes} steps of {one.phase}" for one in (first, second))
             return f"{names[0]} and {names[1]} cannot be compared as a whole: they hold {held}"
-        spans = [
-            one.table.filter(pl.col("phase").eq_missing(phase))["span_ns"]
-            for one, phase in zip(sides, phases, strict=True)
-        ]
-        a, b = (float(np.median(span.to_numpy())) for span in spans)
+        a, b = first.pass_ns, second.pass_ns
+        if not a or not b:
+            return ""
         said = _is_so(names, a, b) if abs(b / a - 1) >= SAME else f"{names[0]} and {names[1]} take the same time"
-        what = phases[0] or "step"
-        held = f"medians of {len(spans[0])} and {len(spans[1])}; the windows hold different numbers of them"
+        what = "step" if first.phase == "unknown" else first.phase
+        held = f"medians; the windows hold {first.passes} and {second.passes} of them"
         return f"{said} per {what} ({duration(a)} → {duration(b)}, {held}){self._devices()}"
 
     def changed(self) -> Table:

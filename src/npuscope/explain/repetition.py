@@ -97,13 +97,6 @@ class Steps(Tabular):
         """Steps longer than 1.5 times the median of their kind."""
         return [int(step) for step in self.table.filter("outlier")["step"]]
 
-    @property
-    def phases(self) -> dict[str, int]:
-        """How many steps are of each phase, where their marks tell."""
-        return dict(
-            self.table["phase"].drop_nulls().value_counts(sort=True).sort("count", "phase").reverse().iter_rows()
-        )
-
     def tables(self) -> dict[str, Table]:
         return {"table": Table(STEPS, self.table)}
 

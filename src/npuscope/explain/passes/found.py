@@ -22,7 +22,7 @@ from npuscope.explain.passes.sequence import FEWEST_ANCHORS, REPETITION, Flags, 
 from npuscope.explain.repetition import PassCount, numbers_of_repeats
 from npuscope.explain.work import CORES, kernel_group
 from npuscope.table.columns import Column, Columns, Table, Tabular, as_data
-from npuscope.table.formats import COUNT, FLAG, LIST, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, Form, duration, percent
+from npuscope.table.formats import COUNT, FLAG, LIST, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, Form, percent
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Intervals, Ints, inside, one_group, sum_by, union
 from npuscope.trace.names import source_column
@@ -154,10 +154,7 @@ class Passes(Tabular):
         return {"passes": Table(PASSES, table)}
 
     def title(self) -> str:
-        title = f"{self.table.height} forward passes, told apart by {self.rule}; layers by {self.anchor}"
-        if self.outside:
-            title += f"; {self.outside:,} rows ({duration(self.outside_ns)}) are in none"
-        return title
+        return f"{self.count}; told apart by {self.rule}, layers by {self.anchor}"
 
     @cached_property
     def count(self) -> PassCount:
