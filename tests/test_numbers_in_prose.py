@@ -40,7 +40,7 @@ GIVEN: dict[str, dict[str, str]] = {
     "docs/howto/cards.md": {
         "256": "pieces of PyPTO's collectives: facts of host and ranks",
         "8.08": "timing.launch_rank of the device file",
-        **dict.fromkeys(("12", "13", "20"), "simulate of public scripts over ranks, measured by hand"),
+        **dict.fromkeys(("0.1", "2.7", "12", "38", "83", "87"), "simulate of scripts over ranks, measured by hand"),
         **dict.fromkeys(("188,416", "212,992"), "what simulate says of a public script"),
         "15": "benchmarks/links.py",
         **dict.fromkeys(("46", "6.2", "0.5", "0.56", "0.79", "1.41", "1.73"), "benchmarks/links.py, which fits them"),
