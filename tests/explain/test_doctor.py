@@ -7,6 +7,7 @@ import pytest
 from builders import (
     KERNEL_HEADER,
     RESET,
+    flow,
     kernel_row,
     point,
     write_bundle,
@@ -82,11 +83,7 @@ def test_steps_missing_cut_or_unlike_the_others(tmp_path: Path) -> None:
 
 
 def test_clocks_that_disagree(tmp_path: Path) -> None:
-    flow = {"cat": "f", "name": "f", "id": 1}
-    events = [
-        x("send", 100, 10, pid=1), x("recv", 50, 10, pid=2),
-        {**flow, "ph": "s", "pid": 1, "tid": 1, "ts": 105}, {**flow, "ph": "f", "pid": 2, "tid": 1, "ts": 55},
-    ]  # fmt: skip
+    events = [x("send", 100, 10, pid=1), x("recv", 50, 10, pid=2), *flow((1, 1, 105), (2, 1, 55))]
     found = findings(write_events(tmp_path / "t.json", events))
     assert found["clock-skew"].example == "by up to 50 µs"
     # core: start 100 cycles, end 200; AICPU: dispatch 110, finish 190, at 20 ns each
@@ -112,12 +109,8 @@ def test_graph_replays(tmp_path: Path) -> None:
     header = ["Name", "Start Time(us)", "Duration(us)", "Model ID", "Stream ID"]
     rows = [{**kernel_row(), "Model ID": "3"}, {**kernel_row(), "Model ID": "4294967295"}]
     assert findings(write_kernel_table(tmp_path / "k.csv", rows, header))["graph"].count == 1
-    flow = {"cat": "ac2g", "name": "ac2g", "id": 1}
-    events = [
-        x("hipGraphLaunch", 0, 5, cat="cuda_runtime"), x("gemm", 9, 1, pid=0, tid=7, cat="kernel"),
-        {**flow, "ph": "s", "pid": 1, "tid": 1, "ts": 1}, {**flow, "ph": "f", "pid": 0, "tid": 7, "ts": 9},
-    ]  # fmt: skip
-    events.append(x("gemm", 12, 1, pid=0, tid=7, cat="kernel"))
+    kernels = [x("gemm", start, 1, pid=0, tid=7, cat="kernel") for start in (9, 12)]
+    events = [x("hipGraphLaunch", 0, 5, cat="cuda_runtime"), *kernels, *flow((1, 1, 1), (0, 7, 9), "ac2g")]
     assert "1 of 2 device tasks" in findings(write_events(tmp_path / "t.json", events))["replay"].example
 
 

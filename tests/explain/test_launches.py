@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from builders import write_events, write_nsys, x
+from builders import flow, write_events, write_nsys, x
 
 import npuscope
 from npuscope import explain as analysis
@@ -22,12 +22,10 @@ def kernels(category: str, stream: str | int, **args: object) -> list[dict[str, 
 
 def with_thread_ids_of_two_types(path: Path) -> Trace:
     """PyTorch of 2021: a slice's thread is text, that of the flow which begins in it a number."""
-    flow = {"cat": "async", "name": "launch", "id": 5}
     events = [
         *kernels("Kernel", "stream 7"),
         x("cudaLaunchKernel", 20, 4, pid=90, tid="1890023232", cat="Runtime"),
-        {**flow, "ph": "s", "pid": 90, "tid": 1890023232, "ts": 20},
-        {**flow, "ph": "f", "pid": 0, "tid": "stream 7", "ts": 30, "bp": "e"},
+        *flow((90, 1890023232, 20), (0, "stream 7", 30), "launch", 5, cat="async"),
     ]
     return npuscope.read(write_events(path / "old.json", events, schemaVersion=1))
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from builders import write_events, x
+from builders import flow, write_events, x
 
 import npuscope
 from npuscope import explain as analysis
@@ -14,17 +14,9 @@ from npuscope.trace import Trace
 DECODE = "execute_context_0(0)_generation_8(8)"
 
 
-def flow(id: int, at: int, runs: int) -> list[dict[str, object]]:
-    told = {"cat": "ac2g", "name": "ac2g", "id": id}
-    return [
-        {**told, "ph": "s", "pid": 1, "tid": 1, "ts": at},
-        {**told, "ph": "f", "pid": 0, "tid": 7, "ts": runs, "bp": "e"},
-    ]
-
-
 def launched(id: int, at: int, runs: int, lasts: int, name: str = "gemm") -> list[dict[str, object]]:
     call = x("cudaLaunchKernel", at, 1, cat="cuda_runtime", args={"correlation": id})
-    return [call, x(name, runs, lasts, pid=0, tid=7, cat="kernel"), *flow(id, at, runs)]
+    return [call, x(name, runs, lasts, pid=0, tid=7, cat="kernel"), *flow((1, 1, at), (0, 7, runs), "ac2g", id)]
 
 
 def read(path: Path, *events: object) -> Trace:
@@ -57,8 +49,7 @@ def test_a_chosen_step_has_the_window_of_its_mark(tmp_path: Path) -> None:
 
 
 def test_edges_that_are_no_dependencies_are_told(tmp_path: Path) -> None:
-    link = {"cat": "fwdbwd", "name": "fwdbwd", "id": 1}
-    links = [{**link, "ph": "s", "pid": 1, "tid": 1, "ts": 1}, {**link, "ph": "f", "pid": 1, "tid": 1, "ts": 3}]
+    links = flow((1, 1, 1), (1, 1, 3), "fwdbwd")
     events = [*launched(1, 1, 10, 5), *launched(2, 3, 90, 5), x("k", 50, 1, pid=0, tid=7, cat="kernel")]
     assert no_dependencies(read(tmp_path, *events)) == "no dependencies between tasks (its 2 edges are launches)"
     told = no_dependencies(read(tmp_path, *events, *links))

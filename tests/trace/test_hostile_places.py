@@ -12,7 +12,19 @@ from typing import Any
 
 import pytest
 import swimlanes
-from builders import as_older, balanced, kernel_row, point, refused, write_bundle, write_events, write_kernel_table, x
+from builders import (
+    as_older,
+    balanced,
+    count,
+    flow,
+    kernel_row,
+    point,
+    refused,
+    write_bundle,
+    write_events,
+    write_kernel_table,
+    x,
+)
 from typer.testing import CliRunner, Result
 
 import npuscope
@@ -54,8 +66,7 @@ def test_a_kernel_tables_name_is_a_name_and_no_pattern(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("exchanged", ["slices", "lanes", "edges", "counters"])
 def test_a_folder_of_tables_that_do_not_belong_together_is_refused(tmp_path: Path, exchanged: str) -> None:
-    flow = [{"ph": "s", "id": 1, "tid": 1, "pid": 1, "ts": 1}, {"ph": "f", "id": 1, "tid": 2, "pid": 1, "ts": 2}]
-    several = [x("a", 0, 3), x("b", 1, 3, tid=2), *flow, {"ph": "C", "name": "c", "ts": 1, "args": {"value": 1}}]
+    several = [x("a", 0, 3), x("b", 1, 3, tid=2), *flow((1, 1, 1), (1, 2, 2)), count("c", 1, value=1)]
     npuscope.read(write_events(tmp_path / "a.json", several)).write(tmp_path / "a.npu")
     npuscope.read(write_events(tmp_path / "b.json", [x("a", 0, 3)])).write(tmp_path / "b.npu")
     shutil.copy(tmp_path / f"b.npu/{exchanged}.parquet", tmp_path / f"a.npu/{exchanged}.parquet")

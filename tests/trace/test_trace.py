@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from builders import kernel_row, write_events, write_kernel_table, x
+from builders import flow, kernel_row, write_events, write_kernel_table, x
 from made import Task, made
 
 import npuscope
@@ -48,12 +48,8 @@ def test_select_by_name_kind_unit_and_step(trace: Trace) -> None:
 
 
 def test_edges_stay_only_between_slices_that_stay(tmp_path: Path) -> None:
-    flow = {"cat": "f", "name": "f", "pid": 1}
-    events = [
-        x("a", 0, 10), x("b", 20, 10, tid=2), x("c", 40, 10, tid=3),
-        {**flow, "ph": "s", "id": 1, "tid": 1, "ts": 5}, {**flow, "ph": "f", "id": 1, "tid": 2, "ts": 20, "bp": "e"},
-        {**flow, "ph": "s", "id": 2, "tid": 2, "ts": 25}, {**flow, "ph": "f", "id": 2, "tid": 3, "ts": 40, "bp": "e"},
-    ]  # fmt: skip
+    events = [x("a", 0, 10), x("b", 20, 10, tid=2), x("c", 40, 10, tid=3)]
+    events += [*flow((1, 1, 5), (1, 2, 20)), *flow((1, 2, 25), (1, 3, 40), id=2)]
     trace = npuscope.read(write_events(tmp_path / "t.json", events))
     assert trace.edges.select("src", "dst").rows() == [(0, 1), (1, 2)]
     assert trace.window(0, 35_000).edges.select("src", "dst").rows() == [(0, 1)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from builders import x
+from builders import flow, x
 
 import npuscope
 from npuscope.trace.intervals import one_group
@@ -51,14 +51,12 @@ def test_relative_times_count_from_the_base(shared: Path) -> None:
 
 
 def test_kernels_belong_to_the_step_that_launched_them(tmp_path: Path) -> None:
-    flow = {"cat": "ac2g", "name": "ac2g", "id": 5}
     events = [
         x("ProfilerStep#1", 0, 10, cat="user_annotation"),
         x("ProfilerStep#2", 10, 10, cat="user_annotation"),
         x("cudaLaunchKernel", 8, 1, cat="cuda_runtime", args={"correlation": 5}),
-        {**flow, "ph": "s", "pid": 1, "tid": 1, "ts": 8},
         x("gemm", 12, 3, pid=0, tid=7, cat="kernel", args={"stream": 7, "correlation": 5}),
-        {**flow, "ph": "f", "pid": 0, "tid": 7, "ts": 12, "bp": "e"},
+        *flow((1, 1, 8), (0, 7, 12), "ac2g", 5),
     ]
     (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events}))
     trace = npuscope.read(tmp_path / "t.json")
@@ -112,13 +110,8 @@ def launch(id: int, at: int, name: str, runs: int, lasts: int, *, known: bool = 
     kernel = x(name, runs, lasts, pid=0, tid=7, cat="kernel", args={"stream": 7, "correlation": id})
     if not known:
         return [kernel]
-    flow = {"cat": "ac2g", "name": "ac2g", "id": id}
-    return [
-        x("cudaLaunchKernel", at, 1, cat="cuda_runtime", args={"correlation": id}),
-        {**flow, "ph": "s", "pid": 1, "tid": 1, "ts": at},
-        kernel,
-        {**flow, "ph": "f", "pid": 0, "tid": 7, "ts": runs, "bp": "e"},
-    ]
+    call = x("cudaLaunchKernel", at, 1, cat="cuda_runtime", args={"correlation": id})
+    return [call, kernel, *flow((1, 1, at), (0, 7, runs), "ac2g", id)]
 
 
 def steps_by_kernel(path: Path, *events: object) -> dict[str, int | None]:
@@ -173,14 +166,12 @@ def test_kernels_of_a_graph_that_rocm_launched_know_their_launch(tmp_path: Path)
 
 
 def test_categories_of_the_first_versions(tmp_path: Path) -> None:
-    flow = {"cat": "async", "name": "launch", "id": 5}
     events = [
         x("ProfilerStep#1", 0, 30, cat="Operator"),
         x("aten::mm", 1, 9, cat="Operator"),
         x("cudaLaunchKernel", 8, 1, cat="Runtime", args={"correlation": 5}),
-        {**flow, "ph": "s", "pid": 1, "tid": 1, "ts": 8},
         x("gemm", 12, 3, pid=0, tid="stream 7", cat="Kernel"),
-        {**flow, "ph": "f", "pid": 0, "tid": "stream 7", "ts": 12, "bp": "e"},
+        *flow((1, 1, 8), (0, "stream 7", 12), "launch", 5, cat="async"),
         x("Memcpy HtoD", 16, 1, pid=0, tid="stream 7", cat="Memcpy"),
         x("Memset", 18, 1, pid=0, tid="stream 7", cat="Memset"),
     ]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from builders import count, named, write_events, x
+from builders import count, flow, named, write_events, x
 from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as PerfettoTrace
@@ -83,23 +83,18 @@ def expected(trace: Trace) -> list[tuple[str, int, int, str]]:
 
 
 def test_lanes_arguments_and_flows(tmp_path: Path) -> None:
-    flow = {"cat": "f", "name": "f", "pid": 1}
+    args = {"task": 7, "ratio": 0.25, "shape": "16,16", "minus": -3, "list": [1]}
+    begin = 1_700_000_000_000_000
     events = [
-        x(
-            "gemm",
-            1_700_000_000_000_000,
-            5.5,
-            args={"task": 7, "ratio": 0.25, "shape": "16,16", "minus": -3, "list": [1]},
-        ),
-        x("add", 1_700_000_000_000_010, 1, tid=2),
-        {**flow, "ph": "s", "id": 1, "tid": 1, "ts": 1_700_000_000_000_003},
-        {**flow, "ph": "f", "id": 1, "tid": 2, "ts": 1_700_000_000_000_010, "bp": "e"},
+        x("gemm", begin, 5.5, args=args),
+        x("add", begin + 10, 1, tid=2),
+        *flow((1, 1, begin + 3), (1, 2, begin + 10)),
     ]
     trace = npuscope.read(write_events(tmp_path / "t.json", events))
     trace.write(tmp_path / "t.pftrace")
     decoded = Decoded(tmp_path / "t.pftrace")
     assert sorted(decoded.slices) == expected(trace)
-    assert decoded.args["gemm"] == {"task": 7, "ratio": 0.25, "shape": "16,16", "minus": -3, "list": "[1]"}
+    assert decoded.args["gemm"] == {**args, "list": "[1]"}
     assert list(decoded.flows.values()) == [["gemm", "add"]]
 
 

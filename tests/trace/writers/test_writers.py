@@ -12,6 +12,7 @@ from builders import (
     FLOW_START,
     NONE,
     RESET,
+    flow,
     kernel_row,
     point,
     write_bundle,
@@ -25,14 +26,12 @@ from hypothesis import strategies as st
 import npuscope
 from npuscope import Trace
 
-flow = {"cat": "f", "name": "f", "pid": 1}
 EVENTS = [
     x("outer", 0, 100, args={"a": 1, "b": [1, 2], "c": 'say "hi"\n'}),
     x("inner", 10, 20),
     x("zero", 30, 0),
     x("other <lane>", 50, 5.125, tid=2),
-    {**flow, "ph": "s", "id": 1, "tid": 1, "ts": 15},
-    {**flow, "ph": "f", "id": 1, "tid": 2, "ts": 50, "bp": "e"},
+    *flow((1, 1, 15), (1, 2, 50)),
 ]
 
 
