@@ -134,6 +134,20 @@ def test_turns_that_cross_the_cores_both_ways_are_not_doubled_on_the_vector_core
 # --- order
 
 
+def test_a_store_of_the_old_value_stays_before_what_overwrites_it() -> None:
+    # GIVEN a loop that stores the tile it found, then loads the next one into the same name
+    @pl.jit
+    def main(x: T[[8, 512], pl.FP32], out: pl.Out[T[[8, 512], pl.FP32]]):
+        with pl.at(level=CORE, name_hint="shift"):
+            tile = x[:, 0:64]
+            for i in pl.pipeline(1, 8, stage=2):
+                out = pl.assemble(out, tile, [0, (i - 1) * 64])
+                tile = x[:, i * 64 : (i + 1) * 64]
+        return out
+
+    run(lowered(main)[1])
+
+
 def test_a_load_of_what_the_turn_stored_stays_after_the_store() -> None:
     @pl.jit
     def main(x: T[[8, 512], pl.FP32], out: pl.InOut[T[[8, 512], pl.FP32]]):

@@ -399,6 +399,8 @@ def test_extents_may_be_computed_of_dimensions() -> None:
     y = np.zeros_like(x)
     copied(x, np.zeros(4, np.int32), y)
     np.testing.assert_array_equal(x, y)
+    computed = (pages + 1, 9 - pages, 2 * pages, pages // 3, 9 // pages)
+    assert [extent.value({pages: 4}) for extent in computed] == [5, 5, 8, 1, 2]
     with pytest.raises(TileError, match="axis 0 of n is declared 4"):
         copied(x, np.zeros(3, np.int32), y)
 
