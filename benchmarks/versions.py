@@ -129,7 +129,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="start, report, simulate or judge")
     args = parser.parse_args()
     found: dict[tuple[str, str], Cost] = {}
-    with tempfile.TemporaryDirectory() as folder:
+    # what compiles in the background may still write into it
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         for who, source in ((NEW, ROOT), (OLD, args.old)):
             for name in (who, f"{who} bare") if source else ():
