@@ -179,6 +179,22 @@ def handovers(random: Random) -> Stage:
     return Stage(sizes(random.choice([128, 256]), 64), PRODUCT, tuple(lines))
 
 
+def launches(random: Random) -> Stage:
+    """Two launches of as many blocks, the second of what the first made in one tensor or in two."""
+    both, named, step = random.random() < 0.5, random.random() < 0.5, random.choice([8, 16])
+    at, then = "block * STEP", "n * STEP" if named else "block * STEP"
+    lines = ["half = pl.create_tensor([ROWS, COLUMNS], dtype=pl.FP32)"]
+    lines += ["top = pl.create_tensor([ROWS, 1], dtype=pl.FP32)  # of each row"] * both
+    lines += ['for block in pl.spmd(ROWS // STEP, name_hint="first"):', f"    t = x[{at} : {at} + STEP, :]"]
+    lines += [f"    half[{at} : {at} + STEP, :] = pl.mul(t, 0.5)"]
+    lines += [f"    top[{at} : {at} + STEP, :] = pl.row_max(t)"] * both
+    lines += ["# then", f'for {"n" if named else "block"} in pl.spmd(ROWS // STEP, name_hint="second"):']
+    value = f"half[{then} : {then} + STEP, :]"
+    value = f"pl.row_expand_mul({value}, top[{then} : {then} + STEP, :])" if both else f"pl.exp({value})"
+    lines += [f"    y = pl.assemble(y, {value}, [{then}, 0])  # rows"]
+    return Stage(rows(random.choice([64, 128])) + f"STEP = {step}\n", ROWS, tuple(lines))
+
+
 def tasks(random: Random) -> Stage:
     """A loop whose turns are a task each."""
     way, kind = random.choice(["count", "step", "nest"]), random.choice(["range", "parallel"])
@@ -367,6 +383,7 @@ PLANTED: dict[str, Callable[[Random], Stage]] = {
     "shallower": too_deep,
     "fuse-scopes": handovers,
     "fuse-scopes of projections": projections,
+    "fuse-scopes of launches": launches,
     "spmd": tasks,
     "loop-in-scope": in_sequence,
     "parallel": in_sequence,

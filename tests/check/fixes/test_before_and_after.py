@@ -96,6 +96,19 @@ for i in pl.range(ROWS // 16):
     low = block * 16
     y[low + i * 8 : low + i * 8 + 8, :] = pl.exp(x[low + i * 8 : low + i * 8 + 8, :])""",
     ),
+    "fuse-scopes of launches": (
+        """half = pl.create_tensor([ROWS, COLUMNS], dtype=pl.FP32)
+for block in pl.spmd(ROWS // 16, name_hint="halve"):
+    half[block * 16 : block * 16 + 16, :] = pl.mul(x[block * 16 : block * 16 + 16, :], 0.5)
+# then
+for b in pl.spmd(ROWS // 16, name_hint="exp"):
+    y[b * 16 : b * 16 + 16, :] = pl.exp(half[b * 16 : b * 16 + 16, :])  # rows""",
+        """half = pl.create_tensor([ROWS, COLUMNS], dtype=pl.FP32)
+for block in pl.spmd(ROWS // 16, name_hint="halve"):
+    half[block * 16 : block * 16 + 16, :] = pl.mul(x[block * 16 : block * 16 + 16, :], 0.5)
+    # then
+    y[block * 16 : block * 16 + 16, :] = pl.exp(half[block * 16 : block * 16 + 16, :])  # rows""",
+    ),
     "split-k": (
         """for block in pl.spmd(2, name_hint="thin"):
     n = block * 32

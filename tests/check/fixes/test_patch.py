@@ -92,6 +92,24 @@ while True:
         file.write_text(before)
 
 
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text("a = 1\n")
+    code = f"""
+import resource
+from npuscope.base.errors import CannotWrite
+from npuscope.check.fixes.patch import Patch
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    Patch("t", "", {str(file)!r}, "a = 1\\n", "b = 2\\n" * 200_000).write()
+except CannotWrite as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert str(file) in done.stdout
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("program.py", "a = 1\n")]
+
+
 PROGRAM = (
     HEAD
     + """N = 64

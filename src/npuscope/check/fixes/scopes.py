@@ -78,50 +78,64 @@ def _fuse(source: Source, findings: Sequence[Finding]) -> Iterator[NewText | Unm
         siblings, first = source.siblings(scopes[0])
         last = siblings.index(scopes[-1])
         between = siblings[first : last + 1]
-        moved = [one for one in between if not isinstance(one, cst.With)]
-        if why := _immovable(between, scopes, moved):
+        moved = [one for one in between if one not in scopes]
+        if why := _immovable(scopes, moved):
             yield Unmended(finding, why)
             continue
         created = [one for one in moved if is_created(one)]
-        title = f"one scope in place of {len(scopes)}"
-        zipped = _walked_together(scopes) if not [one for one in moved if not is_created(one)] else None
+        title = f"one {'scope' if isinstance(scopes[0], cst.With) else 'launch'} in place of {len(scopes)}"
+        bodies = {one: _with_index_of(scopes[0], one) for one in scopes}
+        zipped = _walked_together([*bodies.values()]) if len(created) == len(moved) else None
         if zipped is not None:
             new = (*created, with_body(scopes[0], zipped))
             yield NewText(source.edited([Edit(tuple(between), new)]), f"{title}, one load for both", (finding,))
         inner: list[Statement] = []
         for one in between:
-            if isinstance(one, cst.With):
-                inner += body_of(one) if one is scopes[0] else with_comments_of(one, body_of(one))
+            if isinstance(one, cst.With | cst.For):
+                inner += bodies[one] if one is scopes[0] else with_comments_of(one, bodies[one])
             elif one not in created:
                 inner.append(one)
         new = (*created, with_body(scopes[0], inner))
         yield NewText(source.edited([Edit(tuple(between), new)]), title, (finding,))
 
 
-def _scope_at(source: Source, line: int) -> cst.With | None:
-    """The scope on a line, or around it."""
-    around = source.around_line(line)
-    return next((one for one in around if isinstance(one, cst.With) and scope_call(one) is not None), None)
+def _scope_at(source: Source, line: int) -> cst.With | cst.For | None:
+    """The scope or the launch of blocks on a line, or around it."""
+    for one in source.around_line(line):
+        if isinstance(one, cst.With) and scope_call(one) is not None:
+            return one
+        if isinstance(one, cst.For) and tree.called(one.iter) == "spmd" and isinstance(one.target, cst.Name):
+            return one
+    return None
 
 
-def _immovable(between: Sequence[Statement], scopes: Sequence[cst.With], moved: Sequence[Statement]) -> str:
+def _with_index_of(first: cst.With | cst.For, other: cst.With | cst.For) -> list[Statement]:
+    """The body of a launch with the name that another one has for its blocks."""
+    if not isinstance(first, cst.For) or not isinstance(other, cst.For) or tree.same(first.target, other.target):
+        return body_of(other)
+    assert isinstance(other.target, cst.Name)
+    return [tree.with_names(one, {other.target.value: first.target}) for one in body_of(other)]
+
+
+def _immovable(scopes: Sequence[cst.With | cst.For], moved: Sequence[Statement]) -> str:
     """Why scopes cannot be one; "" where they can."""
-    extra = [one for one in between if isinstance(one, cst.With) and one not in scopes]
-    if extra:
+    if any(isinstance(one, cst.With) for one in moved):
         return "another scope stands between them"
-    calls = [scope_call(one) for one in scopes]
-    if any(call is None for call in calls):
-        return NO_SCOPE
+    counts = [[arg.value for arg in tree.positional(one.iter)] for one in scopes if isinstance(one, cst.For)]  # type: ignore[arg-type]
+    if counts and (
+        len(counts) < len(scopes) or any(len(one) != 1 or not tree.same(one[0], counts[0][0]) for one in counts)
+    ):
+        return "they are launches of different numbers of blocks"
     if any(not is_created(one) and not is_scalar(one) for one in moved):
         return "what stands between them cannot be moved into a scope"
     return ""
 
 
-def _walked_together(scopes: Sequence[cst.With]) -> list[Statement] | None:
-    """The bodies of scopes with one loop for all of theirs, what is equal once; None where they are not alike."""
-    whole = body_of(scopes[0])
-    for scope in scopes[1:]:
-        merged = _merged(whole, body_of(scope))
+def _walked_together(bodies: Sequence[list[Statement]]) -> list[Statement] | None:
+    """Bodies of scopes with one loop for all of theirs, what is equal once; None where they are not alike."""
+    whole = bodies[0]
+    for body in bodies[1:]:
+        merged = _merged(whole, body)
         if merged is None:
             return None
         whole = merged
