@@ -42,7 +42,7 @@ from fitting.solve import (
     step,
 )
 from fitting.workbench import Workbench
-from published_changes.rows import Row, read_rows, set_aside
+from published_changes.rows import Row, published, set_aside
 from published_changes.runs import Bench
 from published_changes.score import Prediction, scores
 from rich.console import Console
@@ -52,7 +52,6 @@ from validation import blocks, measured, public
 from npuscope.chip.devices import load, names, value_at
 
 DEVICE = "ascend910b1"
-TABLES = ("changes.csv", "changes_2.csv")  # rows that are set aside are not looked at
 TAKEN = "taken from the 910B"  # as the sources of other files say
 FILES = Path(__file__).resolve().parents[1] / "src" / "npuscope" / "chip" / "devices"
 SLOW = ("c90", "layer_idle_AIC")  # public rows that decide constants of the scheduler and take long
@@ -209,10 +208,8 @@ def _put(name: str, values: Mapping[str, float]) -> None:
 def main() -> None:
     args = _arguments()
     bench = Bench(args.repo.resolve(), args.cache.resolve(), args.python)
-    tables = [row for table in TABLES for row in read_rows(args.measured / table)]
-    changes = [
-        row for row in tables if not set_aside(row.commit) and not row.id.startswith(tuple(args.leave or ("-",)))
-    ]
+    rows = published(args.measured)  # those that are set aside are not looked at
+    changes = [row for row in rows if not set_aside(row.commit) and not row.id.startswith(tuple(args.leave or ("-",)))]
     held = {name: float(value) for name, _, value in (one.partition("=") for one in args.set or ())}
     fit = Fit(changes, args.measured, bench, args.jobs, held)
     device = load(DEVICE)

@@ -40,7 +40,7 @@ def main() -> None:
         if options.repo:
             bench = Bench(options.repo.resolve(), options.cache.resolve(), options.python)
             if not options.changes:
-                refresh.changes(bench, options.data / "changes.csv", options.jobs)
+                refresh.changes(bench, options.data, options.jobs)
             refresh.layers(bench)
             public("")
         if options.changes:

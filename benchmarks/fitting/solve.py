@@ -214,6 +214,11 @@ MECHANISMS = (
         {"timing.clash_whole": (1.0, 2.0), "timing.load_clash": (1e-9, 1.2e-8)},
         {"timing.clash_whole": 1.0, "timing.load_clash": NOTHING},
     ),
+    Mechanism(
+        "rows of activations that all cores read at once",
+        {"timing.load_shared": (2e-9, 3e-8)},
+        {"timing.load_shared": NOTHING},
+    ),
     Mechanism("loads of a pipelined loop in groups", {}, {"timing.load_groups": 0.0}),
     Mechanism("gather and scatter by row", {"op.vgather.row": (40.0, 400.0)}, {"op.vgather.row": 0.0}),
     Mechanism("sorting", {"op.vmrgsort4.slope": (10.0, 90.0)}, {"op.vmrgsort4.slope": 78.0}),

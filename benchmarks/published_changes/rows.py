@@ -80,6 +80,11 @@ def set_aside(commit: str) -> bool:
     return int(commit[:8], 16) % 5 == 4
 
 
+def published(folder: Path) -> list[Row]:
+    """All published changes whose measured times may be seen."""
+    return [row for table in ("changes.csv", "changes_2.csv") for row in read_rows(folder / table)]
+
+
 def read_rows(file: Path) -> list[Row]:
     with file.open(newline="") as source:
         reader = csv.DictReader(source)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from published_changes.rows import Row, read_rows
+from published_changes.rows import Row, published, set_aside
 from published_changes.runs import read_results
 from published_changes.score import Prediction
 from validation import blocks, measured, public
@@ -68,7 +68,7 @@ class Evidence:
 
 def evidence(data: Path, kept: Path = KEPT) -> Evidence:
     """What is at hand; `data` has the measured tables."""
-    device, rows = load(DEVICE), read_rows(data / "changes.csv")
+    device, rows = load(DEVICE), [row for row in published(data) if not set_aside(row.commit)]
     told = {name: json.loads((kept / f"{name}.json").read_text()) for name in ("changes", "blocks", "public")}
     changes = read_results(kept / "changes.json", rows)
     layers = {

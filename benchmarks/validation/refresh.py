@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from published_changes.rows import read_rows
+from published_changes.rows import published
 from published_changes.runs import ROOT, Bench, Failed, predictions_of, results_dict, run_rows, version
 from validation import blocks, predictions, public
 from validation.evidence import DEVICE, KEPT, digest
@@ -19,9 +19,9 @@ US = 1e3
 CONSTANTS = digest(load(DEVICE))
 
 
-def changes(bench: Bench, table: Path, jobs: int, kept: Path = KEPT) -> None:
+def changes(bench: Bench, data: Path, jobs: int, kept: Path = KEPT) -> None:
     """Both sides of every published change; a side that this version of npuscope has run is not run again."""
-    rows = read_rows(table)
+    rows = published(data)
     told = results_dict(bench.versions[0], predictions_of(rows, run_rows(bench, rows, jobs)))
     keep_changes(told, CONSTANTS, kept)
 

@@ -513,10 +513,10 @@ class Chip:
                         for one in self.cores_of(core, shape):
                             one.behind = (task, row, kind == "early")
                     self.publish(task)
-                for core, row, pickup in prepared:  # sent together
+                for core, row, starts in prepared:  # sent together
                     self.times.core[row], self.times.dispatch[row] = core.number, clock
-                    if pickup is not None:
-                        core.state, core.due = "waiting", clock + pickup
+                    if starts is not None:
+                        core.state, core.due = "waiting", clock + starts
                 mixed = mixed or (kind != "early" and shape == MIX and self.next_of(queue) >= 0)
         return clock
 

@@ -138,8 +138,8 @@ def test_a_body_that_moves_in_its_file_is_taken_and_has_its_new_lines(folder: Pa
     # WHEN a task is put in before it, which gives every line of the recording another number
     later = written(places, before=BEFORE)
     same(prepared(later, None), prepared(later, folder))
-    # THEN only the new task's body and stream came to be kept
-    assert len(set(folder.iterdir()) - kept) == 2
+    # THEN only the new task's body and stream came to be kept, and a stream of the body that reads what it has made
+    assert len(set(folder.iterdir()) - kept) == 3
 
 
 def test_a_task_that_does_nothing_is_none_the_worse(folder: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from other_chips import CHIP, LAYER, other, program_on
 import npuscope.tile as pl
 from npuscope.tile.record.model import Access
 from npuscope.time.chip.prepare import Prepared, distinct_lines, prepare, retimed
-from npuscope.time.core.stream import FAR, NEAR, PLACE, RUN, InstructionStream, stream_of
+from npuscope.time.core.stream import FAR, NEAR, PLACE, RUN, InstructionStream, KnownReads, stream_of
 from npuscope.time.run import simulate
 from tests.lower.kernels import lowered, tensor
 
@@ -107,6 +107,40 @@ def test_short_rows_a_multiple_of_16_kib_apart_hold_one_another_up() -> None:
     # a row of half the bytes holds the others up for half as long
     short, _ = weights(64, 8192)
     assert clashing[1] - short[1] == pytest.approx(32 * timing["load_clash"] * NS)
+
+
+def test_short_rows_of_what_the_run_has_made_clash_where_they_lie_8_kib_apart() -> None:
+    # GIVEN a product whose weights lie 8 KiB apart: inputs that nobody clashes for, or what a task has made
+    program, found = product(128, 4096)
+    timing = {name: constant.value for name, constant in program.device.timing.items()}
+    given, made = (
+        loads(stream_of(found[0], program.device, KnownReads(made=frozenset(which))), "AIC")[1] for which in ((), (1,))
+    )
+    assert made[0] - given[0] == pytest.approx(64 * timing["load_shared"] * NS)
+
+    # WHEN a program multiplies both
+    @pl.jit
+    def twice(x: pl.Tensor, w: pl.Tensor, made: pl.Tensor, out: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="copy"):
+            made[:, 0:128] = w[:, 0:128]
+        for n in pl.range(2):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="one"):
+                out[n * 16 : n * 16 + 16, :] = pl.matmul(x[:, :], w[:, 0:128], out_dtype=pl.FP32)
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="other"):
+                out[n * 16 : n * 16 + 16, :] = pl.matmul(x[:, :], made[:, 0:128], out_dtype=pl.FP32)
+        return out
+
+    sizes = (
+        tensor((16, 64), "BF16"),
+        tensor((64, 4096), "BF16"),
+        tensor((64, 4096), "BF16"),
+        tensor((32, 128), "FP32"),
+    )
+    ready = prepare(lowered(twice, *sizes)[0])
+    # THEN what the run has made takes longer, both times
+    run = ready.job.run[ready.job.block_class, 0]
+    assert run[2] > run[1] + 60 * timing["load_shared"] * NS
+    assert run[4] > run[3] + 60 * timing["load_shared"] * NS
 
 
 def test_whole_lines_a_multiple_of_16_kib_apart_take_more_of_hbm() -> None:

@@ -42,7 +42,7 @@ from npuscope.time.chip.job import (
 )
 from npuscope.time.core.costs import NS, line_bytes, link_constant, link_rate, links_of, spans_of
 from npuscope.time.core.pipes import Timing, time_ways
-from npuscope.time.core.stream import CachedStreams, InstructionStream, Message, fresh_lines, stream_of
+from npuscope.time.core.stream import CachedStreams, InstructionStream, KnownReads, Message, fresh_lines, stream_of
 
 SHAPE = {"MIX": MIX, "AIC": AIC, "AIV": AIV, "none": NONE}
 
@@ -269,9 +269,10 @@ class BlockClasses:
     def __post_init__(self) -> None:
         self.device: Device = self.program.device
         self._kept = CachedStreams(self.device)
-        self._numbers: dict[PlannedKey, int] = {}
+        self._numbers: dict[tuple[PlannedKey, frozenset[int]], int] = {}  # a body that reads what these arguments made
         self._reads: list[tuple[ArgumentReads, ...]] = []
-        self._fresh: list[dict[int, int]] = []
+        self._known: list[KnownReads] = []
+        self._written: set[int] = set()  # buffers that tasks so far have written
         size = self.device.memory.l2.value if self.device.memory.l2 else 0.0
         self._cache = Cache(size)
         self._whole = size * SMALL
@@ -285,16 +286,18 @@ class BlockClasses:
 
     def stream(self, task: Task, group: BlockGroup) -> int:
         key = planned_key(task, group.body)
-        if key not in self._numbers:
+        arguments = enumerate(task.arguments if task.core != "AIV" else ())  # it matters for what the cube loads
+        made = frozenset(n for n, argument in arguments if argument.buffer in self._written)
+        if (key, made) not in self._numbers:
             body = self.program.planned[key]
-            self._numbers[key] = len(self.streams)
+            self._numbers[key, made] = len(self.streams)
             buffers = (self.program.recording.buffers[argument.buffer] for argument in task.arguments)
             sizes = [BY_NAME[buffer.dtype].width for buffer in buffers]
             line = int(self.device.core["scalar_line"].value)
-            self._fresh.append(fresh_lines(body.lowered, group.offsets, sizes, line))
-            self.streams.append(self._kept.stream(self.program.runs(key), self._fresh[-1]))
+            self._known.append(KnownReads(fresh_lines(body.lowered, group.offsets, sizes, line), made))
+            self.streams.append(self._kept.stream(self.program.runs(key), self._known[-1]))
             self._reads.append(tuple(_reads(body, self.program)))
-        return self._numbers[key]
+        return self._numbers[key, made]
 
     def of(self, task: Task) -> Ints:
         """The class of every block, in the order of blocks."""
@@ -327,6 +330,7 @@ class BlockClasses:
             if argument.writes:
                 buffer = self.program.recording.buffers[argument.buffer]
                 self._cache.touch(buffer.id, min(BY_NAME[buffer.dtype].size(prod(buffer.shape)), self._whole))
+                self._written.add(buffer.id)
         meets = any(self.streams[stream].barriers for stream, _ in kinds.values())
         meeting = frozenset(kinds.values() if meets else ())
         found = np.zeros(max(task.blocks, 1), np.int64)
@@ -340,15 +344,15 @@ class BlockClasses:
     def retimed(self, program: Program) -> BlockClasses:
         """The same with other constants of [timing], which decide neither the kinds of blocks nor what L2 has."""
         other = BlockClasses(program, self.known)
-        other._numbers, other._fresh = self._numbers, self._fresh
-        bodies = zip(self._numbers, self._fresh, strict=True)
-        other.streams = [stream_of(program.runs(key), program.device, fresh) for key, fresh in bodies]
+        other._numbers, other._known = self._numbers, self._known
+        bodies = zip(self._numbers, self._known, strict=True)
+        other.streams = [stream_of(program.runs(key), program.device, known) for (key, _), known in bodies]
         return other
 
     def stream_on(self, number: int, device: Device) -> InstructionStream:
         """A stream with other constants."""
-        key = next(key for key, at in self._numbers.items() if at == number)
-        return stream_of(self.program.runs(key), device, self._fresh[number])
+        key = next(key for (key, _), at in self._numbers.items() if at == number)
+        return stream_of(self.program.runs(key), device, self._known[number])
 
     def _once(self, number: int, reads: ArgumentReads, group: BlockGroup) -> int:
         """Bytes of the lines that a block of this kind reads of an argument, each line once."""
@@ -391,7 +395,7 @@ class BlockClasses:
         Where the tiles of a mixed block are not split, its second vector core has nothing to do and leaves at once.
         """
         start = self.device.timing["block_start"].value * NS
-        split = {number: bool(key[2]) for key, number in self._numbers.items()}
+        split = {number: bool(key[2]) for (key, _), number in self._numbers.items()}
         found = np.ones((len(self.entries), 3))
         for number, kind in enumerate(self.entries):
             timing = self.timed[kind][0]

@@ -45,15 +45,15 @@ class Cost:
     drawn: float = 0.0
 
 
-def cost_of(one: Instruction, lowered: Lowered, device: Device) -> Cost:
-    """The cost of one instruction of a lowered body."""
+def cost_of(one: Instruction, lowered: Lowered, device: Device, made: frozenset[int] = frozenset()) -> Cost:
+    """The cost of one instruction of a lowered body; `made`: arguments that earlier tasks of the run have written."""
     cycle = NS / _clock(device)
     if one.spec in REMOTE:
         found = _remote(one, lowered, device)
         if found is not None:
             return found
     if one.pipe in ("MTE2", "MTE3", "FIXP") and one.accesses:
-        return _transfer(one, lowered, device)
+        return _transfer(one, lowered, device, made)
     if one.spec.is_a(OpRole.SEND, OpRole.RECEIVE):
         return _handed_over(one, lowered, device)
     if one.pipe == "M":
@@ -187,7 +187,7 @@ def _halves(one: Instruction, lowered: Lowered) -> int:
     return 2 if lowered.split and one.unit == "AIV" else 1
 
 
-def _transfer(one: Instruction, lowered: Lowered, device: Device) -> Cost:
+def _transfer(one: Instruction, lowered: Lowered, device: Device, made: frozenset[int] = frozenset()) -> Cost:
     """Between GM and the core."""
     timing = device.timing
     number = one.result if one.result is not None else one.reads[0] if one.reads else None
@@ -201,7 +201,7 @@ def _transfer(one: Instruction, lowered: Lowered, device: Device) -> Cost:
         memory = (moved / timing["store_rate"].value + rows * timing["store_row"].value) * NS
         fixed, latency = timing["store_fixed"].value * NS, timing["store_latency"].value * NS
         return Cost(fixed, memory, lines, "timing.store_rate", latency, memory)
-    clash = _short_clashing(one, lowered, size, device) * timing["load_clash"].value if one.unit == "AIC" else 0.0
+    clash = _short_clashing(one, lowered, size, device, made) if one.unit == "AIC" else 0.0
     near, far = (_load_ns(rows, moved, clash, CORE[one.unit], source, device) for source in ("l2", "hbm"))
     fixed, latency = timing["load_fixed"].value * NS, timing["load_latency"].value * NS
     drawn = sum(_drawn(access, size, device) for access in one.accesses)
@@ -216,10 +216,10 @@ def _load_ns(rows: float, moved: float, clash: float, core: str, source: str, de
     return max(in_bytes, in_rows) * NS
 
 
-def _clashes(access: Access, size: float, device: Device) -> bool:
-    """Whether its rows lie a multiple of `clash_stride` apart: all in one part of the memory, while others are idle."""
-    stride = device.timing["clash_stride"].value
-    return any(extent > 1 and step * size % stride == 0 for extent, step in spans_of(access)[1])
+def _clashes(access: Access, size: float, device: Device, stride: str = "clash_stride") -> bool:
+    """Whether its rows lie a multiple of a stride apart: all in one part of the memory, while others are idle."""
+    apart = device.timing[stride].value
+    return any(extent > 1 and step * size % apart == 0 for extent, step in spans_of(access)[1])
 
 
 def _drawn(access: Access, size: float, device: Device) -> float:
@@ -229,15 +229,20 @@ def _drawn(access: Access, size: float, device: Device) -> float:
     return line_bytes(access, size, line) * (device.timing["clash_whole"].value if clashing else 1.0)
 
 
-def _short_clashing(one: Instruction, lowered: Lowered, size: float, device: Device) -> float:
-    """Rows shorter than a line that clash; one below `clash_row` bytes holds up the next for its share only."""
+def _short_clashing(one: Instruction, lowered: Lowered, size: float, device: Device, made: frozenset[int]) -> float:
+    """Seconds that rows shorter than a line clash; one below `clash_row` bytes holds up the next for its share only.
+
+    What the run has made is read by all cores at once, each row by all of them out of the same part of L2.
+    """
     line, whole = device.core["gm_line"].value, device.timing["clash_row"].value
-    rows = 0.0
+    seconds = 0.0
     for access in one.accesses:
         span, outer = spans_of(access)
-        if span * size < line and _clashes(access, size, device):
-            rows += prod(extent for extent, _ in outer) * min(1.0, span * size / whole)
-    return rows / _halves(one, lowered)
+        kind = "shared" if access.argument in made else "clash"
+        if span * size < line and _clashes(access, size, device, f"{kind}_stride"):
+            each = device.timing[f"load_{kind}"].value * min(1.0, span * size / whole)
+            seconds += prod(extent for extent, _ in outer) * each
+    return seconds / _halves(one, lowered)
 
 
 def _handed_over(one: Instruction, lowered: Lowered, device: Device) -> Cost:

@@ -95,9 +95,19 @@ class InstructionStream:
         return tuple(one for one in self.messages if one is not None)
 
 
-def stream_of(body: PlannedBody, device: Device, fresh: Mapping[int, int] | None = None) -> InstructionStream:
-    """`fresh`: of each scalar read's access how many lines it is the first to touch; unknown, every one is fresh."""
-    return _located(_StreamWriter(body, device, fresh or {}).stream(), body)
+class KnownReads(NamedTuple):
+    """What is known of the tensors that a body reads.
+
+    `fresh`: of each scalar read's access how many lines it is the first to touch; unknown, every one is fresh. `made`:
+    the arguments that earlier tasks of the run have written.
+    """
+
+    fresh: Mapping[int, int] = {}
+    made: frozenset[int] = frozenset()
+
+
+def stream_of(body: PlannedBody, device: Device, known: KnownReads = KnownReads()) -> InstructionStream:
+    return _located(_StreamWriter(body, device, known).stream(), body)
 
 
 def _located(stream: InstructionStream, body: PlannedBody) -> InstructionStream:
@@ -107,8 +117,8 @@ def _located(stream: InstructionStream, body: PlannedBody) -> InstructionStream:
 
 
 class _StreamWriter:
-    def __init__(self, body: PlannedBody, device: Device, fresh: Mapping[int, int]) -> None:
-        self.body, self.device, self.fresh = body, device, fresh
+    def __init__(self, body: PlannedBody, device: Device, known: KnownReads) -> None:
+        self.body, self.device, self.known = body, device, known
         self.lowered: Lowered = body.lowered
         self.rows: list[tuple[int, ...]] = []
         self.costs: list[tuple[float, ...]] = []
@@ -203,11 +213,11 @@ class _StreamWriter:
         if one.pipe is None or one.unit is None:
             self._row((VIEW, -1, result, 0), tuple(reads), one.site)
             return
-        cost = cost_of(one, self.lowered, self.device)
+        cost = cost_of(one, self.lowered, self.device, self.known.made)
         issue = self.step
         if one.pipe == "S":
             issue = self.access
-            cost = replace(cost, fixed=cost.fixed * self.fresh.get(one.first_access, times) / times)
+            cost = replace(cost, fixed=cost.fixed * self.known.fresh.get(one.first_access, times) / times)
         self.spent["", "timing.scalar_access" if one.pipe == "S" else "timing.scalar_step"] += issue * times
         if one.spec.is_a(OpRole.SEND):
             self.spent["", f"timing.{hand_over(one)}"] += cost.latency * times
@@ -349,9 +359,10 @@ class CachedStreams:
     def __init__(self, device: Device) -> None:
         self.device, self._chip = device, device_content(device)
 
-    def stream(self, body: PlannedBody, fresh: Mapping[int, int]) -> InstructionStream:
+    def stream(self, body: PlannedBody, known: KnownReads) -> InstructionStream:
         """As `stream_of` makes it."""
         if body.content is None:
-            return stream_of(body, self.device, fresh)
-        key = sha256(repr(("stream", body.content, sorted(fresh.items()))).encode() + self._chip).hexdigest()
-        return _located(cached(KIND, key, lambda: _StreamWriter(body, self.device, fresh).stream()), body)
+            return stream_of(body, self.device, known)
+        told = "stream", body.content, sorted(known.fresh.items()), sorted(known.made)
+        key = sha256(repr(told).encode() + self._chip).hexdigest()
+        return _located(cached(KIND, key, lambda: _StreamWriter(body, self.device, known).stream()), body)
