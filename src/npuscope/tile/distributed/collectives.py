@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import prod
+from typing import Any
 
 from npuscope.ops.dtypes import INT32
 from npuscope.tile.calls.scalars import read
@@ -251,7 +252,7 @@ def _run(op: str, run: Callable[..., object], *arguments: object, into: int = 0)
     return run(*arguments)
 
 
-def with_own_signal(collective: Callable[..., object], after: int) -> Callable[..., object]:
+def with_own_signal(collective: Callable[..., object], after: int) -> Callable[..., Any]:
     """The same for host functions, with a signal window made for the call: `pld.all_gather(mine, all)`."""
 
     def call(*given: object, nranks: object = None, **options: object) -> object:
