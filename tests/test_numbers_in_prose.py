@@ -40,12 +40,15 @@ GIVEN: dict[str, dict[str, str]] = {
     "docs/howto/cards.md": {
         "256": "pieces of PyPTO's collectives: facts of host and ranks",
         "8.08": "timing.launch_rank of the device file",
-        **dict.fromkeys(("0.1", "2.7", "12", "38", "83", "87"), "simulate of scripts over ranks, measured by hand"),
+        **dict.fromkeys(("0.1", "2.7", "12", "12.2", "38", "83", "87"), "simulate of scripts over ranks, measured by hand"),
         **dict.fromkeys(("188,416", "212,992"), "what simulate says of a public script"),
         "15": "benchmarks/links.py",
         **dict.fromkeys(("46", "6.2", "0.5", "0.56", "0.79", "1.41", "1.73"), "benchmarks/links.py, which fits them"),
     },
-    "docs/howto/fix.md": {"20": "--trials of benchmarks/improve.py"},
+    "docs/howto/fix.md": {
+        "20": "--trials of benchmarks/improve.py",
+        **dict.fromkeys(("80", "86", "97", "36", "85", "38", "75", "24"), "benchmarks/selection.py"),
+    },
     "docs/howto/runtimes.md": {
         "1000": "benchmarks/runtime_pairs",
         **dict.fromkeys(("0.6", "0.9"), "chip/runtimes/*.toml"),
@@ -69,7 +72,7 @@ GIVEN: dict[str, dict[str, str]] = {
     "docs/stories/a_chip_that_does_not_exist.md": {"24": A_910B1},
     "docs/stories/attention_alone_and_in_the_layer.md": {"72": A_910B1},
     "docs/stories/tilelet_mended.md": dict.fromkeys(
-        ("0.0593", "1.33", "1.57", "11", "80", "86"), "what the page's session prints where it is shortened"
+        ("0.0312", "2.57", "3.45", "12", "80", "73"), "what the page's session prints where it is shortened"
     ),
     "docs/stories/attention_gap.md": dict.fromkeys(("548", "1,263"), PUBLISHED),
 }
