@@ -89,7 +89,7 @@ def test_a_rule_of_another_package_is_listed_and_can_be_selected(acme: Path) -> 
     ("file", "text", "shown"),
     [
         ("rules.py", "import nothing_there", "'one-element-load' of acme-npuscope cannot be loaded (ModuleNotFound"),
-        ("rules.py", "RULE = 7", "'one-element-load' of acme-npuscope is no Rule"),
+        ("rules.py", "one_element_load = 7", "'one-element-load' of acme-npuscope is no Rule"),
         ("rules.py", RULE.replace("one-element-load", "race"), "brings a rule 'race', which there is"),
     ],
 )

@@ -262,6 +262,7 @@ def test_a_save_runs_the_chip_as_often_as_its_answer_needs(program: Path, monkey
     one = Prediction(Request(str(program)))
     _ = one.diagnosis
     assert len(runs) == needed, "and nothing but for the diagnosis and the prices in it"
-    priced = [found for found in one.priced.findings if found.price is not None and found.price.wall_ns is not None]
+    tried = (*one.priced.findings, *one.priced.costly)
+    priced = [found for found in tried if found.price is not None and found.price.wall_ns is not None]
     limits = sum(RUNS_WITHOUT[cause.kind] for cause in one.diagnosis.causes)
     assert needed == 1 + len(priced) + (one.priced.together_ns is not None) + limits

@@ -124,7 +124,7 @@ def test_the_first_line_is_the_answer(demo: Path) -> None:
         "Kernels run at 82.5% of the chip's limits"
     )
     assert first("forward", "kernel_details.csv").endswith(
-        "3 forward passes, 2 of them whole and undisturbed; decode takes 2.21 ms (median)"
+        "3 forward passes (3 decode), 2 of them whole and undisturbed; 4 layers each; one takes 2.21 ms (median)"
     )
     assert first("doctor", "run").startswith("Sound, with 2 notes")
 
