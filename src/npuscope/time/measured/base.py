@@ -233,14 +233,17 @@ def anchor(prepared: Prepared, measured: Observed, capture: str = "") -> Measure
             path=capture or None,
             remedy="Give the program that the capture is of; names of a swimlane come from name_map*.json beside it.",
         )
-    factors = Factors()
-    for done in range(ROUNDS):
+    factors, nearest, kept = Factors(), math.inf, (Factors(), last, now)
+    for _ in range(ROUNDS):
         better, off = _nearer(factors, both, measured, now)
-        if off < CLOSE and done:
+        if off < nearest:  # a turn of a scheduler more or less may make the next run worse
+            nearest, kept = off, (factors, last, now)
+        if off < CLOSE:
             break
         factors = better
         last = anchored(prepared, factors)
         now = observed_of(last)
+    factors, last, now = kept
     kernels = [
         KernelFit(
             pair.name,
@@ -256,18 +259,22 @@ def anchor(prepared: Prepared, measured: Observed, capture: str = "") -> Measure
 
 
 def _nearer(factors: Factors, both: list[KernelPair], measured: Observed, now: Observed) -> tuple[Factors, float]:
-    """Factors that bring the next run nearer to what was measured, and how far a kernel's blocks were off at most."""
-    kernels, costs, off = dict(factors.kernels), dict(factors.costs), 0.0
+    """Factors that bring the next run nearer to what was measured, and how far off this one is: the kernel that is
+    furthest off and the costs of the scheduler in the mean, as logarithms.
+    """
+    kernels, costs = dict(factors.kernels), dict(factors.costs)
+    kernels_off, costs_off = [0.0], [0.0]
     for pair in both:
         there, here = measured.kernel(pair.measured), now.kernel(pair.simulated)
         if there is None or here is None or not (there.ns > 0 and here.ns > 0):
             continue
-        off = max(off, abs(math.log(there.ns / here.ns)))
+        kernels_off.append(abs(math.log(there.ns / here.ns)))
         kernels |= {name: kernels.get(name, 1.0) * there.ns / here.ns for name in pair.simulated}
-    for cost in now.costs.keys() & measured.costs.keys():
+    for cost in sorted(now.costs.keys() & measured.costs.keys()):
         ratio = measured.costs[cost] / now.costs[cost]
+        costs_off.append(abs(math.log(ratio)))
         costs[cost] = min(max(costs.get(cost, 1.0) * ratio, LEAST), MOST)
-    return Factors(kernels, costs), off
+    return Factors(kernels, costs), max(kernels_off) + sum(costs_off) / len(costs_off)
 
 
 def _some(kernels: Mapping[str, KernelTime]) -> str:
