@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 
 import pool_jobs as jobs
 import pytest
@@ -63,6 +64,17 @@ def test_a_job_that_goes_wrong_costs_its_own_answer_and_nothing_else(forks: bool
             assert isinstance(found, Failed), work
             assert found.kind == kind, (work, found)
             assert told in found.message
+
+
+def test_whoever_hears_an_answer_may_end_the_pool() -> None:
+    pool, ended = Pool(workers=1, modules=()), Event()
+
+    def end(_: object) -> None:
+        pool.close()
+        ended.set()
+
+    pool.ask(jobs.double, 21).when_done(end)
+    assert ended.wait(MOST)
 
 
 def test_what_a_job_prints_is_no_answer(pool: Pool) -> None:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from itertools import count
-from threading import Lock, Thread
+from threading import Lock, Thread, current_thread
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -142,7 +142,8 @@ class _Link:
         """Ends the server and all jobs."""
         with contextlib.suppress(OSError):  # the server was gone
             self.socket.shutdown(socket.SHUT_RDWR)
-        self.listener.join()
+        if current_thread() is not self.listener:  # a callback, or a pool that is let go, may end it from there
+            self.listener.join()
         self.socket.close()
         self.process.wait()
         remove_tree(self.scratch)  # the server has, unless a job ended it
