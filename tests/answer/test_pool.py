@@ -7,17 +7,18 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event
 
 import pool_jobs as jobs
 import pytest
 from patience import MOST, becomes, is_alive
 
 from npuscope.answer.judge import WARM, judge
+from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import Failed, Limits
-from npuscope.base.pool import Pool, close_pools
+from npuscope.base.pool import Caller, Pool, Workers, close_pools, each
 
 MIB = 1024**2
 
@@ -67,7 +68,7 @@ def test_a_job_that_goes_wrong_costs_its_own_answer_and_nothing_else(forks: bool
 
 
 def test_whoever_hears_an_answer_may_end_the_pool() -> None:
-    pool, ended = Pool(workers=1, modules=()), Event()
+    pool, ended = Pool(workers=1, modules=()), threading.Event()
 
     def end(_: object) -> None:
         pool.close()
@@ -75,6 +76,18 @@ def test_whoever_hears_an_answer_may_end_the_pool() -> None:
 
     pool.ask(jobs.double, 21).when_done(end)
     assert ended.wait(MOST)
+
+
+def test_a_refusal_ends_the_threads_of_its_work() -> None:
+    def refuse(_: Caller, piece: int) -> int:
+        raise NpuscopeError(f"no piece {piece}")
+
+    before = {*threading.enumerate()}
+    with pytest.raises(NpuscopeError) as refused:  # which keeps the frames that it passed
+        list(each(refuse, [1, 2, 3], Workers(jobs=2)))
+    left = {*threading.enumerate()} - before
+    assert not [one for one in left if one.name.startswith("ThreadPoolExecutor")]  # the warm pool stays
+    assert str(refused.value).startswith("no piece")
 
 
 def test_what_a_job_prints_is_no_answer(pool: Pool) -> None:

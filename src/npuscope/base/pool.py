@@ -292,15 +292,17 @@ def each(
     `work` runs here, and what it calls in processes. Whoever stops listening ends what is under way.
     """
     found = _on_ray(work, pieces, workers, idle) if workers.engine == "ray" else _here(work, pieces, workers, idle)
-    for number, result in found:
-        if isinstance(result, _Raised):
-            raise result.error
-        yield number, result
+    # ended here, not wherever it would be collected: its own threads cannot wait for themselves
+    with contextlib.closing(found):
+        for number, result in found:
+            if isinstance(result, _Raised):
+                raise result.error
+            yield number, result
 
 
 def _here(
     work: Work[A, B], pieces: Sequence[A], workers: Workers, idle: Callable[[], None]
-) -> Iterator[tuple[int, B | _Raised]]:
+) -> Generator[tuple[int, B | _Raised]]:
     jobs, place = workers.jobs or os.cpu_count() or 1, JobPlace.here()
     pool = shared_pool(jobs, workers.modules)
     callers = [Caller(pool, workers.limits, place) for _ in pieces]
@@ -349,11 +351,12 @@ def run(
         return
     early: dict[int, B | Failed] = {}
     following = 0
-    for number, result in each(partial(_alone, function), pieces, workers):
-        early[number] = result
-        while following in early:
-            yield early.pop(following)
-            following += 1
+    with contextlib.closing(each(partial(_alone, function), pieces, workers)) as found:
+        for number, result in found:
+            early[number] = result
+            while following in early:
+                yield early.pop(following)
+                following += 1
 
 
 def _several(pieces: Sequence[object], workers: Workers) -> bool:
@@ -367,7 +370,7 @@ def _on_worker(work: Work[A, B], workers: Workers, place: JobPlace, piece: A) ->
 
 def _on_ray(
     work: Work[A, B], pieces: Sequence[A], workers: Workers, idle: Callable[[], None]
-) -> Iterator[tuple[int, B | _Raised]]:
+) -> Generator[tuple[int, B | _Raised]]:
     ray = _ray(workers.jobs or os.cpu_count() or 1)
     remote: Any = ray.remote(max_retries=0)(_on_worker)  # what ended a worker would end the next one, too
     place = JobPlace.here()
