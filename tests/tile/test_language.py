@@ -237,7 +237,7 @@ def test_a_scalar_keeps_its_type() -> None:
 
 # Names that exist upstream, that no public program uses and that npuscope has not.
 MISSING = """
-tile.alloc tensor.alloc parser
+tile.alloc tensor.alloc
 """.split()  # noqa: SIM905
 
 

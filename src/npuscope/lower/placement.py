@@ -51,6 +51,8 @@ def demand(instruction: Instruction, operand: int) -> str:
     if instruction.plane == "cube":
         scaled = operand > 2 and len(instruction.operands) > 4  # the scales of an MX product
         return "Mat" if scaled else ("Acc", "Mat", "Mat", "Bias")[operand]
+    if instruction.spec.is_a(OpRole.FROM_MAT):
+        return "Mat"
     return "Vec" if instruction.plane in ("vector", "scalar") else ""
 
 

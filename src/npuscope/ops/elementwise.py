@@ -64,6 +64,19 @@ def rem(x: Value, y: Value) -> Array:
     return np.subtract(x, np.floor(quotient) * y)
 
 
+def power(x: Value, y: Value) -> Array:
+    """x to the y; of whole numbers below 0 powers are fractions, which are cut off."""
+    if _is_float(x) or _is_float(y):
+        return np.power(x, y)
+    base, exponent = np.asarray(x), np.asarray(y)
+    fraction = np.where(np.abs(base) == 1, np.power(base, exponent & 1), 0)
+    return np.where(exponent < 0, fraction, np.power(base, np.maximum(exponent, 0))).astype(base.dtype)
+
+
+def add_relu(x: Value, y: Value) -> Array:
+    return np.maximum(np.add(x, y), 0)
+
+
 def expdif(x: Value, y: Value) -> Array:
     return np.exp(np.subtract(x, y))
 
@@ -174,6 +187,15 @@ SHR = OpSpec(
     types=_WHOLE, spellings=("shr", "shrs"),
 )
 
+POW = OpSpec(
+    "pow", VECTOR, "binary", "x to the y.", cost="op.vexp", like="no cost of it is public", numeric=power,
+    options={"tmp": None, "high_precision": False}, spellings=("pow", "pows"), storage="separate",
+)
+ADD_RELU = OpSpec(
+    "add_relu", VECTOR, "binary", "x + y where it is positive, else 0.", cost="op.vadd", like="a sum cut off at 0",
+    numeric=add_relu,
+)
+
 # --- one operand
 
 NEG = OpSpec("neg", VECTOR, "unary", "-x.", cost="op.vadds", like="a pass with a number", numeric=np.negative)
@@ -204,6 +226,10 @@ NOT = OpSpec(
 
 ADDC = OpSpec("addc", (), "custom", "x + y + z, as two sums; y may be a number.", spellings=("addc", "addsc"))
 SUBC = OpSpec("subc", (), "custom", "x - y + z, the carry z added; y may be a number.", spellings=("subc", "subsc"))
+AXPY = OpSpec(
+    "axpy", VECTOR, "custom", "z + x · y, y a number; the result is of z's type.", cost="op.vmuls",
+    like="a pass with a number",
+)
 CAST = OpSpec(
     "cast", ("vector", "move"), "custom", "Another type; an accumulator may change its type on its way out.",
     cost="op.vconv", widening="op.vconv_widen", storage="separate_if_wider",
@@ -224,8 +250,8 @@ LRELU = OpSpec(
 EXPANDS = OpSpec("expands", VECTOR, "custom", "A tile of the target's shape, filled with a number.", cost="op.vcopy")
 
 ALL = (
-    ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, FMOD, REM, AND, OR, XOR, SHL, SHR, NEG, EXP, LOG, SQRT, RSQRT, RECIP, RELU,
-    ABS, SIN, COS, NOT, ADDC, SUBC, CAST, CMP, SEL, LRELU, EXPANDS,
+    ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, FMOD, REM, AND, OR, XOR, SHL, SHR, POW, ADD_RELU, NEG, EXP, LOG, SQRT,
+    RSQRT, RECIP, RELU, ABS, SIN, COS, NOT, ADDC, SUBC, AXPY, CAST, CMP, SEL, LRELU, EXPANDS,
 )
 
 

@@ -66,8 +66,8 @@ SET_VALIDSHAPE = OpSpec(
     roles=(*_SEEN, OpRole.SAME_PLACES),
 )
 REINTERPRET_VIEW = OpSpec(
-    "reinterpret_view", _VIEW, "custom", "The same bits read as another type of the same width.", storage="operand",
-    roles=(OpRole.NO_NEW_VALUE,),
+    "reinterpret_view", _VIEW, "custom", "The same bits read as another type.", storage="operand",
+    roles=(OpRole.NO_NEW_VALUE,), spellings=("reinterpret_view", "bitcast"),
 )
 EXTRACT = OpSpec("extract", (), "custom", "A box of a tile in another memory of the core: a slice and a move.")
 SLICE = OpSpec(
@@ -83,6 +83,10 @@ TRANSPOSE = OpSpec(
     roles=(OpRole.KEEPS_VALUES, OpRole.NO_NEW_VALUE),
 )
 CONCAT = OpSpec("concat", VECTOR, "custom", "Two tiles side by side.", cost="op.vcopy", storage="separate")
+CONCAT_IDX = OpSpec(
+    "concat_idx", VECTOR, "custom", "Of each row as much of two tiles as their indices say, side by side, over dst.",
+    cost="op.vcopy", like="a copy of the rows", storage="separate",
+)
 FILLPAD = OpSpec(
     "fillpad", ("vector", "move"), "custom",
     "Fills what lies outside the valid region; the result is valid everywhere.",
@@ -114,6 +118,7 @@ RANDOM = OpSpec(
 )
 
 ALL = (
-    CREATE, DECLARE, RESHAPE, TRANSPOSE_VIEW, SET_VALIDSHAPE, REINTERPRET_VIEW, SLICE, TRANSPOSE, CONCAT, FILLPAD,
+    CREATE, DECLARE, RESHAPE, TRANSPOSE_VIEW, SET_VALIDSHAPE, REINTERPRET_VIEW, SLICE, TRANSPOSE, CONCAT,
+    CONCAT_IDX, FILLPAD,
     FILLPAD_EXPAND, FULL, ARANGE, TRI, EXPAND_CLONE, RANDOM, EXTRACT,
 )

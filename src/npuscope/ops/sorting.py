@@ -122,6 +122,15 @@ GATHERB = OpSpec(
     like="no cost of it is public", types="offsets UINT32",
 )
 
+PART_ARG = OpSpec(
+    "part_arg", VECTOR, "custom", "The larger or smaller of two values with the index that belongs to it.",
+    cost="op.vsel", like="a comparison that chooses twice", spellings=("part_argmax", "part_argmin"),
+)
+HISTOGRAM = OpSpec(
+    "histogram", VECTOR, "custom", "Of each row how many values have a byte of at most 0, 1, … 255.", cost="op.vgather",
+    like="no cost of it is public", types="UINT16, UINT32", storage="separate",
+)
+
 # --- loops of other ops (tile/calls/by_index.py), which are what is recorded
 
 MGATHER = OpSpec("mgather", (), "custom", "Rows or elements of GM that an index names; a loop of loads.")
@@ -129,4 +138,6 @@ MSCATTER = OpSpec("mscatter", (), "custom", "Each element of a tile to its index
 PAGED_GATHER = OpSpec("paged_gather", (), "custom", "Rows of a paged cache, by index and page table; a loop of loads.")
 SCATTER_UPDATE = OpSpec("scatter_update", (), "custom", "Rows of src over the rows that an index names; a loop.")
 
-ALL = (SORT32, MRGSORT, GATHER, SCATTER, GATHERB, MGATHER, MSCATTER, PAGED_GATHER, SCATTER_UPDATE)
+ALL = (
+    SORT32, MRGSORT, GATHER, SCATTER, GATHERB, PART_ARG, HISTOGRAM, MGATHER, MSCATTER, PAGED_GATHER, SCATTER_UPDATE,
+)

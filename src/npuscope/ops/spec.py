@@ -44,6 +44,7 @@ class OpRole(Enum):
     FILL = "a tile of one number"
     WRITES_INTO = "changes a part of its first operand, which it gives back"
     INHERITS_SPACE = "works where its operand lies: the cube core's own mover can do it"
+    FROM_MAT = "takes its operand out of Mat, as a product does"
     COPY = "a second copy on chip, made by lowering"
     DUAL = "one of two products that share their left operand"
     SEND = "gives a tile to the other kind of core, made by lowering"

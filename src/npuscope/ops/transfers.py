@@ -39,6 +39,11 @@ MOVE = OpSpec(
     "move", _MOVE, "custom", "A tile into another memory of the core.", cost="op.vcopy", storage="separate",
     roles=(OpRole.SAME_ELEMENTS, OpRole.SAME_PLACES, OpRole.KEEPS_VALUES, OpRole.KEEPS_ZEROS),
 )
+IMG2COL = OpSpec(
+    "img2col", _MOVE, "custom", "What a kernel sees at each place of an image, as rows of a product's left side.",
+    cost="op.vcopy", storage="separate", roles=(OpRole.FROM_MAT,),
+)
+COPY_BOX = OpSpec("copy_box", (), "custom", "A box of GM to another tensor: a load and a store.", spellings=("copy",))
 COPY = OpSpec(
     "copy", _MOVE, "lowered", "A tile that is written to although it is needed as it was.", cost="op.vcopy",
     storage="separate", roles=(OpRole.COPY,),
@@ -104,8 +109,8 @@ PUT = OpSpec(
 GET = OpSpec("get", _STORE, "custom", "A peer's window into GM of this rank.", cost=_OUT, spellings=("pld.tensor.get",))
 
 ALL = (
-    LOAD, GATHER_ROW, STORE, ASSEMBLE, ASYNC_PREFETCH, MOVE, COPY, AIV_SHARD, AIC_GATHER, PUSH, POP, TPUSH,
-    TPOP_FROM_AIC, TPOP_FROM_AIV, TFREE, PIPE_SETUP, REMOTE_LOAD, REMOTE_STORE, PUT, GET,
+    LOAD, GATHER_ROW, STORE, ASSEMBLE, ASYNC_PREFETCH, MOVE, IMG2COL, COPY_BOX, COPY, AIV_SHARD, AIC_GATHER,
+    PUSH, POP, TPUSH, TPOP_FROM_AIC, TPOP_FROM_AIV, TFREE, PIPE_SETUP, REMOTE_LOAD, REMOTE_STORE, PUT, GET,
 )
 
 # --- order: barriers between blocks, signals between ranks

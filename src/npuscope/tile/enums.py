@@ -40,9 +40,12 @@ class Level(Enum):
 
 
 class MemorySpace(Enum):
-    """Where a tile lives. DDR is GM; Vec the unified buffer; Mat is L1; Left, Right, Acc are L0A, L0B, L0C."""
+    """Where a tile lives. DDR is GM, and SRAM for us a part of it; Vec the unified buffer; Mat is L1; Left, Right, Acc
+    are L0A, L0B, L0C.
+    """
 
     DDR = "GM"
+    SRAM = "SRAM"
     Vec = "Vec"
     Mat = "Mat"
     Left = "Left"
@@ -51,6 +54,7 @@ class MemorySpace(Enum):
     Bias = "Bias"
     LeftScale = "LeftScale"
     RightScale = "RightScale"
+    ScalarLocal = "ScalarLocal"
 
 
 class PadValue(Enum):

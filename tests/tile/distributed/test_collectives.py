@@ -248,12 +248,57 @@ def test_an_exchange_with_counts_says_how_many_rows_are_meant() -> None:
             chip(x[r], send[r], y[r], got[r], data, signal, counts, device=r)
         return y, got
 
-    x, send = data_of(ranks, ranks * rows, 16), np.array([[1, 2, 9], [0, 4, 1], [3, 3, 3]], np.int32)[..., None]
+    x, send = data_of(ranks, ranks * rows, 16), np.array([[1, 2, 9], [0, 4, 1], [3, -3, 3]], np.int32)[..., None]
     y, got = np.zeros_like(x), np.zeros_like(send)
     host(x, send, y, got, config=on(ranks))
     parts = x.reshape(ranks, ranks, rows, 16).swapaxes(0, 1)
     np.testing.assert_array_equal(y.reshape(parts.shape), parts)
-    np.testing.assert_array_equal(got[..., 0], np.minimum(send[..., 0].T, rows))  # no more than a part has rows
+    np.testing.assert_array_equal(got[..., 0], np.clip(send[..., 0].T, 0, rows))  # no more than a part has rows
+
+
+def test_a_gather_may_give_its_core_back_and_a_copy_may_be_waited_for() -> None:
+    ranks = 2
+    whole = pl.Tensor[[ranks, SIZE], pl.FP32]
+
+    @pl.jit
+    def chip(
+        x: pl.Tensor[[1, SIZE], pl.FP32],
+        y: pl.Out[whole],
+        z: pl.Out[pl.Tensor[[1, SIZE], pl.FP32]],
+        data: pl.InOut[pld.DistributedTensor[[ranks, SIZE], pl.FP32]],
+        mine: pl.InOut[pld.DistributedTensor[[1, SIZE], pl.FP32]],
+        signal: pl.InOut[pld.DistributedTensor[[ranks, 1], pl.INT32]],
+    ):
+        with pl.manual_scope():
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="gather") as gathered:
+                pld.tensor.allgather(x, data, signal, defer=True)
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="use", deps=[gathered]):
+                pl.store(pl.load(data, [0, 0], [ranks, SIZE]), [0, 0], y)
+                session = pld.system.async_session()
+                event = pld.tensor.put_async(mine, 1 - pld.rank(pld.get_comm_ctx(mine)), x, session)
+                pld.system.wait_async_event(event, session)
+                pld.tensor.barrier(signal)
+                pl.store(pl.load(mine, [0, 0], [1, SIZE]), [0, 0], z)
+        return y, z
+
+    @pl.jit.host
+    def host(
+        x: pl.Tensor[[ranks, 1, SIZE], pl.FP32],
+        y: pl.Out[pl.Tensor[[ranks, ranks, SIZE], pl.FP32]],
+        z: pl.Out[pl.Tensor[[ranks, 1, SIZE], pl.FP32]],
+    ):
+        data = pld.window(pld.alloc_window_buffer(ranks * SIZE * 4), [ranks, SIZE], dtype=pl.FP32)
+        mine = pld.window(pld.alloc_window_buffer(SIZE * 4), [1, SIZE], dtype=pl.FP32)
+        signal = pld.window(pld.alloc_window_buffer(ranks * 4), [ranks, 1], dtype=pl.INT32)
+        for r in pl.range(pld.world_size()):
+            chip(x[r], y[r], z[r], data, mine, signal, device=r)
+        return y, z
+
+    x = data_of(ranks, 1, SIZE)
+    y, z = np.zeros((ranks, ranks, SIZE), np.float32), np.zeros_like(x)
+    host(x, y, z, config=on(ranks))
+    np.testing.assert_array_equal(y, np.stack([x[:, 0]] * ranks))
+    np.testing.assert_array_equal(z, x[::-1])
 
 
 def test_signals_for_fewer_ranks_than_there_are_are_refused() -> None:

@@ -40,6 +40,7 @@ from npuscope.tile.values.tensors import Tile
 
 FUNCTIONS: dict[str, Callable[..., object]] = {}  # spelling -> function
 _KIND = Parameter.POSITIONAL_OR_KEYWORD
+_SCRATCH = ("tmp", "tmp_tile")
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
@@ -89,14 +90,17 @@ class _Options:
         """What the op computes with these options, and those of them that are recorded."""
         spec, numeric = self._spec, self._spec.numeric
         assert numeric is not None
+        order = self.parameters
+        if given and isinstance(given[0], bool):  # tensors have no scratch before their flags
+            order = [one for one in order if one.name not in _SCRATCH]
         try:
-            values = Signature(self.parameters).bind(*given, **named).arguments
+            values = Signature(order).bind(*given, **named).arguments
         except TypeError as error:
             raise fault(f"pl.{spec.name}() {error}", f"It has {', '.join(spec.options) or 'no options'}.") from None
         used = {name: lanes.plain(values[name]) for name in self._computed_with if name in values}
         room: Attributes = ()
         for name, value in values.items():
-            if name in ("tmp", "tmp_tile"):
+            if name in _SCRATCH:
                 check_scratch(value, spec.name)
                 if spec.scratch and isinstance(value, Tile):
                     room = (("scratch", value.shape[-1]),)
@@ -161,7 +165,7 @@ def _binary(spec: OpSpec, options: _Options) -> Callable[..., object]:
         tile = run.tile(x, name)
         operands = (number, tile) if swapped else (tile, number)
         value, dtype = literal(number, tile.dtype, name)
-        if spec.bits and dtype.is_float:
+        if spec.bits and (dtype.is_float or isinstance(number, float)):
             raise _no_bits(name, *operands)
         result = run.result(spec, operands, tile.shape, dtype, tile.valid, attributes=attributes)
         if tile.array is not None and value is not UNKNOWN:
@@ -268,7 +272,7 @@ def rounded(array: Array, dtype: DataType) -> Array:
 
 
 def literal(value: Scalar, dtype: DataType, op: str) -> tuple[Number | Unknown, DataType]:
-    """A scalar operand takes the tile's type; a fraction beside whole numbers makes FP32."""
+    """A scalar operand takes the tile's type, for an instruction has one type: beside whole numbers a fraction goes."""
     if isinstance(value, Unknown):
         return UNKNOWN, dtype
     number = same_in_lanes(value)
@@ -276,7 +280,12 @@ def literal(value: Scalar, dtype: DataType, op: str) -> tuple[Number | Unknown, 
         current().shapes.lose()
         return UNKNOWN, dtype  # differs from lane to lane: the op runs for all, its values are not computed
     if isinstance(number, float | np.floating):
-        return (rounded_number(number, dtype), dtype) if dtype.is_float else (np.float32(number), FP32)
+        if dtype.is_float:
+            return rounded_number(number, dtype), dtype
+        if np.isfinite(number) and number != int(number):
+            about = f"pl.{op}: beside {dtype} the chip takes {shown(number)} for {int(number)}"
+            current().recorder.notice("fraction", f"{about}. Cast the tile to FP32 first.")
+            number = int(number)
     fits = fitting(number, dtype, f"pl.{op}")
     return rounded_number(fits, dtype) if dtype.is_float else fits, dtype
 

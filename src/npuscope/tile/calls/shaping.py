@@ -9,7 +9,16 @@ import numpy as np
 
 from npuscope.ops import storage
 from npuscope.ops.dtypes import DataType
-from npuscope.ops.shaping import CONCAT, REINTERPRET_VIEW, RESHAPE, SET_VALIDSHAPE, SLICE, TRANSPOSE, TRANSPOSE_VIEW
+from npuscope.ops.shaping import (
+    CONCAT,
+    CONCAT_IDX,
+    REINTERPRET_VIEW,
+    RESHAPE,
+    SET_VALIDSHAPE,
+    SLICE,
+    TRANSPOSE,
+    TRANSPOSE_VIEW,
+)
 from npuscope.ops.spec import OpSpec
 from npuscope.ops.transfers import AIC_GATHER, AIV_SHARD
 from npuscope.tile.calls import vector
@@ -183,6 +192,27 @@ def concat(src0: object, src1: object) -> Tile:
     result = run.result(CONCAT, (first, second), shape, first.dtype, valid)
     if first.array is not None and second.array is not None:
         result.array = np.concatenate((first.array, second.array), axis=-1)
+    return result
+
+
+@implements(CONCAT_IDX)
+def concat_idx(src0: object, src1: object, idx0: object, idx1: object, dst: object) -> Tile:
+    """An index is the length of its part in bytes of the index's own type; what both leave over is dst's."""
+    run = current()
+    tiles = first, second, *lengths, into = tuple(run.tile(one, "concat_idx") for one in (src0, src1, idx0, idx1, dst))
+    if len({tile.shape[0] for tile in tiles}) > 1 or len({tile.dtype for tile in (first, second, into)}) > 1:
+        raise fault(f"pl.concat_idx: {', '.join(map(describe, tiles))} differ in rows or type")
+    if any(not tile.dtype.is_int for tile in lengths):
+        raise fault(f"pl.concat_idx: lengths are whole numbers, not {describe(lengths[0])}")
+    result = run.result(CONCAT_IDX, tiles, into.shape, into.dtype, into.valid)
+    arrays = [tile.array for tile in tiles if tile.array is not None]
+    if len(arrays) == len(tiles):
+        rows, columns = into.valid or into.shape
+        result.array = arrays[4].copy()
+        for row in range(rows):
+            counts = (int(held[row, 0]) // lengths[n].dtype.bytes for n, held in enumerate(arrays[2:4]))
+            line = np.concatenate([part[row, :count] for part, count in zip(arrays[:2], counts, strict=True)])[:columns]
+            result.array[row, : len(line)] = line
     return result
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from npuscope.ops.elementwise import ADD, DIV, MUL, NEG, SUB
 from npuscope.ops.spec import OpSpec
 from npuscope.ops.table import BY_SPELLING
-from npuscope.tile.calls import by_index, crossing, cube, scalars, shaping, transfer
+from npuscope.tile.calls import by_index, crossing, cube, gathering, scalars, shaping, transfer
 from npuscope.tile.calls.functions import FUNCTIONS, function_from
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
@@ -21,7 +21,7 @@ from npuscope.tile.values.checks import Scalar, describe, is_number
 from npuscope.tile.values.lanes import Whole
 from npuscope.tile.values.tensors import OperandValue, Tensor, Tile
 
-WRITTEN_BY_HAND = (by_index, crossing, cube, scalars, shaping, transfer)  # importing them binds their functions
+WRITTEN_BY_HAND = (by_index, crossing, cube, gathering, scalars, shaping, transfer)  # importing binds functions
 
 
 def function_of(spelling: str) -> Callable[..., object]:

@@ -11,9 +11,9 @@ from npuscope.ops import rounding, storage
 from npuscope.ops.dtypes import BF16, FP16, FP32, INT8, INT32, UINT8, DataType
 from npuscope.ops.elementwise import CAST
 from npuscope.ops.shaping import CREATE, TRANSPOSE
-from npuscope.ops.transfers import ASSEMBLE, GATHER_ROW, LOAD, MOVE, STORE
+from npuscope.ops.transfers import ASSEMBLE, COPY_BOX, GATHER_ROW, IMG2COL, LOAD, MOVE, STORE
 from npuscope.tile.calls.functions import implements, settled
-from npuscope.tile.calls.shaping import inside, overhang, reshape, slice, transposed
+from npuscope.tile.calls.shaping import inside, overhang, reinterpret_view, reshape, slice, transposed
 from npuscope.tile.enums import AtomicType, CachePolicy, MemorySpace, STPhase, TensorLayout, TileLayout
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
@@ -107,6 +107,10 @@ def store(
         held = run.tile(reshape(held, box) if prod(box) == held.size else slice(held, box, [0] * len(box)), "store")
     if pre_quant is not None or flag(pre_relu, "store", "pre_relu="):
         held = _on_the_way_out(run, held, output_tensor.dtype, pre_quant, pre_relu, "store")
+    if held.dtype.is_int and output_tensor.dtype.is_float and held.dtype.bytes == output_tensor.dtype.bytes:
+        about = f"pl.store: {describe(held)} to {output_tensor.buffer.name} {describe(output_tensor)}"
+        run.recorder.notice("bits", f"{about} writes the bits as they are. Write pl.cast to convert the numbers.")
+        held = run.tile(reinterpret_view(held, output_tensor.dtype), "store")
     return store_box(run, held, output_tensor, offsets, atomic)
 
 
@@ -241,6 +245,65 @@ def move(tile: object, target_memory: MemorySpace, blayout: object = None, slayo
         )
     result = run.result(MOVE, (source,), source.shape, source.dtype, source.valid, space)
     result.array = source.share()
+    return result
+
+
+@implements(COPY_BOX)
+def copy(
+    dst: object,
+    src: object,
+    dst_offset: Sequence[Whole],
+    src_offset: Sequence[Whole],
+    shape: Sequence[Whole],
+    *,
+    source_memory: object = MemorySpace.DDR,
+    target_memory: object = MemorySpace.DDR,
+) -> Tensor | Tile:
+    """A box of a tensor in GM to another. What is said to lie in SRAM lies in GM here, with the times of GM."""
+    for name, space in (("source_memory", source_memory), ("target_memory", target_memory)):
+        if member(space, MemorySpace, "copy", name) not in (MemorySpace.DDR, MemorySpace.SRAM):
+            raise fault(f"pl.copy: {name}={shown(space)}", "It copies between DDR and SRAM.")
+    return store(load(src, src_offset, shape), dst_offset, dst)
+
+
+@implements(IMG2COL)
+def img2col(
+    src: object,
+    m_offset: Whole,
+    k_offset: Whole,
+    shape: Sequence[Whole],
+    *,
+    image_shape: Sequence[Whole],
+    kernel_size: Sequence[Whole],
+    stride: Sequence[Whole] = (1, 1),
+    padding: Sequence[Whole] = (0, 0, 0, 0),
+    dilation: Sequence[Whole] = (1, 1),
+) -> Tile:
+    """A box of the matrix that makes a convolution a product: a row for each place of the kernel; along K blocks of 32
+    bytes of channels, in each the rows, the columns of the kernel and the channels. Zeros around the image (`padding`:
+    top, bottom, left, right).
+    """
+    run = current()
+    tile, box = run.tile(src, "img2col"), shape_of(shape)
+    high, wide = shape_of(image_shape)
+    kernel, step, apart = shape_of(kernel_size), shape_of(stride), shape_of(dilation)
+    top, bottom, left, right = shape_of(padding)
+    block = 32 // tile.dtype.bytes
+    if len(tile.shape) != 2 or tile.shape[0] != high * wide or tile.shape[1] % block or len(box) != 2:
+        raise fault(f"pl.img2col: {describe(tile)} is no image {[high, wide]} of channels in blocks of {block}")
+    around = ((high + top + bottom, kernel[0], step[0], apart[0]), (wide + left + right, kernel[1], step[1], apart[1]))
+    rows, columns = ((size - gap * (taps - 1) - 1) // by + 1 for size, taps, by, gap in around)
+    result = run.result(IMG2COL, (tile,), box, tile.dtype, None, "Left")
+    if tile.array is not None:
+        image = np.pad(tile.array.reshape(high, wide, -1, block), ((top, bottom), (left, right), (0, 0), (0, 0)))
+        place = (int(m_offset) + np.arange(box[0]))[:, None]
+        part = (int(k_offset) + np.arange(box[1]))[None, :]
+        tap, channel = part // block % (kernel[0] * kernel[1]), part // block // (kernel[0] * kernel[1])
+        inside_it = (place < rows * columns) & (channel < image.shape[2])
+        y = np.where(inside_it, place // columns * step[0] + tap // kernel[1] * apart[0], 0)
+        x = np.where(inside_it, place % columns * step[1] + tap % kernel[1] * apart[1], 0)
+        seen = image[y, x, np.where(inside_it, channel, 0), np.broadcast_to(part % block, inside_it.shape)]
+        result.array = np.where(inside_it, seen, 0).astype(tile.dtype.compute)
     return result
 
 

@@ -11,10 +11,13 @@ from npuscope.tile.distributed import collectives
 from npuscope.tile.distributed.ranks import host
 from npuscope.tile.distributed.windows import (
     alloc_window_buffer,
+    async_session,
     barrier,
     held_window,
+    put_async,
     remote_load,
     remote_store,
+    wait_async_event,
     window,
 )
 from npuscope.tile.enums import AtomicType, NotifyOp, ReduceOp, WaitCmp
@@ -92,6 +95,8 @@ system = Namespace(
     get_comm_ctx=get_comm_ctx,
     rank=rank,
     nranks=nranks,
+    async_session=async_session,
+    wait_async_event=wait_async_event,
     **members("pld.system"),
 )
 tensor = Namespace(
@@ -99,6 +104,7 @@ tensor = Namespace(
     alloc_window_buffer=alloc_window_buffer,
     window=window,
     barrier=barrier,
+    put_async=put_async,
     **{
         name: getattr(collectives, name)
         for name in ("all_to_all", "all_to_all_v", "allgather", "allreduce", "broadcast", "reduce_scatter")

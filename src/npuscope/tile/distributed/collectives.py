@@ -8,12 +8,13 @@ zero again after each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
 from typing import Any
 
 from npuscope.ops.dtypes import INT32
+from npuscope.ops.transfers import DEFER_WAIT, WAIT
 from npuscope.tile.calls.scalars import read
 from npuscope.tile.calls.shaping import reshape
 from npuscope.tile.calls.spellings import function_of
@@ -25,7 +26,7 @@ from npuscope.tile.language.functions import EntryFunction
 from npuscope.tile.run.arguments import Parameter
 from npuscope.tile.run.regions import Spmd
 from npuscope.tile.run.state import current
-from npuscope.tile.values.checks import describe, index, member, shown
+from npuscope.tile.values.checks import describe, flag, index, member, shown
 from npuscope.tile.values.lanes import Unknown
 from npuscope.tile.values.tensors import Tensor, Tile
 
@@ -77,15 +78,18 @@ def broadcast(target: object, signal: object, *, root: object) -> object:
     return _run("broadcast", run, target, signal)
 
 
-def allgather(local_data: object, target: object, signal: object) -> object:
-    """Part r of every rank's target becomes the data of rank r."""
+def allgather(local_data: object, target: object, signal: object, *, defer: bool = False) -> object:
+    """Part r of every rank's target becomes the data of rank r. With `defer` the task gives its core back and is done
+    when all parts are there.
+    """
+    op = DEFER_WAIT if flag(defer, "tensor.allgather", "defer=") else WAIT
 
     def run(mine: Tensor, into: Tensor, ready: object) -> Tensor:
         me, ranks = _place(into)
         _check_parts("allgather", into, ranks, mine.size * ranks)
         for peer in range(ranks):
             _push(mine, 0, into, me * mine.size, mine.size, peer)
-        barrier(ready)
+        barrier(ready, op=op)
         return into
 
     return _run("allgather", run, local_data, target, signal, into=1)
@@ -120,22 +124,27 @@ def all_to_all(input: object, target: object, signal: object) -> object:
     return _run("all_to_all", run, input, target, signal, into=1)
 
 
-def all_to_all_v(input: object, target: object, signal: object, send_counts: object, recv_counts: object) -> object:
+def all_to_all_v(
+    input: object, target: object, signal: object, send_counts: object, recv_counts: object, *, core_num: object = 1
+) -> object:
     """`all_to_all` of so many rows: every part is sent whole, the counts say how much of it is meant."""
+    cores = int(index(core_num, "pld.tensor.all_to_all_v", "core_num="))
 
-    def run(mine: Tensor, into: Tensor, ready: object, send: Tensor, received: Tensor) -> Tensor:
+    def run(
+        mine: Tensor, into: Tensor, ready: object, send: Tensor, received: Tensor, core: int = 0, cores: int = 1
+    ) -> Tensor:
         me, ranks = _place(into)
         part = _check_parts("all_to_all_v", into, ranks, mine.size)
         rows = into.shape[0] // ranks
-        for peer in range(ranks):
+        for peer in range(core, ranks, cores):
             count = read(send, peer)
-            sent = 0 if isinstance(count, Unknown) else min(int(count), rows)
+            sent = 0 if isinstance(count, Unknown) else max(0, min(int(count), rows))
             notify(received, peer, [me, *[0] * (len(received.shape) - 1)], sent, op=NotifyOp.Set)
             _push(mine, peer * part, into, me * part, part, peer)
-        barrier(ready)
+        barrier(ready, core)
         return into
 
-    return _run("all_to_all_v", run, input, target, signal, send_counts, recv_counts, into=1)
+    return _run("all_to_all_v", run, input, target, signal, send_counts, recv_counts, into=1, cores=cores)
 
 
 # --- how they are done
@@ -237,19 +246,24 @@ def _window(value: object, op: str) -> Tensor:
 # --- where they run
 
 
-def _run(op: str, run: Callable[..., object], *arguments: object, into: int = 0) -> object:
+def _run(op: str, run: Callable[..., object], *arguments: object, into: int = 0, cores: int = 1) -> object:
     """Inside a task as a part of it; in the orchestration as a task; in a host function on every rank."""
     if isinstance(arguments[into], Window):
-        return _on_every_rank(op, run, arguments, into)
+        return _on_every_rank(op, run, arguments, into, cores)
     for number, value in enumerate(arguments):
         if not isinstance(value, Tensor):
             raise fault(f"pld.tensor.{op} takes tensors, not {describe(value)}")
         if number == into:
             _window(value, op)
     if current().block is None:  # in the orchestration of a chip: a task of its own
-        Spmd(1, name_hint=f"{BUILTIN}{op}").run(lambda core: run(*arguments))
+        _launch(f"{BUILTIN}{op}", run, arguments, cores)
         return arguments[into]
     return run(*arguments)
+
+
+def _launch(name: str, run: Callable[..., object], arguments: Sequence[object], cores: int) -> None:
+    launch = Spmd(cores, sync_start=cores > 1, name_hint=name)
+    launch.run(lambda core: run(*arguments, core=core, cores=cores) if cores > 1 else run(*arguments))
 
 
 def with_own_signal(collective: Callable[..., object], after: int) -> Callable[..., Any]:
@@ -283,9 +297,7 @@ class Builtin(EntryFunction):
         vars(self)["parameters"] = tuple(Parameter(name, None, "InOut") for name in names)
 
         def body(**given: object) -> None:
-            tensors = [given[name] for name in names]
-            launch = Spmd(cores, sync_start=cores > 1, name_hint=self.name)
-            launch.run(lambda core: run(*tensors, core=core, cores=cores) if cores > 1 else run(*tensors))
+            _launch(self.name, run, [given[name] for name in names], cores)
 
         vars(self)["body"] = body
 

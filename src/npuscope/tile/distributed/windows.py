@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -262,7 +263,7 @@ def _wait(op: OpSpec, signal: object, offsets: Offsets, expected: Whole, cmp: Wa
     )
 
 
-def barrier(signal: object, core: int = 0) -> Tensor:
+def barrier(signal: object, core: int = 0, op: OpSpec = WAIT) -> Tensor:
     """Every rank that has this window reaches this before any goes on; the counters are zero again after.
 
     Where several cores of a rank meet their like, each has a column of the signals.
@@ -276,7 +277,7 @@ def barrier(signal: object, core: int = 0) -> Tensor:
     for peer in range(count):
         notify(mine, peer, slots[own_rank], 1)
     for slot in slots:
-        _wait(WAIT, mine, slot, 1, WaitCmp.Ge, takes=1)
+        _wait(op, mine, slot, 1, WaitCmp.Ge, takes=1)
         if run.exchanges and mine.buffer.data is not None:
             mine.buffer.data[int(position(mine, slot))] -= 1
     return mine
@@ -396,6 +397,31 @@ def put(
     staged = _staged(box, chunk_rows, chunk_cols, pipeline)
     tile = load_box(run, source, position(source, out_of), box, None, op=PUT, attributes=staged)
     _store(run, window, tile, mine, peer, into, atomic, PUT, staged)
+
+
+class AsyncEvent:
+    """What `put_async` gives: the copy is done when somebody has waited for it."""
+
+
+def put_async(dst: object, peer: Whole, src: object, session: object, *places: Any, **named: Any) -> AsyncEvent:
+    """`put` by the copy engine: here the core does it, at once."""
+    if session is not ASYNC_SESSION:
+        raise fault("pld.tensor.put_async needs a session", "Make one: session = pld.system.async_session().")
+    put(dst, peer, src, *places, **named)
+    return AsyncEvent()
+
+
+def wait_async_event(event: object, session: object) -> None:
+    if not isinstance(event, AsyncEvent) or session is not ASYNC_SESSION:
+        raise fault("pld.system.wait_async_event takes an event of put_async and its session")
+
+
+def async_session() -> object:
+    current().region("async_session")
+    return ASYNC_SESSION
+
+
+ASYNC_SESSION = object()  # a task has one
 
 
 def _in_gm(run: TileRun, value: object, op: str) -> Tensor:

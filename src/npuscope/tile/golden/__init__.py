@@ -10,6 +10,7 @@ from npuscope.tile.golden.comparators import (
     mapped_pool_ratio_reldiff,
     ratio_allclose,
     ratio_reldiff,
+    rowwise_ratio_reldiff,
     topk_pair_compare,
 )
 from npuscope.tile.golden.runner import RunConfig, RunResult, driven, run, run_jit
@@ -29,6 +30,7 @@ __all__ = [
     "mapped_pool_ratio_reldiff",
     "ratio_allclose",
     "ratio_reldiff",
+    "rowwise_ratio_reldiff",
     "run",
     "run_jit",
     "topk_pair_compare",

@@ -172,6 +172,46 @@ def ratio_reldiff(
     return Comparator(name, judge)
 
 
+def rowwise_ratio_reldiff(
+    output: str,
+    *,
+    row_shape: tuple[int, ...],
+    mapping: str | None = None,
+    diff_thd: float = 0.01,
+    pct_thd: float = 0.05,
+    max_diff_hd: float = float("inf"),
+    expected_active_rows: int | None = None,
+    aggregate_pct_thd: float | None = None,
+) -> Comparator:
+    """`ratio_reldiff` for each row by itself, the leading axes of `row_shape` being rows; of those that an input
+    `mapping` names with -1 nothing is compared. `aggregate_pct_thd` is a limit for all rows together.
+    """
+    name = f"rowwise_ratio_reldiff({output}, row_shape={row_shape}, diff_thd={diff_thd}, pct_thd={pct_thd})"
+    each = ratio_reldiff(diff_thd, pct_thd, max_diff_hd)
+    together = None if aggregate_pct_thd is None else ratio_reldiff(diff_thd, aggregate_pct_thd, max_diff_hd)
+
+    def judge(actual: Array, expected: Array, situation: Situation) -> Verdict:
+        if actual.shape[: len(row_shape)] != tuple(row_shape):
+            return False, f"    {output} has the shape {actual.shape}, which does not begin with the rows {row_shape}"
+        if mapping is not None and mapping not in situation.inputs:
+            return False, f"    compare_fn misconfigured: missing input '{mapping}'"
+        count = int(np.prod(row_shape))
+        named = np.zeros(count) if mapping is None else array_of(situation.inputs[mapping]).reshape(-1)
+        if named.size != count:
+            return False, f"    '{mapping}' names {named.size} rows, {output} has {count}"
+        active = np.flatnonzero(named >= 0)
+        if expected_active_rows is not None and active.size != expected_active_rows:
+            return False, f"    {active.size} rows of {output} are active, {expected_active_rows} are expected"
+        got_rows, wanted_rows = (one.reshape(count, -1)[active] for one in (actual, expected))
+        for place, got, want in zip(active, got_rows, wanted_rows, strict=True):
+            good, why = each.judge(got, want, situation)
+            if not good:
+                return False, f"    row {[int(n) for n in np.unravel_index(place, row_shape)]} of {output}:\n{why}"
+        return (True, "") if together is None else together.judge(got_rows, wanted_rows, situation)
+
+    return Comparator(name, judge)
+
+
 def relative_differences(actual: Floats, expected: Floats, threshold: float) -> Floats:
     """d = |a - e| where that is below the threshold, else d / (max(|a|, |e|, 2⁻¹⁴ / threshold) + 1e-9)."""
     off = np.abs(actual - expected)

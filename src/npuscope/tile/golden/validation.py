@@ -21,6 +21,7 @@ from npuscope.tile.golden.comparators import (
     mapped_pool_ratio_allclose,
     ratio_allclose,
     ratio_reldiff,
+    rowwise_ratio_reldiff,
     topk_pair_compare,
 )
 from npuscope.tile.golden.spec import (
@@ -43,6 +44,7 @@ __all__ = [
     "mapped_pool_ratio_allclose",
     "ratio_allclose",
     "ratio_reldiff",
+    "rowwise_ratio_reldiff",
     "topk_pair_compare",
     "validate_golden",
 ]

@@ -445,7 +445,7 @@ class TileProgram:
         hosts = [f for f in self.functions.values() if f.kind == "host"]
         entries = hosts or [f for f in self.functions.values() if isinstance(f, EntryFunction)]
         if not entries and len(self.functions) == 1:  # a kernel alone: the compiler writes the entry that calls it
-            return _entry_of(next(iter(self.functions.values())), self)
+            return entry_of(next(iter(self.functions.values())))
         if not entries:
             raise fault(f"the program {self.name} has no entry", "Give one function the type Orchestration or Opaque.")
         return next((f for f in entries if f.name == "main"), entries[-1])
@@ -454,13 +454,19 @@ class TileProgram:
         return self.entry(*args, **kwargs)
 
 
-def _entry_of(kernel: TileFunction, owner: TileProgram) -> EntryFunction:
-    entry = EntryFunction(kernel.function, {}, owner)
-    entry.body = kernel
+def entry_of(function: TileFunction, constants: Named | None = None) -> EntryFunction:
+    """A function as an entry, with some of its arguments given; of a kernel it is an entry of one task."""
+    entry = EntryFunction(function.function, function.options, function.owner)
+    body = function.body if isinstance(function, EntryFunction) else function
+    entry.body = functools.partial(body, **(constants or {}))
+    entry.parameters = tuple(one for one in function.parameters if one.name not in (constants or {}))
     return entry
 
 
-def program(cls: type) -> TileProgram:
+def program(cls: type | None = None, *, strict_ssa: bool = False) -> TileProgram | Callable[[type], TileProgram]:
+    """`strict_ssa` would have the compiler refuse names that are given twice, which changes no program."""
+    if cls is None:
+        return functools.partial(program, strict_ssa=strict_ssa)  # type: ignore[return-value]  # of a class
     if not isinstance(cls, type):
         raise fault(f"@pl.program stands on a class, not on {getattr(cls, '__name__', repr(cls))}")
     return TileProgram(cls)

@@ -178,6 +178,7 @@ def language() -> dict[str, Any]:
         "optimizations": Namespace(_label="pl.optimizations", split=Split, cross_core_slot=CrossCoreSlot),
         **dict.fromkeys(("adir", "arg_direction"), Namespace(_label="pl.adir", **{name: name for name in _ARGUMENTS})),
         "AUTO": crossing.AUTO,
+        "parser": Namespace(_label="pl.parser", parse=functions.parse, loads=functions.loads),
     }
     found |= {old: found[now] for old, now in history.renamed().items()}
     return found

@@ -6,6 +6,7 @@ torch is never imported here; it is taken where the user's script has imported i
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 import typing
 from abc import ABC, abstractmethod
@@ -101,7 +102,11 @@ def with_outputs(
     """The arguments of a call from outside; its outputs may be left out, all of them: they are made and returned."""
     outputs = {p.name: p for p in wanted if p.direction == "Out"}
     required = [p for p in wanted if p.default is _NO_DEFAULT]
-    if not outputs or len(args) != len(required) - len(outputs) or kwargs:
+    here = dict(zip((p.name for p in wanted), args, strict=False))
+    left_out = len(args) == len(required) - len(outputs) or (
+        len(args) == len(wanted) - len(outputs) and any(is_number(here.get(name)) for name in outputs)
+    )
+    if not outputs or not left_out or kwargs:
         return by_name(function, wanted, args, kwargs)
     made = {name: parameter.new_array() for name, parameter in outputs.items()}
     for name, array in made.items():
@@ -257,6 +262,11 @@ def _in_gm(
     tensor = Tensor(buffer, 0, shape, row_major(shape))
     if isinstance(parameter.annotation, types.TensorType) and parameter.annotation.layout:
         tensor.fractal = Fractal.of(parameter.annotation.layout, shape, dtype)
+    if isinstance(parameter.annotation, types.TensorType) and parameter.annotation.strides:
+        strides = parameter.annotation.strides
+        if sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) >= math.prod(shape):
+            raise fault(f"{parameter.name} of shape {list(shape)} is too small for its strides {list(strides)}")
+        tensor.strides = strides
     return tensor
 
 

@@ -8,6 +8,7 @@ that conftest is left out; any other conftest is the user's and counts.
 from __future__ import annotations
 
 import enum
+import functools
 import importlib
 import os
 import sys
@@ -25,12 +26,13 @@ from npuscope.tile.golden import RunResult, ScalarSpec
 from npuscope.tile.golden import TensorSpec as GoldenSpec
 from npuscope.tile.golden.runner import run_jit
 from npuscope.tile.golden.spec import array_of
+from npuscope.tile.language.functions import TileFunction, entry_of
 
 PLATFORM = "a2a3sim"  # values are the same on every chip, so a test runs once
 _PLATFORMS = {"sim": ("a2a3sim", "a5sim"), "onboard": ("a2a3", "a5")}
 _TORCH = {
     "bf16": "bfloat16", "fp32": "float32", "fp16": "float16", "fp8e4m3fn": "float8_e4m3fn", "fp4": "float4_e2m1fn_x2",
-    "fp8e8m0": "float8_e8m0fnu", "int32": "int32", "uint32": "int32", "int16": "int16", "uint16": "int16",
+    "fp8e8m0": "float8_e8m0fnu", "int32": "int32", "uint32": "uint32", "int16": "int16", "uint16": "uint16",
     "int8": "int8", "uint8": "uint8", "int64": "int64", "bool": "bool",
 }  # fmt: skip
 _THEIRS = ("harness.core", "pypto.runtime.runner")  # a conftest that names these starts the device
@@ -106,6 +108,10 @@ def _plugin(outcome: Outcome, starts_a_device: bool) -> object:
         def test_runner(self, test_config: object) -> CaseRunner:
             return CaseRunner(test_config)
 
+        @pytest.fixture
+        def case_run(self, _st_case: Case, test_runner: CaseRunner) -> CaseRun:
+            return CaseRun(_st_case, test_runner.run(_st_case))
+
         @pytest.fixture(scope="session")
         def device_ids(self) -> list[int]:
             return list(range(8))
@@ -120,6 +126,7 @@ def _plugin(outcome: Outcome, starts_a_device: bool) -> object:
                 parser.addoption("--platform", default=PLATFORM)
                 parser.addoption("--device", default="0-7")
                 parser.addoption("--codegen-only", action="store_true")
+                parser.addoption("--precompile-workers", default=None)
 
         def pytest_configure(self, config: Any) -> None:
             for name in ("platforms(*ids)", "slow", "device_batch"):
@@ -246,25 +253,158 @@ class PTOTestCase:
         return self.define_tensors()
 
 
+@dataclass
+class Case:
+    """`st.case` of September 2026: a kernel, its arguments or its tensors, and what it should give.
+
+    What is expected is what `golden` returns for the tensors by name (one output, or a dict of them), or writes there.
+    """
+
+    kernel: Any
+    arguments: tuple[Any, ...]
+    name: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    golden: Callable[[dict[str, Any]], Any] | None = None
+    tensors: Sequence[CaseTensor] | None = None
+    scalars: Sequence[ScalarSpec] = ()
+    rtol: float = 1e-5
+    atol: float = 1e-5
+    compare: Callable[[dict[str, Any], dict[str, Any]], None] | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)  # of the compiler
+
+    def __getattr__(self, name: str) -> object:
+        settings = self.__dict__.get("settings", {})
+        if name in settings:
+            return settings[name]
+        if name.removeprefix("get_") in settings:
+            return lambda: settings[name.removeprefix("get_")]
+        raise AttributeError(name)
+
+    def run(self) -> RunResult:
+        given = dict(zip(getattr(self.kernel, "param_names", ()), self.arguments, strict=False)) | dict(self.inputs)
+        arrays = {name: value for name, value in given.items() if hasattr(value, "shape")}
+        others = {name: value for name, value in given.items() if name not in arrays}
+        program = entry_of(self.kernel, others) if isinstance(self.kernel, TileFunction) else self.kernel
+        if self.tensors is None:
+            specs = [GoldenSpec(name, list(value.shape), value.dtype, value) for name, value in arrays.items()]
+        else:
+            specs = [_spec_of(one) for one in self.tensors]
+        outputs = getattr(program, "output_param_names", None) or [one.name for one in specs if one.is_output]
+        return _compared(program, [*specs, *self.scalars], self._expected(outputs), outputs, self)
+
+    def _expected(self, outputs: Sequence[str]) -> Callable[[dict[str, Any]], None] | None:
+        if self.golden is None:
+            return None
+
+        def fill(values: dict[str, Any]) -> None:
+            assert self.golden is not None
+            made = self.golden(values)
+            for name, value in ({} if made is None else made if isinstance(made, dict) else {outputs[0]: made}).items():
+                values[name][...] = value.to(values[name].dtype) if hasattr(value, "to") else value
+
+        return fill
+
+
+def case(
+    kernel: Any,
+    *sample_args: Any,
+    name: str | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    golden: Any = None,
+    tensors: Sequence[CaseTensor] | None = None,
+    scalars: Sequence[ScalarSpec] | None = None,
+    rtol: float = 1e-5,
+    atol: float = 1e-5,
+    compare: Any = None,
+    **settings: object,
+) -> Case:
+    title = name or str(getattr(kernel, "__name__", "case"))
+    return Case(kernel, sample_args, title, inputs or {}, golden, tensors, scalars or (), rtol, atol, compare, settings)
+
+
+def cases(*entries: Any) -> Any:
+    """One test for each case."""
+    import pytest
+
+    ids = [getattr(entry, "id", None) or getattr(entry, "values", (entry,))[0].name for entry in entries]
+    return pytest.mark.parametrize("_st_case", list(entries), ids=ids)
+
+
+def rel_err_under(limit: float) -> Callable[[dict[str, Any], dict[str, Any]], None]:
+    """A comparison: the norm of what is off is less than so much of the norm of what is expected."""
+
+    def compare(actual: dict[str, Any], expected: dict[str, Any]) -> None:
+        for name, got in actual.items():
+            found, wanted = (np.asarray(array_of(one)).astype(np.float64) for one in (got, expected[name]))
+            off = float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
+            assert off < limit, f"{name} is off by {off:.3g} of its norm, {limit} is allowed"
+
+    return compare
+
+
+@dataclass
+class CaseRun:
+    """What a test of a case looks at."""
+
+    case: Case
+    result: RunResult
+    work_dir: None = None  # of a compiler
+
+    @property
+    def passed(self) -> bool:
+        return self.result.passed
+
+    @property
+    def error(self) -> str | None:
+        return self.result.error
+
+    def assert_passed(self) -> None:
+        assert self.passed, f"{self.case.name}: {self.error}"
+
+
 class CaseRunner:
     """`test_runner`: runs a case here and compares its outputs."""
 
     def __init__(self, config: Any) -> None:
         self.config = config
 
-    def run(self, case: PTOTestCase) -> RunResult:
-        tensors = [
-            GoldenSpec(one.name, one.shape, one.dtype.torch_dtype, _first_value(one), one.is_output)
-            for one in case.define_tensors()
-        ]
+    def run(self, case: PTOTestCase | Case) -> RunResult:
+        if isinstance(case, Case):
+            return case.run()
+        tensors = [_spec_of(one) for one in case.define_tensors()]
 
         def expected(values: dict[str, Any]) -> None:
             case.compute_expected(values)
 
-        config = case.config
-        specs = [*tensors, *case.define_scalars()]
-        rules = {one.name: _where_it_counts for one in tensors if one.is_output}
-        return run_jit(case.get_program(), specs, expected, rtol=config.rtol, atol=config.atol, compare_fn=rules)
+        outputs = [one.name for one in tensors if one.is_output]
+        specs: list[GoldenSpec | ScalarSpec] = [*tensors, *case.define_scalars()]
+        return _compared(case.get_program(), specs, expected, outputs, case.config)
+
+
+def _spec_of(one: CaseTensor) -> GoldenSpec:
+    return GoldenSpec(one.name, one.shape, one.dtype.torch_dtype, _first_value(one), one.is_output)
+
+
+def _compared(
+    program: Any,
+    specs: Sequence[GoldenSpec | ScalarSpec],
+    expected: Callable[[dict[str, Any]], None] | None,
+    outputs: Sequence[str],
+    config: Any,
+) -> RunResult:
+    """Run and compared; what looks at all outputs together is asked with each of them."""
+    whole = getattr(config, "compare", None)
+    rule = _where_it_counts if whole is None else None
+    rules = {name: rule or functools.partial(_as_whole, whole, name) for name in outputs}
+    return run_jit(program, list(specs), expected, rtol=config.rtol, atol=config.atol, compare_fn=rules)
+
+
+def _as_whole(whole: Any, name: str, actual: Any, expected: Any, **_: object) -> tuple[bool, str]:
+    try:
+        whole({name: actual}, {name: expected})
+    except AssertionError as error:
+        return False, str(error)
+    return True, ""
 
 
 def _where_it_counts(actual: Any, expected: Any, *, rtol: float, atol: float, **_: object) -> tuple[bool, str]:
@@ -308,6 +448,7 @@ def modules(make: Callable[[str, dict[str, object]], ModuleType]) -> Mapping[str
     }
     found = {
         "harness": make("harness", {}),
+        "harness.st": make("harness.st", {one.__name__: one for one in (Case, CaseRun, case, cases, rel_err_under)}),
         "harness.core": make("harness.core", {}),
         "harness.core.harness": make("harness.core.harness", members),
         "harness.core.test_runner": make("harness.core.test_runner", {"TestRunner": CaseRunner}),

@@ -30,11 +30,13 @@ from npuscope.base.notebook import is_notebook, left_out
 from npuscope.base.unsaved import is_unsaved, source_bytes
 from npuscope.chip.devices import load
 from npuscope.models import program_file
+from npuscope.ops import dtypes
 from npuscope.tile.enums import FunctionType
 from npuscope.tile.fault import NeedsValues, fault
 from npuscope.tile.golden import RunResult, driven
 from npuscope.tile.golden.runner import run_jit
 from npuscope.tile.golden.spec import chosen
+from npuscope.tile.language.functions import TileFunction
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import NO_EFFECT, Mode, Notice, Recording, Site
 from npuscope.tile.record.recorder import RUNTIME, asked_for, asked_runtime
@@ -424,7 +426,8 @@ def _modules() -> dict[str, ModuleType]:
         from npuscope.tile import distributed
 
         found = {name: _MissingModule(name, members) for name, members in _members().items()}
-        found |= {"pypto.language": language, "pypto.language.distributed": distributed}
+        found |= dict.fromkeys(("pypto.language", "pypto.language.typing", "pypto.language.op"), language)
+        found["pypto.language.distributed"] = distributed
         for name, module in found.items():
             above, _, last = name.rpartition(".")
             if above and above != "pypto.language":
@@ -440,8 +443,9 @@ def _members() -> dict[str, dict[str, object]]:
     """What scripts import of PyPTO besides the language: settings, and choices of what does not exist here."""
     from npuscope.tile.golden import ScalarSpec, TensorSpec
 
+    passes = {"PassContext": _Context, "RuntimeKind": AnyName(), "MemoryPlanner": AnyName()}
     return {
-        "pypto": {},
+        "pypto": {"CacheConfig": Anything, "configure_cache": _ignored, "DataType": _TYPES},
         "pypto.backend": {
             "BackendType": AnyName(),
             "set_backend_type": _ignored,
@@ -450,7 +454,7 @@ def _members() -> dict[str, dict[str, object]]:
             "Backend910B": SimpleNamespace(instance=lambda: Backend("910B", "ascend910b1")),
             "Backend950": SimpleNamespace(instance=lambda: Backend("950", "ascend950")),
         },
-        "pypto.ir": {"compile": _compile, "FunctionType": FunctionType},
+        "pypto.ir": {"compile": _compile, "FunctionType": FunctionType, "DistributedConfig": Anything},
         "pypto.ir.compiled_program": {"CompiledProgram": Compiled},
         "pypto.ir.distributed_compiled_program": {
             "DistributedConfig": Anything,
@@ -458,14 +462,19 @@ def _members() -> dict[str, dict[str, object]]:
         },
         "pypto.ir.pass_manager": {"OptimizationStrategy": AnyName()},
         "pypto.ir.printer": {},
-        "pypto.passes": {},
-        "pypto.pypto_core": {},
+        "pypto.jit": {"JITFunction": TileFunction},
+        "pypto.jit.decorator": {"JITFunction": TileFunction},
+        "pypto.passes": passes,
+        "pypto.pypto_core": {"DataType": _TYPES},
         "pypto.pypto_core.ir": {"CoreType": CoreType},
-        "pypto.pypto_core.passes": {"PassContext": _Context, "RuntimeKind": AnyName(), "MemoryPlanner": AnyName()},
-        "pypto.runtime.runner": {"RunConfig": RunSettings},
+        "pypto.pypto_core.passes": passes,
+        "pypto.runtime.runner": {"RunConfig": RunSettings, "RunResult": RunResult},
         "pypto.runtime.tensor_spec": {"ScalarSpec": ScalarSpec, "TensorSpec": TensorSpec},
         "pypto.runtime": {
             "RunConfig": RunSettings,
+            "CompileOptions": RunSettings,
+            "DistributedConfig": Anything,
+            "RunResult": RunResult,
             "run": _run_program,
             "Worker": Worker,
             "ChipWorker": Worker,
@@ -605,8 +614,23 @@ class Anything(SimpleNamespace):
         super().__init__(**settings)
 
 
+class Choice(str):
+    """A member of such a choice."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return str(self)
+
+    value = name
+
+
 class AnyName:
     """Every attribute is its own name."""
 
-    def __getattr__(self, name: str) -> str:
-        return name
+    def __getattr__(self, name: str) -> Choice:
+        return Choice(name)
+
+
+_TYPES = SimpleNamespace(**dtypes.BY_NAME)  # `DataType.FP32` of PyPTO's core

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from copy import copy
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ class TensorType:
     shape: tuple[int | np.integer | DynVar | DynExpr, ...] | None = None
     dtype: DataType | None = None
     layout: str = ""  # how a matrix lies in GM where that is not row by row
+    strides: tuple[int, ...] = ()  # likewise, elements from one to the next along each axis
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,10 @@ def tensor(item: object) -> TensorType:
         raise fault(f"a tensor is declared with a data type such as pl.FP32, not {dtype!r}")
     layout = next((one for one in item[2:] if isinstance(one, TensorLayout)), TensorLayout.ND)
     if layout is TensorLayout.DN:
-        raise fault("a tensor declared pl.DN lies column by column", "Read it with pl.transpose_view or b_trans=.")
-    return TensorType(tuple(item[0]), dtype, "" if layout is TensorLayout.ND else layout.name)
+        raise fault("a tensor declared pl.DN lies column by column", "Declare pl.TensorView(stride=, layout=pl.DN).")
+    view = next((one for one in item[2:] if isinstance(one, TensorView)), TensorView())
+    strides = view.strides(tuple(item[0]))
+    return TensorType(tuple(item[0]), dtype, "" if layout is TensorLayout.ND else layout.name, strides)
 
 
 class Out:
@@ -154,10 +158,24 @@ class Array:
 
 
 class TensorView:
-    """How a tensor parameter is laid out; here tensors know themselves."""
+    """How a tensor parameter lies in GM: elements from one to the next along each axis (`stride`), or pl.DN for column
+    by column. Of a tile it says what the tile knows itself.
+    """
 
-    def __init__(self, **_: object) -> None:
-        pass
+    def __init__(self, stride: object = None, layout: object = None, *_: object, **__: object) -> None:
+        self.stride, self.layout = stride, layout
+
+    def strides(self, shape: tuple[object, ...]) -> tuple[int, ...]:
+        """Those of a tensor of a shape; none where it lies row by row."""
+        given, sizes = self.stride, [int(n) if isinstance(n, int | np.integer) else 0 for n in shape]
+        if given is None and self.layout is TensorLayout.DN and len(sizes) > 1 and all(sizes):
+            matrix = sizes[-2] * sizes[-1]
+            return (*(matrix * math.prod(sizes[n + 1 : -2]) for n in range(len(sizes) - 2)), 1, sizes[-2])
+        if not isinstance(given, list | tuple) or not all(isinstance(n, int | np.integer) for n in given):
+            return ()
+        if len(given) != len(shape):
+            raise fault(f"pl.TensorView: {len(given)} strides for a tensor of {len(shape)} axes")
+        return tuple(int(n) for n in given)
 
 
 class MemRef:
