@@ -16,10 +16,12 @@ from tiers import examples
 
 import npuscope.tile as pl
 from npuscope.chip.devices import load
+from npuscope.chip.runtimes import with_runtime
 from npuscope.lower.program import Program
 from npuscope.tile import golden
 from npuscope.tile.run.execute import record
-from npuscope.tile.script.run import run_script
+from npuscope.tile.script.run import run_script, under
+from npuscope.time.change_job import fewest_tasks
 from npuscope.time.run import simulate
 
 CORE = pl.Level.CORE_GROUP
@@ -250,6 +252,40 @@ def test_an_index_without_an_axis_counts_over_the_whole_tile() -> None:
     x, i, y = floats(16, 16), RNG.integers(0, 256, (16, 16), dtype=np.int32), np.zeros((16, 16), np.float32)
     program(x, i, y)
     np.testing.assert_array_equal(y, x.reshape(-1)[i])
+
+
+def test_experts_of_a_recorded_graph_are_left_out_by_predicate_and_the_run_is_explained() -> None:
+    kind, weights = pl.Tensor[[64, 64], pl.FP32], pl.Tensor[[256, 64], pl.FP32]
+
+    @pl.jit.incore
+    def expert(x: kind, w: weights, out: pl.InOut[weights], base: pl.Scalar[pl.INDEX]):
+        gate = pl.matmul(pl.load(x, [0, 0], [64, 64]), pl.load(w, [base, 0], [64, 64]))
+        scaled = pl.move(pl.mul(gate, 2.0), target_memory=pl.MemorySpace.Mat)
+        return pl.store(pl.matmul(scaled, pl.load(w, [base, 0], [64, 64])), [base, 0], out)
+
+    @pl.jit.graph
+    def block(x: kind, w: weights, counts: pl.Tensor[[4, 1], pl.INT32], out: pl.InOut[weights]):
+        for e in pl.unroll(4):
+            with pl.spmd(1, predicate=(counts[e, 0] > 0)):
+                out = expert(x, w, out, e * 64)
+        return out
+
+    @pl.jit
+    def layers(x: kind, w: weights, counts: pl.Tensor[[4, 1], pl.INT32], out: pl.InOut[weights]):
+        for _ in pl.range(2):
+            out = block(x, w, counts, out)
+        return out
+
+    x, w, out = floats(64, 64), floats(256, 64), np.zeros((256, 64), np.float32)
+    with under("HOST_BUILD_GRAPH"):
+        finished = record(layers, x, w, np.array([[1], [0], [2], [0]], np.int32), out)
+    for e in range(4):
+        part = w[64 * e : 64 * e + 64]
+        wanted = (x @ part * 2) @ part if e in (0, 2) else np.zeros((64, 64))
+        np.testing.assert_allclose(out[64 * e : 64 * e + 64], wanted, rtol=1e-5)
+    run = simulate(Program(finished.recording, with_runtime(load("ascend910b1"), finished.recording.runtime)))
+    assert run.wall_ns > 0
+    assert fewest_tasks(run.prepared).launches > 0
 
 
 CASES = """

@@ -275,6 +275,7 @@ def fewest_tasks(prepared: Prepared) -> Fewest:
     """As few launches and blocks as the program's graph and the chip's cores allow."""
     job, clusters = prepared.job, prepared.machine.clusters
     names = [task.kernel for task in prepared.program.recording.tasks]
+    names += [""] * (len(job.shape) - len(names))  # calls of recorded graphs follow the tasks
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     kernel = np.array([numbers[name] for name in names], np.int64)
     source = np.repeat(np.arange(len(job.shape)), np.diff(job.first_out))
