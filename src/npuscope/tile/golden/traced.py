@@ -52,8 +52,8 @@ class TracedTensor:
     kernel: str
     nan: int
     infinite: int
-    least: float
-    most: float
+    least: float | None  # none is finite
+    most: float | None
     compared: bool
     apart: ValueDifference | None = None
     reason: str = ""  # why it was not compared although both have it
@@ -175,7 +175,7 @@ def _traced(
             TracedTensor(
                 name, tuple(array.shape), array.dtype.name, task, kernels.get(last[name], ""),
                 int(np.isnan(values).sum()) if floats else 0, int(np.isinf(values).sum()) if floats else 0,
-                float(finite.min()) if finite.size else 0.0, float(finite.max()) if finite.size else 0.0,
+                float(finite.min()) if finite.size else None, float(finite.max()) if finite.size else None,
                 pair is not None and not reason, apart, reason,
             )
         )  # fmt: skip
