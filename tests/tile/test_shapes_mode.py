@@ -41,12 +41,12 @@ def test_random_programs(random: Random, tmp_path: Path) -> None:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Says of each run whether it was turn by turn."""
+    """Says of each run whether some of its tasks were turn by turn."""
     seen: list[bool] = []
     run = execute._run
 
     def watched(*args: Any, **kwargs: Any) -> Any:
-        seen.append(not args[1].lanes)
+        seen.append(bool(args[1].stepwise))
         return run(*args, **kwargs)
 
     monkeypatch.setattr(execute, "_run", watched)
@@ -236,6 +236,29 @@ def test_a_number_that_lanes_do_not_compute_is_computed_when_it_is_needed(x: pl.
             for j in pl.range(pl.read(row, [0, 0])):
                 pl.store(pl.load(x, [j, 0], [4, 16]), [4 * i, 0], out)
     return out
+
+
+def test_only_the_task_that_lanes_cannot_say_is_run_turn_by_turn(alone: list[bool]) -> None:
+    turns: list[str] = []
+    note = turns.append  # a list that a body names itself would be looked at, block by block
+
+    @pl.jit
+    def main(x: pl.Tensor, table: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]):
+        for b in pl.spmd(4):
+            note("many")
+            pl.store(pl.load(x, [4 * b, 0], [4, 16]), [4 * b, 0], out)
+        for b in pl.spmd(4):
+            note("meeting")
+            pl.write(table, [0, b], b + 1)
+            pl.system.syncall()
+            for i in pl.range(pl.read(table, [0, 3 - b])):
+                pl.store(pl.load(x, [i, 0], [4, 16]), [4 * b, 0], out)
+        return out
+
+    tensors = [np.ones((16, 16), np.float32), np.zeros((1, 8), np.int32), np.zeros((32, 16), np.float32)]
+    main.record(*tensors, mode="shapes")
+    assert alone == [False, True]
+    assert turns == ["many", "meeting", "many"] + ["meeting"] * 4
 
 
 def test_flow_that_a_float_decides_is_refused_where_nobody_can_make_it(alone: list[bool]) -> None:

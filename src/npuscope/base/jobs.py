@@ -18,7 +18,7 @@ from struct import Struct
 from typing import Literal, NamedTuple, NoReturn
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.base.process_memory import collect_rarely
+from npuscope.base.process_memory import collect_rarely, on_one_stack
 
 GIB = 1024**3
 Kind = Literal["refused", "raised", "exited", "crashed", "time", "memory", "cancelled", "lost"]
@@ -138,7 +138,7 @@ def _answer(order: Order) -> bytes:
         tempfile.tempdir = None  # the warm process may have looked it up
         _set_memory(order.limits.bytes)
         function, argument = pickle.loads(order.call)
-        return framed((function(argument),))
+        return framed((on_one_stack(lambda: function(argument)),))
     except NpuscopeError as error:
         failed = Failed("refused", str(error), error)
     except MemoryError:

@@ -1,4 +1,6 @@
-"""How this process uses its memory: what it keeps, what it gives back, how often it looks for garbage."""
+"""How this process uses its memory: what it keeps, what it gives back, how often it looks for garbage, where its calls
+lie.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,10 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from types import FunctionType
+from typing import TypeVar, cast
+
+Result = TypeVar("Result")
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of <malloc.h>
 _KEPT = 64 * 2**20  # bytes of free memory kept at the top of the heap
@@ -35,6 +41,23 @@ def give_back() -> None:
     """
     if trim := _of_c("malloc_trim"):
         trim(0)
+
+
+def _call(call: Callable[[], Result]) -> Result:
+    return call()
+
+
+def on_one_stack(call: Callable[[], Result]) -> Result:
+    """Makes a call so that those inside it find their frames in one piece of memory.
+
+    Python keeps frames in pieces of 16 KiB, each asked from the system when a call needs it and given back when that
+    call returns. A loop whose calls begin just where a piece ends pays for both at each: 6 us instead of 0.05, half the
+    time of a long program. A frame of more than half a MiB gets a piece of one MiB, of which the rest is for the calls.
+    """
+    return cast("Result", _ROOMY(call))
+
+
+_ROOMY = FunctionType(_call.__code__.replace(co_stacksize=1 << 16), globals())
 
 
 def _of_c(name: str) -> Callable[..., int] | None:

@@ -21,6 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from npuscope import __version__
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.process_memory import on_one_stack
 from npuscope.table.text import paint_for, width_of, wrapped
 
 GROUPS = {
@@ -154,7 +155,7 @@ def run() -> None:
     simulation."""
     gc.set_threshold(RARELY)
     try:
-        main()
+        on_one_stack(main)
     finally:
         gc.freeze()
 

@@ -290,7 +290,7 @@ def tmov_x2zz(
     shape = shape_of([n if given is None else given for n, given in zip(tile.shape, (dst_rows, dst_cols), strict=True)])
     tile = run.tile(reshape(tile, shape), "tmov_x2zz")
     result = run.result(TMOV_X2ZZ, (tile,), shape, UINT8)
-    result.array, result.boxes = tile.share(), "MX_A_ZZ"
+    result.array, result.boxes = tile.array, "MX_A_ZZ"
     return result
 
 

@@ -63,7 +63,7 @@ def reshape(input: object, shape: Sequence[Whole]) -> Tensor | Tile:
             )
         x = run.tile(x, "reshape")
     result = run.result(RESHAPE, (x,), extents, x.dtype, valid, x.space)
-    array = x.share()
+    array = x.array
     if x.boxes and array is not None and extents != x.shape:
         array = Fractal.of(x.boxes, x.shape, x.dtype).in_memory(array)
     result.array = None if array is None else array.reshape(extents)
@@ -116,7 +116,7 @@ def set_validshape(input: object, valid_rows: object, valid_cols: object) -> Ten
     if x.valid == kept:
         return x
     result = run.result(SET_VALIDSHAPE, (x,), x.shape, x.dtype, kept, x.space)
-    result.array = x.share()
+    result.array = x.array
     return result
 
 
@@ -347,7 +347,7 @@ def aiv_shard(x: object) -> Tile:
     tile, vector, axis = _crossing(x, AIV_SHARD)
     if axis is None:
         result = run.result(AIV_SHARD, (tile,), tile.shape, tile.dtype, tile.valid)
-        result.array = tile.share()
+        result.array = tile.array
         return result
     if tile.shape[axis] % 2:
         raise fault(f"pl.aiv_shard: {describe(tile)} has no two halves along axis {axis}")
@@ -367,7 +367,7 @@ def aic_gather(x: object) -> Tile:
     tile, vector, axis = _crossing(x, AIC_GATHER)
     if axis is None:
         result = run.result(AIC_GATHER, (tile,), tile.shape, tile.dtype, tile.valid, "Mat")
-        result.array = tile.share()
+        result.array = tile.array
         return result
     shape = tuple(2 * n if a == axis else n for a, n in enumerate(tile.shape))
     result = run.result(AIC_GATHER, (tile,), shape, tile.dtype, None, "Mat")

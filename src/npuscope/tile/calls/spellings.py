@@ -140,8 +140,7 @@ def _put_tile(x: Tile, value: object, offsets: list[Whole]) -> None:
         return
     if not run.is_new(x):
         run.shapes.only_first()  # the next turn finds another tile under the same name
-    new = transfer.assemble(x, value, offsets)
-    assert isinstance(new, Tile)
+    new = transfer.into_tile(run, x, value, offsets, in_place=True)
     x.array, x.frame, x.iteration, x.index = new.array, new.frame, new.iteration, new.index
 
 

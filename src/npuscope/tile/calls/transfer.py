@@ -156,14 +156,27 @@ def assemble(
         if run.block is None:
             return _alias(run, into, source, offset)
         return store_box(run, run.tile(source, "assemble"), into, offset, atomic, op=ASSEMBLE)
-    tile = run.tile(source, "assemble")
+    return into_tile(run, into, source, offset, pre_quant, pre_relu)
+
+
+def into_tile(
+    run: TileRun,
+    into: Tile,
+    source: object,
+    offset: Sequence[Whole],
+    pre_quant: object = None,
+    pre_relu: bool = False,
+    in_place: bool = False,
+) -> Tile:
+    """A tile with a part replaced; `in_place`: nobody asks for the old one again."""
+    tile, scaled = run.tile(source, "assemble"), pre_quant is not None or pre_relu
     if scaled or (tile.space == "Acc" and into.space == "Mat" and tile.dtype is not into.dtype):
         tile = _on_the_way_out(run, tile, into.dtype, pre_quant, pre_relu, "assemble")
     box = _fitting_box(tile, into)
     check_room("assemble", into, offset, box, "the tile")
     result = run.result(ASSEMBLE, (into, tile), into.shape, into.dtype, into.valid, into.space, plane="vector")
     if into.array is not None and tile.array is not None:
-        result.array = into.array.copy()
+        result.array = into.writable() if in_place else into.array.copy()
         part = tile.array[window(tile.valid or tile.shape)]
         result.array[window(box, [int(o) for o in offset])] = part.reshape(box)
     return result
@@ -244,7 +257,7 @@ def move(tile: object, target_memory: MemorySpace, blayout: object = None, slayo
             "Write to GM with pl.store." if space == "GM" else "Store one accumulator before the other product begins.",
         )
     result = run.result(MOVE, (source,), source.shape, source.dtype, source.valid, space)
-    result.array = source.share()
+    result.array = source.array
     return result
 
 

@@ -72,11 +72,11 @@ def cast(
         return _cast_pairs(run, tile, dtype, mode)
     result = run.result(CAST, (tile,), tile.shape, dtype, tile.valid, attributes=(("mode", mode),))
     if tile.array is not None:
-        array = tile.share() if dtype is tile.dtype else tile.array
-        if saturation_mode == "on" and dtype is not tile.dtype and array is not None:
+        array = tile.array
+        if saturation_mode == "on" and dtype is not tile.dtype:
             low, high = dtype.limits
             array = np.clip(array, float(low), float(high)).astype(array.dtype)
-        result.array = array if dtype is tile.dtype or array is None else rounding.cast(array, tile.dtype, dtype, mode)
+        result.array = array if dtype is tile.dtype else rounding.cast(array, tile.dtype, dtype, mode)
     return result
 
 
@@ -394,7 +394,7 @@ def fillpad(value: object, pad_value: object = PadValue.zero) -> Tile:
     tile = run.tile(value, "fillpad")
     padding = pad_number(pad_value, tile.dtype)
     result = run.result(FILLPAD, (tile,), tile.shape, tile.dtype, None, tile.space)
-    result.array = tile.share() if tile.valid is None else _padded(tile, tile.shape, padding)
+    result.array = tile.array if tile.valid is None else _padded(tile, tile.shape, padding)
     return result
 
 

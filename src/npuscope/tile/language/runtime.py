@@ -133,7 +133,7 @@ def declared(value: object, *places: object) -> object:
         raise fault(f"pl.MemRef: {label} has {known[0]} slots elsewhere, {place.slots} here")
     attributes = (("memref", label), ("slots", place.slots))
     tile = run.result(DECLARE, (value,), value.shape, value.dtype, value.valid, value.space, attributes=attributes)
-    tile.array = value.share()
+    tile.array = value.array
     number = plain(place.index)
     if not isinstance(number, int):  # it differs from turn to turn
         return tile

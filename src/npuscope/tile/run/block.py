@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from npuscope.base.process_memory import on_one_stack
 from npuscope.ops.dtypes import Array
 from npuscope.ops.spec import OpRole, OpSpec
 from npuscope.tile.fault import TileError, fault
@@ -214,7 +215,7 @@ class SteppedThread:
         try:
             if not self._abandoned:
                 with np.errstate(all="ignore"):  # as the run has it; a thread has its own
-                    work()
+                    on_one_stack(work)
         except _Abandoned:
             pass
         except BaseException as error:

@@ -18,7 +18,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from npuscope.base import progress
-from npuscope.base.process_memory import collected_rarely, keep_freed_memory
+from npuscope.base.process_memory import collected_rarely, keep_freed_memory, on_one_stack
 from npuscope.ops.dtypes import Array
 from npuscope.tile.enums import FunctionType
 from npuscope.tile.fault import NeedsValues, TileError, fault
@@ -80,6 +80,7 @@ class _Settings:
     repeatable: bool = False
     watched: bool = False
     lanes: bool = True
+    stepwise: frozenset[int] = frozenset()  # lines that launch tasks which are run without lanes
     reuses: bool = True
     slice: Slice = field(default=Slice())
 
@@ -168,7 +169,7 @@ def run_entry(call: EntryCall) -> object:
     """Runs a program; what it returns."""
     started = time.perf_counter()
     with collected_rarely():
-        run, result = _run_slice(call)
+        run, result = on_one_stack(lambda: _run_slice(call))
         run.recorder.auto_scope = call.auto_scope
         run.recorder.place = None if call.rank is None else call.rank.place
         recording = recording_of(run.recorder)
@@ -187,16 +188,16 @@ def _run_slice(call: EntryCall) -> tuple[TileRun, object]:
     while True:
         inner: list[Finished] = []  # runs of ranks, which count once all of them came to their end
         try:
-            with _runs_with(slice=settings.slice, lanes=settings.lanes, listeners=(inner.append,)):
+            with _runs_with(slice=settings.slice, stepwise=settings.stepwise, listeners=(inner.append,)):
                 run, result = _run(call, settings)
-        except RestartWithoutLanes:
-            settings = replace(settings, lanes=False)
+        except RestartWithoutLanes as restart:
+            settings = replace(settings, stepwise=settings.stepwise | restart.tasks)
             continue
         except NeedsValues as needs:
             larger = needs.slice
             if not isinstance(larger, Slice) or larger == settings.slice:
                 raise
-            settings = replace(call.settings, slice=larger)
+            settings = replace(settings, slice=larger)
             line = f"{Path(needs.path or '').name}, line {needs.line}"
             progress.report(f"{call.name}: the values behind {line}", len(larger.tasks), 0)
             continue
@@ -232,6 +233,7 @@ def _run(call: EntryCall, settings: _Settings, phase: OrderPhase | None = None) 
         call.name,
         settings.mode,
         lanes=settings.lanes,
+        stepwise=settings.stepwise,
         reuses=settings.reuses,
         keeps=settings.repeatable,
         rank=call.rank,

@@ -268,9 +268,7 @@ class Spmd:
         if self.skip:
             return None
         try:
-            result = (self._by_lanes if run.shapes.on and not task.computes else self._one_by_one)(
-                run, task, body, lists
-            )
+            result = (self._by_lanes if run.shapes.has_lanes(task) else self._one_by_one)(run, task, body, lists)
         finally:
             run.leave()
         mark_no_dep(run, task, run.orchestration.take_opted_out())

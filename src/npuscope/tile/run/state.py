@@ -45,6 +45,7 @@ class TileRun:
         mode: Mode,
         *,
         lanes: bool = True,
+        stepwise: frozenset[int] = frozenset(),
         reuses: bool = True,
         keeps: bool = False,
         rank: OneRank | None = None,
@@ -55,7 +56,7 @@ class TileRun:
         gm = Allocations(recorder, computes, keeps and computes and phase is None, phase, slice or Slice())
         self.recorder, self.gm, self.computes = recorder, gm, computes
         self.orchestration = Orchestration(recorder, rank)
-        self.shapes = Shapes(lanes and not computes, reuses, recorder)
+        self.shapes = Shapes(lanes and not computes, stepwise, reuses, recorder)
         self.block: Block | None = None  # under way; None in orchestration
         self.watch: ValueWatch | None = None  # where somebody asks where values come from
         self.thread = threading.get_ident()
@@ -237,13 +238,13 @@ class TileRun:
     def enter(self, block: Block) -> None:
         """The block is the one under way."""
         self.block = block
-        self.shapes.on = self.shapes.lanes and not block.task.computes
+        self.shapes.enter(block.task)
         self.gm.use(block.task.id)
 
     def leave(self) -> None:
         """Back in the orchestration."""
         self.block = None
-        self.shapes.on = self.shapes.lanes
+        self.shapes.leave()
         self.gm.use(None)
 
     def perform(
@@ -252,8 +253,8 @@ class TileRun:
         """Runs the body of a task on these values, or takes the record of one like it: whether it did, and the names
         that the task leaves.
         """
-        reuse = self.shapes.reuse
-        if reuse is None or task.computes or not self.orchestration.tasks_are_self_contained or self._shares(values):
+        reuse = self.shapes.reuse if self.shapes.has_lanes(task) else None
+        if reuse is None or not self.orchestration.tasks_are_self_contained or self._shares(values):
             return False, execute(values)
         return reuse.perform(task, code, values, left, self._marks, bool(self.orchestration.carries), execute)
 

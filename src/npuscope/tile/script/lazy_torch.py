@@ -11,8 +11,8 @@ Why that gives the same numbers:
   on tensors without elements first (device `meta`), whose storages say which views share memory. A call that writes to
   memory is only made after all before it that read there. A small tensor that is read is copied when the call is
   logged.
-- Random numbers come from one stream. A call that draws is logged with its place in the stream, and the stream is moved
-  on by as many draws when somebody draws for real.
+- Random numbers come from a stream: torch's own, or that of a generator that the script made. A call that draws is
+  logged with its place in its stream, which is moved on by as many draws when somebody draws for real.
 Whatever torch cannot do without elements is done at once, on real ones.
 
 Imported when a script imports torch, and not before.
@@ -39,7 +39,7 @@ _SETTLED = 1 << 22  # bytes: memory of fewer, once it was made, is worked on at 
 _FILLED = 64  # writes of real or of few elements to some memory, from which on it is filled at once
 _STREAM_BLOCK = 1 << 20  # draws that are skipped at once
 _aten: Any = torch.ops.aten
-_stream = torch.default_generator
+_Generator: Any = torch.Generator  # a script finds another one under this name
 Call: TypeAlias = Any  # an overload of an op of torch
 
 
@@ -97,7 +97,7 @@ class _View:
 
 @dataclass(frozen=True, eq=False)
 class _Logged:
-    """A call that was not made yet; `place` in the stream of random numbers where it draws."""
+    """A call that was not made yet; `place` in a stream of random numbers where it draws."""
 
     number: int
     call: Call
@@ -106,7 +106,7 @@ class _Logged:
     results: list[_View]  # that lie in memory of their own
     reads: frozenset[_Storage]
     changes: frozenset[_Storage]  # memory that was there before
-    place: tuple[torch.Tensor, int] | None
+    place: _Place | None
 
     writes: frozenset[_Storage]
 
@@ -115,10 +115,8 @@ class _Logged:
         if self.place is None:
             made = self.call(*args, **kwargs)
         else:
-            now = _stream.get_state()
-            _stream.set_state(_moved_on(*self.place))
-            made = self.call(*args, **kwargs)
-            _stream.set_state(now)
+            with self.place.stream.at(_moved_on(self.place.state, self.place.draws)):
+                made = self.call(*args, **kwargs)
         tensors = [one for one in _leaves(made) if isinstance(one, torch.Tensor)]
         for view in self.results:
             one = next(t for t in tensors if t.shape == view.meta.shape and t.dtype == view.meta.dtype)
@@ -130,13 +128,11 @@ class _Logged:
 
 
 class _Log:
-    """The calls that were not made yet, each held by the memory that it touches, and the stream of random numbers."""
+    """The calls that were not made yet, each held by the memory that it touches."""
 
     def __init__(self) -> None:
         self._number = 0  # of calls
         self.storages: WeakValueDictionary[int, _Storage] = WeakValueDictionary()
-        self._state: torch.Tensor | None = None  # of the stream, from which `_drawn` numbers were logged
-        self._drawn = 0
 
     def storage_of(self, meta: torch.Tensor) -> _Storage:
         memory = meta.untyped_storage()
@@ -181,34 +177,13 @@ class _Log:
         results: list[_View],
         reads: frozenset[_Storage],
         changes: frozenset[_Storage],
-        draws: int,
+        place: _Place | None,
     ) -> None:
         self._number += 1
-        place = self.place(draws) if draws else None
         writes = changes | {view.storage for view in results}
         one = _Logged(self._number, call, *given, results, reads, changes, place, writes)
         for storage in reads | writes:
             storage.calls.append(one)
-
-    def place(self, draws: int) -> tuple[torch.Tensor, int]:
-        """The place of a call in the stream, which then lies behind it."""
-        now = _stream.get_state()
-        if self._state is None or not torch.equal(now, self._state):  # the script has set the stream anew
-            self._state, self._drawn = now, 0
-        found = (self._state, self._drawn)
-        self._drawn += draws
-        return found
-
-    @property
-    def has_drawn(self) -> bool:
-        """Whether draws were logged and not made."""
-        return self._state is not None
-
-    def catch_up(self) -> None:
-        """Before somebody draws for real, or looks at the stream."""
-        state, self._state = self._state, None
-        if state is not None and torch.equal(_stream.get_state(), state):
-            _stream.set_state(_moved_on(state, self._drawn))
 
 
 _log = _Log()
@@ -315,8 +290,8 @@ def _draws(call: Call) -> bool:
 
 def _at_once(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Makes a call on real tensors; memory of a lazy one that it writes to is made whole before."""
-    if _draws(call):
-        _log.catch_up()
+    if _draws(call) and (stream := _stream_of(args, kwargs)) is not None:
+        stream.catch_up()
     flat = _leaves((args, kwargs))
     lazy = [one for one in flat if isinstance(one, LazyTensor)]
     if not lazy:
@@ -354,7 +329,8 @@ _BIRTHS[_aten.randint] = lambda *given: _of_shape(next(one for one in given if i
 
 def _makes_large(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     size = _BIRTHS.get(call.overloadpacket)
-    if size is None or kwargs.get("generator") is not None or any(isinstance(x, torch.Generator) for x in args):
+    stream = _stream_of(args, kwargs)
+    if size is None or stream is None:
         return False
     if str(kwargs.get("device") or "cpu") != "cpu" or kwargs.get("names") is not None:
         return False
@@ -362,7 +338,7 @@ def _makes_large(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
     dtype = kwargs.get("dtype") or torch.get_default_dtype()
     if not dtype.is_floating_point and dtype.itemsize > 1 and not _draws(call):
         return False  # tables of whole numbers, which programs read
-    return elements >= LARGE or (_draws(call) and _log.has_drawn)  # else the stream had to be moved on
+    return elements >= LARGE or (_draws(call) and stream.has_drawn)  # else the stream had to be moved on
 
 
 def _logged(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -375,6 +351,8 @@ def _logged(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     def meta_of(value: Any) -> Any:
         if isinstance(value, torch.device):
             return torch.device("meta")
+        if isinstance(value, _Generator):
+            return None
         if not isinstance(value, torch.Tensor):
             return value
         if id(value) not in metas:
@@ -389,12 +367,13 @@ def _logged(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     meta_args, meta_kwargs = _mapped(meta_of, (args, kwargs))
     if not lazy:
         meta_kwargs["device"] = torch.device("meta")
+    stream = _stream_of(args, kwargs)
     draws: int | None = 0
     try:
         with _without_dynamo():
-            made = call(*meta_args, **meta_kwargs)
+            made = meta_args[0] if call.overloadpacket in _FILLS else call(*meta_args, **meta_kwargs)
         if _draws(call):
-            draws = _drawn_by(call, made, args, kwargs)
+            draws = None if stream is None else _drawn_by(stream, call, made, args, kwargs)
     except Exception:  # torch needs elements to say what it makes: whatever it raises then
         return _at_once(call, args, kwargs)
     if draws is None:
@@ -418,7 +397,8 @@ def _logged(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return _at_once(call, args, kwargs)
     changes = frozenset(one.lazy_storage for one in changed if isinstance(one, LazyTensor))
     if results or changes:
-        _log.add(call, _mapped(_held, (args, kwargs)), results, reads, changes, draws)
+        place = stream.place(draws) if stream is not None and draws else None
+        _log.add(call, _mapped(_held, (args, kwargs)), results, reads, changes, place)
         if not results and (len(reads) == 1 or changed[0].numel() < LARGE):  # a script fills a table bit by bit
             table = next(iter(changes))
             table.fills += 1
@@ -452,10 +432,102 @@ def _held(value: Any) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
-# --- the stream of random numbers: torch's on the CPU is MT19937, as NumPy has it
+# --- streams of random numbers: torch's on the CPU are MT19937, as NumPy has it
 
-# A state: a seed (8 bytes), how many numbers are left (4), a mark (4), the next (8), 624 words of 8.
-_KEY = slice(24, 24 + 624 * 8)
+
+@dataclass(frozen=True)
+class _Place:
+    """So many draws after a state of a stream."""
+
+    stream: _Stream
+    state: torch.Tensor
+    draws: int
+
+
+class _Stream:
+    """The numbers of a generator, whose own state stands still while draws are logged. It then has a mark that no seed
+    gives, so that a script which sets it anew, to what it was before, is seen to.
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self._generator = generator
+        self._state = self._mark = torch.empty(0, dtype=torch.uint8)  # from which `_drawn` numbers were logged
+        self._drawn = 0
+        self.has_drawn = False  # draws were logged and not made
+
+    def _now(self) -> torch.Tensor:
+        state: torch.Tensor = _Generator.get_state(self._generator)
+        return state
+
+    def place(self, draws: int) -> _Place:
+        """The place of a call in the stream, which then lies behind it."""
+        if not self.has_drawn or not torch.equal(self._now(), self._mark):
+            self._state, self._drawn, self.has_drawn = self._now(), 0, True
+            self._mark = self._state.clone()
+            self._mark.numpy()[_KEY].view(np.uint64)[...] = np.random.default_rng().integers(1 << 32, size=_WORDS)
+            self._generator.set_state(self._mark)
+        found = _Place(self, self._state, self._drawn)
+        self._drawn += draws
+        return found
+
+    def catch_up(self) -> None:
+        """Before somebody draws for real, or looks at the stream."""
+        if self.has_drawn and torch.equal(self._now(), self._mark):
+            self._generator.set_state(_moved_on(self._state, self._drawn))
+        self.has_drawn = False
+
+    @contextmanager
+    def at(self, state: torch.Tensor) -> Iterator[None]:
+        """Draws for real from there."""
+        now = self._now()
+        self._generator.set_state(state)
+        try:
+            yield
+        finally:
+            self._generator.set_state(now)
+
+    def draws(self, call: Callable[[], object], count: int) -> bool:
+        """Whether a call draws so many numbers."""
+        now = self._now()
+        with self.at(now):
+            call()
+            return torch.equal(self._now(), _moved_on(now, count))
+
+
+class LazyGenerator(torch.Generator):
+    """A script's own generator. Calls of torch see another object for the same one, by its address in memory."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.stream = _Stream(self)
+        if self.device.type == "cpu":
+            _streams[_address(self)] = self.stream
+
+    def get_state(self) -> torch.Tensor:
+        self.stream.catch_up()
+        return super().get_state()
+
+    def clone_state(self) -> torch.Generator:
+        return LazyGenerator(self.device).set_state(self.get_state())
+
+
+def _address(generator: Any) -> int:
+    return int(generator._cdata)
+
+
+_default = _Stream(torch.default_generator)
+_streams: WeakValueDictionary[int, _Stream] = WeakValueDictionary()
+_streams[_address(torch.default_generator)] = _default
+
+
+def _stream_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Stream | None:
+    """That a call draws from; None where it is not known."""
+    generator = kwargs.get("generator") or next((one for one in args if isinstance(one, _Generator)), None)
+    return _default if generator is None else _streams.get(_address(generator))
+
+
+# A state: a seed (8 bytes), how many numbers are left (4), whether it was seeded (4), the next (8), words of 8.
+_WORDS = 624
+_KEY = slice(24, 24 + _WORDS * 8)
 
 
 def _moved_on(state: torch.Tensor, draws: int) -> torch.Tensor:
@@ -480,26 +552,25 @@ def _moved_on(state: torch.Tensor, draws: int) -> torch.Tensor:
 
 
 _ONE_EACH: dict[tuple[Any, ...], bool] = {}  # whether a call draws one number for each element
-_KNOWN_DRAWS = ("randn", "rand", "randint", "normal_", "uniform_")
+_FILLS = {_aten.normal_, _aten.uniform_}  # in place: torch need not be asked what they make
+_KNOWN_DRAWS = {_aten.randn, _aten.rand, _aten.randint, *_FILLS}
 
 
-def _drawn_by(call: Call, made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+def _drawn_by(
+    stream: _Stream, call: Call, made: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> int | None:
     """How many numbers a call draws; None where that is not known."""
     size = made.numel()
-    generator = kwargs.get("generator") is not None or any(isinstance(x, torch.Generator) for x in args)
-    if size < 16 or size % 16 or generator or call.overloadpacket not in [getattr(_aten, k) for k in _KNOWN_DRAWS]:
+    if size < 16 or size % 16 or call.overloadpacket not in _KNOWN_DRAWS:
         return None
     if any(isinstance(one, LazyTensor) and not one.is_contiguous() for one in args):
         return None
-    small = tuple([[64] if isinstance(x, list | tuple) else 64 if isinstance(x, LazyTensor) else x for x in args])
-    key = (call, made.dtype, repr(small))
+    small = [[64] if isinstance(x, list | tuple) else 64 if isinstance(x, LazyTensor) else x for x in args]
+    key = (call, made.dtype, repr([one for one in small if not isinstance(one, _Generator)]))
     if key not in _ONE_EACH:  # torch is asked, with a small one: it may depend on its build and on this machine
-        now = _stream.get_state()
-        given = [torch.empty(64, dtype=made.dtype) if isinstance(x, LazyTensor) else x for x in args]
-        given = [[64] if isinstance(x, list | tuple) else x for x in given]
-        call(*given, **kwargs)
-        _ONE_EACH[key] = torch.equal(_stream.get_state(), _moved_on(now, 64))
-        _stream.set_state(now)
+        fresh = torch.empty(64, dtype=made.dtype)
+        given = [fresh if isinstance(x, LazyTensor) else n for x, n in zip(args, small, strict=True)]
+        _ONE_EACH[key] = stream.draws(lambda: call(*given, **kwargs), 64)
     return size if _ONE_EACH[key] else None
 
 
@@ -512,9 +583,10 @@ def lazily() -> Iterator[None]:
     state = torch.get_rng_state
 
     def caught_up() -> torch.Tensor:
-        _log.catch_up()
+        _default.catch_up()
         return state()
 
+    torch.Generator = LazyGenerator
     torch.get_rng_state = torch.random.get_rng_state = caught_up
     by_index = {name: getattr(torch.Tensor, name) for name in ("__getitem__", "__setitem__")}
     for name, method in by_index.items():
@@ -523,6 +595,7 @@ def lazily() -> Iterator[None]:
         with _Lazily():  # type: ignore[no-untyped-call]
             yield
     finally:
+        torch.Generator = _Generator
         torch.get_rng_state = torch.random.get_rng_state = state
         for name, method in by_index.items():
             setattr(torch.Tensor, name, method)

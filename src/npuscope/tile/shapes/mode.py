@@ -35,10 +35,14 @@ from npuscope.tile.values.tensors import LiveBuffer, Tensor, Tile
 
 
 class RestartWithoutLanes(BaseException):
-    """Lanes cannot say what this program does: it is run again, turn by turn and block by block.
+    """Lanes cannot say what some tasks do: the program is run again, those turn by turn and block by block.
 
     The only restart there is. Not an Exception, for it is none that a program could handle.
     """
+
+    def __init__(self, tasks: Iterable[int]) -> None:
+        super().__init__()
+        self.tasks = frozenset(tasks)  # the lines that launch them
 
 
 class RunningBlock(Protocol):
@@ -68,19 +72,34 @@ class _Meeting:
 
 
 class Shapes:
-    """One run's; `on`: whether equal turns and blocks are run as one (else it stays idle)."""
+    """One run's; `on`: whether equal turns and blocks are run as one (else it stays idle).
 
-    def __init__(self, on: bool, reuses: bool, recorder: Recorder) -> None:
-        self.on = self.lanes = on  # `on` is off while a task computes
+    `stepwise`: lines that launch tasks for which they are not.
+    """
+
+    def __init__(self, on: bool, stepwise: frozenset[int], reuses: bool, recorder: Recorder) -> None:
+        self.on = self.lanes = on  # `on` is off while a task runs turn by turn
+        self.stepwise = stepwise
         self.axes = Axes()
         self.writes = 0  # of whole numbers that steer the program
         self.reuse = Reuse(recorder, self.axes, lambda: self.writes) if on and reuses else None
-        self._lost = False
+        self._task: int | None = None  # the line that launched the task under way
+        self._lost: set[int] = set()  # lines that launch tasks which lost a number
         self._log: list[tuple[LiveBuffer, npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
         self._touched: set[int] = set()  # buffers that the turn under way read or wrote
         self._meetings: dict[int, _Meeting] = {}
 
     # --- lanes
+
+    def has_lanes(self, task: TaskDraft) -> bool:
+        """Whether equal turns and blocks of a task are run as one."""
+        return self.lanes and not task.computes and task.site not in self.stepwise
+
+    def enter(self, task: TaskDraft) -> None:
+        self.on, self._task = self.has_lanes(task), task.site
+
+    def leave(self) -> None:
+        self.on, self._task = self.lanes, None
 
     def lane_numbers(self, first: int, count: int, depth: int) -> int | Lane:
         """The numbers first, first + 1, … along the axis of a loop."""
@@ -128,16 +147,17 @@ class Shapes:
 
     def lose(self) -> None:
         """A whole number differs from lane to lane and is not computed."""
-        self._lost = True
+        if self.on and self._task is not None:
+            self._lost.add(self._task)
 
     @contextmanager
     def computing_what_is_needed(self) -> Iterator[None]:
-        """A value that is asked for and was lost to lanes: the program is run again without them."""
+        """A value that is asked for and was lost to lanes: what lost numbers is run again without them."""
         try:
             yield
         except NeedsValues as error:
-            if self.lanes and self._lost:
-                raise RestartWithoutLanes from error
+            if self._lost:
+                raise RestartWithoutLanes(self._lost) from error
             raise
 
     # --- whole numbers in GM
@@ -191,7 +211,7 @@ class Shapes:
         meeting = self._meetings.setdefault(block.task.id, _Meeting())
         (meeting.written if writes else meeting.read).add(buffer.id)
         if meeting.barriers and meeting.shares_numbers:
-            raise RestartWithoutLanes
+            raise RestartWithoutLanes({block.task.site})
 
     def meet(self, block: RunningBlock) -> None:
         """A barrier, by lanes: no waiting where all blocks come to it as one and share no numbers."""
@@ -201,7 +221,7 @@ class Shapes:
         if block.first == 0 and self.axes.sizes[0] == block.blocks:
             meeting.barriers = block.barriers
         if block.barriers > meeting.barriers or meeting.shares_numbers:
-            raise RestartWithoutLanes
+            raise RestartWithoutLanes({block.task.site})
 
 
 _MUTABLE = {list, dict, set, bytearray, ValueArray}

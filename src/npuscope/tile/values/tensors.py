@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -177,6 +178,9 @@ class Tensor(OperandValue):
         return f"Tensor({self.buffer.name}, {list(self.shape)}, {self.dtype})"
 
 
+_HELD_HERE = 2  # references to an array that one tile holds, as `sys.getrefcount` counts: its own is one
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Tile(OperandValue):
     """A value on chip. `array` is None where `shapes` mode computed nothing. Born in one block; elsewhere it lives in
@@ -193,22 +197,15 @@ class Tile(OperandValue):
     iteration: int = 0
     index: int = 0
     promoted: Tensor | None = None
-    _owned: bool = False
     overwritten: str = ""  # why what it held is gone
     part_of: tuple[Tile, tuple[int, ...]] | None = None  # of an accumulator: where products into this part go, too
     boxes: str = ""  # the layout of a tile that lies in small boxes, MX scales: another shape shows their order
 
-    def share(self) -> Array | None:
-        """The array, for another tile to hold too."""
-        self._owned = False
-        return self.array
-
     def writable(self) -> Array:
-        """The array, to be written in place: copied once, for others may hold it."""
+        """The array, to be written in place: copied where anybody else holds it, or a part of it."""
         assert self.array is not None
-        if not self._owned:
+        if self.array.base is not None or sys.getrefcount(self.array) > _HELD_HERE:
             self.array = self.array.copy()
-            self._owned = True
         return self.array
 
     def __class_getitem__(cls, item: object) -> signature.TensorType:
