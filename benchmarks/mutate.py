@@ -4,6 +4,7 @@
     python benchmarks/mutate.py --inputs 500 --seed 7  fewer, and others
     python benchmarks/mutate.py --only 1234            one of them, and what the command printed
     python benchmarks/mutate.py --of xplane,build      mutants of some inputs alone
+    python benchmarks/mutate.py --log FILE             each answer in a file; the next run goes on after its last
 
 A mutant is a small capture of one of the formats that `npuscope formats` lists, or a budget, a device file, a
 history, a model's config, a predicted table, a notebook or a compiler's build folder, with one damage of one kind;
@@ -11,7 +12,8 @@ one command is asked about it, as a user would. A failure is an exit code that t
 process that dies, words like "bug" or more than three lines on stderr, a control or bidirectional character on the
 terminal, a file left behind or changed, more than --seconds of CPU or --megabytes of memory, and for one in eight
 records that are neither slices nor accounted for. Commands run in forks of this process, which has all modules
-loaded, a batch in each. Exit code 1 where one failed.
+loaded, a batch in each; every --apart'th also runs as a user would start it, and must answer the same. Exit code 1
+where one failed.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import select
 import shutil
 import signal
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import time
@@ -367,21 +370,28 @@ def files_below(folder: Path) -> dict[str, int]:
     return {str(one.relative_to(folder)): one.stat().st_mtime_ns for one in folder.rglob("*") if one.is_file()}
 
 
-def wrong(mutant: Mutant, here: Path, temporary: Path, seconds: float) -> tuple[str, list[str]]:
-    """`read`, `refused` or `failed`, and everything that is wrong with what the command did."""
-    os.chdir(here)
-    before = files_below(here)
+class Ran(NamedTuple):
+    """What a command did: its exit code, what it printed, what stopped it."""
+
+    code: object
+    out: str
+    err: str
+    stopped: tuple[str, ...] = ()
+
+
+def run_here(mutant: Mutant, here: Path, seconds: float) -> Ran:
+    """In this process, which writes into two files."""
     for number in (1, 2):
         os.ftruncate(number, 0)
         os.lseek(number, 0, os.SEEK_SET)
     code: object = 0
-    found = []
+    stopped = []
     try:
         with limited(seconds):
             if mutant.words == ["READ"]:
                 trace = npuscope.read(here / "bad" / next(os.scandir(here / "bad")).name)
                 if not balanced(trace):
-                    found.append("records that are neither slices nor accounted for")
+                    stopped.append("records that are neither slices nor accounted for")
             else:
                 sys.argv = ["npuscope", *mutant.words]
                 command_line()
@@ -391,12 +401,31 @@ def wrong(mutant: Mutant, here: Path, temporary: Path, seconds: float) -> tuple[
         print(f"npuscope: {error}", file=sys.stderr)
         code = 2
     except TooLong:
-        found.append(f"more than {seconds:.0f} CPU s")
+        stopped.append(f"more than {seconds:.0f} CPU s")
     except BaseException as error:
-        found.append(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+        stopped.append(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
     sys.stdout.flush()
     sys.stderr.flush()
     out, err = (Path(f"/dev/fd/{number}").read_bytes().decode(errors="surrogateescape") for number in (1, 2))
+    return Ran(code, out, err, tuple(stopped))
+
+
+def run_apart(mutant: Mutant, here: Path, seconds: float) -> Ran:
+    """As a user starts it."""
+    command = ["prlimit", f"--cpu={seconds:.0f}", sys.executable, "-m", "npuscope", *mutant.words]
+    ran = subprocess.run(command, cwd=here, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return Ran(ran.returncode, *(shown.decode(errors="surrogateescape") for shown in (ran.stdout, ran.stderr)))
+
+
+def looked_at(
+    mutant: Mutant, here: Path, temporary: Path, run: Callable[[Mutant, Path, float], Ran], seconds: float
+) -> tuple[Ran, str, list[str]]:
+    """What the command did; `read`, `refused` or `failed`, and everything that is wrong with it."""
+    os.chdir(here)
+    before = files_below(here)
+    ran = run(mutant, here, seconds)
+    code, out, err, _ = ran
+    found = [*ran.stopped]
     if code not in EXITS.get(mutant.words[0], (0, 2)):
         found.append(f"exit code {code}")
     if mutant.kind == "untouched" and mutant.words == ["READ"] and code:
@@ -418,7 +447,7 @@ def wrong(mutant: Mutant, here: Path, temporary: Path, seconds: float) -> tuple[
         found.append(f"left in the temporary folder: {left}")
         shutil.rmtree(temporary)
         temporary.mkdir()
-    return "failed" if found else "refused" if code == 2 else "read", found
+    return ran, "failed" if found else "refused" if code == 2 else "read", found
 
 
 def work(numbers: range, args: argparse.Namespace, all_inputs: dict[str, Input], scratch: Path, answers: int) -> None:
@@ -436,12 +465,19 @@ def work(numbers: range, args: argparse.Namespace, all_inputs: dict[str, Input],
             which = f"{args.seed} {number} {one.name} {one.kind} `{' '.join(one.words)}` {one.target.name}"
             os.write(answers, f"{json.dumps({'began': which})}\n".encode())
             begun = time.process_time()
-            came, found = wrong(one, here, temporary, args.seconds)
+            ran, came, found = looked_at(one, here, temporary, run_here, args.seconds)
+            apart = bool(args.apart) and number % args.apart == 0 and one.words != ["READ"]
+            if apart:
+                place = scratch / f"apart{number}"
+                again = mutant(number, args.seed, all_inputs, place)
+                other, came_apart, found_apart = looked_at(again, place, temporary, run_apart, args.seconds)
+                if other[:3] != ran[:3] or came_apart != came:
+                    came, found = "failed", [*found, f"otherwise apart: {other} {found_apart}, here {ran}"[:2000]]
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         if most > args.megabytes:
             came, found = "failed", [*found, f"{most} MB of memory"]
         answer = {"number": number, "name": one.name, "kind": one.kind, "came": came, "found": found, "which": which,
-                  "seconds": time.process_time() - begun}  # fmt: skip
+                  "seconds": time.process_time() - begun, "apart": apart}  # fmt: skip
         os.write(answers, f"{json.dumps(answer)}\n".encode())
         if found and args.keep:
             shutil.copytree(here, args.keep / f"{args.seed}_{number}", dirs_exist_ok=True)
@@ -487,7 +523,7 @@ def batch(
     if began:
         _, number, name, kind, *_ = began.split()
         yield {"number": int(number), "name": name, "kind": kind, "came": "failed", "which": began, "seconds": 0.0,
-               "found": [f"the process ended with {status}"]}  # fmt: skip
+               "apart": False, "found": [f"the process ended with {status}"]}  # fmt: skip
 
 
 def main() -> None:
@@ -498,17 +534,20 @@ def main() -> None:
     parser.add_argument("--only", type=int, help="the number of one")
     parser.add_argument("--of", help="names of inputs, by commas: their mutants alone, which have numbers of their own")
     parser.add_argument("--keep", type=Path, help="where inputs that fail are kept")
+    parser.add_argument("--apart", type=int, default=50, help="one in so many also as a user starts it; %(default)s")
+    parser.add_argument("--log", type=Path, help="a file of answers, a line each; begun after the last that it has")
     parser.add_argument("--megabytes", type=int, default=1500, help="of memory, a batch together; %(default)s")
     parser.add_argument("--seconds", type=float, default=20, help="CPU seconds for one; %(default)s")
     args = parser.parse_args()
     os.environ.pop("NPUSCOPE_DEBUG", None)
     load_all()
     begun = time.monotonic()
-    counts: Counter[tuple[str, str]] = Counter()
-    failures = []
-    seconds = 0.0
+    answers = [json.loads(line) for line in args.log.read_text().splitlines()] if args.log and args.log.exists() else []
+    if any(answer["seed"] != args.seed or answer["of"] != args.of for answer in answers):
+        parser.error(f"{args.log} has answers of another seed or other inputs")
     first, last = (args.first, args.first + args.inputs) if args.only is None else (args.only, args.only + 1)
-    with tempfile.TemporaryDirectory() as folder:
+    first = answers[-1]["number"] + 1 if answers else first
+    with tempfile.TemporaryDirectory() as folder, open(args.log or os.devnull, "a") as log:
         os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
         all_inputs = inputs(Path(folder, "whole"))
         if args.of:
@@ -518,11 +557,9 @@ def main() -> None:
             scratch.mkdir()
             for answer in batch(range(first, min(last, first + BATCH)), args, all_inputs, scratch):
                 first = answer["number"] + 1
-                seconds += answer["seconds"]
-                counts[answer["name"], answer["came"]] += 1
-                counts[answer["kind"], answer["came"]] += 1
+                answers.append(answer)
+                print(json.dumps({"seed": args.seed, "of": args.of, **answer}), file=log, flush=True)
                 if answer["found"]:
-                    failures.append(answer)
                     print(answer["which"], *answer["found"], sep="\n    ", flush=True)
                 if args.only is not None:
                     print(
@@ -531,13 +568,20 @@ def main() -> None:
                         sep="\n",
                     )
             shutil.rmtree(scratch)
-            print(f"{first:,} mutants, {len(failures):,} failures", file=sys.stderr, flush=True)
+            print(f"{first:,} mutants, {failed(answers):,} failures", file=sys.stderr, flush=True)
+    counts = Counter((answer[key], answer["came"]) for answer in answers for key in ("name", "kind"))
     for name in (*all_inputs, *sorted({damage.__name__ for damage in BYTES}), "misshapen"):
         print(f"{name:30}", ", ".join(f"{counts[name, came]:,} {came}" for came in ("read", "refused", "failed")))
+    seconds = sum(answer["seconds"] for answer in answers)
     print(
-        f"{len(failures):,} failures of {args.inputs:,} mutants; {seconds:.0f} CPU s, {time.monotonic() - begun:.0f} s"
+        f"{failed(answers):,} failures of {len(answers):,} mutants, {sum(answer['apart'] for answer in answers):,} of "
+        f"them also run apart; {seconds:.0f} CPU s, {time.monotonic() - begun:.0f} s"
     )
-    sys.exit(bool(failures))
+    sys.exit(failed(answers) > 0)
+
+
+def failed(answers: list[dict[str, Any]]) -> int:
+    return sum(bool(answer["found"]) for answer in answers)
 
 
 def load_all() -> None:

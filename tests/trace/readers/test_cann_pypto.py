@@ -102,6 +102,8 @@ def test_a_program_of_another_version_still_names_what_it_can(tmp_path: Path) ->
     cube["operations"].append({"opcode": "EXP", "ioperands": None, "ooperands": [[4, "x"]]})
     cube["tensors"][1]["shape"] = ["N", 32]
     cube["tensors"][3] |= {"mem_range": None, "rawtensor": {"datatype": 7}}
+    cube["tensors"][2]["mem_type"] = {"asis": [3]}
+    written["functions"][2]["operations"].append({"opmagic": [10], "semantic_label": "odd"})
     (folder / "program.json").write_text(json.dumps(written))
     trace = npuscope.read(folder)
     assert work(trace) == TRUTH

@@ -101,7 +101,7 @@ class LeafProgram:
             (str(root.hash), call.opmagic): label
             for root in self._functions
             for call in root.operations or ()
-            if root.graphtype != LEAF and (label := _label(call))
+            if root.graphtype != LEAF and isinstance(call.opmagic, int) and (label := _label(call))
         }
 
     @cached_property
@@ -188,7 +188,8 @@ def _memory(tensors: list[_Tensor]) -> dict[str, int]:
     held: dict[str, int] = {}
     for tensor in tensors:
         kind, reach = tensor.mem_type, tensor.mem_range
-        name = MEMORIES.get(kind.get("asis", -1)) if isinstance(kind, dict) else None
+        number = kind.get("asis") if isinstance(kind, dict) else None
+        name = MEMORIES.get(number) if isinstance(number, int) else None
         if name is not None and isinstance(reach, list) and len(reach) == 2 and isinstance(reach[1], int):
             held[name] = max(held.get(name, 0), reach[1])
     return {name: size for name, size in held.items() if size > 0}
