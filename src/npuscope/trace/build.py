@@ -114,8 +114,6 @@ def _edges_and_depths(
     table: EventTable, names: pl.Series, task: pl.Series | None, epoch_ns: int
 ) -> tuple[pl.DataFrame, pl.Series]:
     """Flow ends as edges between tasks, and how deep each slice lies; the table's flows are used up."""
-    # in one piece, so that NumPy looks at these columns where they are
-    table.slices = table.slices.with_columns(table.slices[c].rechunk() for c in ("lane", "start", "dur"))
     enclosing = Enclosing(*(table.slices[c].to_numpy() for c in ("lane", "start", "dur")))
     give_back()
     edges = edges_of(table.flows, enclosing, table.ledger, task)

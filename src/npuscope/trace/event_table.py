@@ -36,6 +36,10 @@ NO_PHASE = "event of phase ''"
 FLOWS, BEGIN_END, ASYNC, INSTANTS = frozenset("stf"), frozenset("BE"), frozenset("beSF"), frozenset("iIRn")
 
 
+TEXTS = ("args", "other")
+Columns = dict[str, Any]  # equally long arrays, and Series of those in TEXTS
+
+
 class Interner(dict[Any, int]):
     """Numbers things in the order they are first seen."""
 
@@ -131,8 +135,9 @@ class _Batches:
         self.counter_ids: Interner = Interner({None: 0})
         self.text_times = 0  # times that the file has in quotes
         self.further_series = 0  # of counter events, beyond the first of each
-        self.frames: list[pl.DataFrame] = []
-        self.flow_frames: list[pl.DataFrame] = []
+        # of each batch, put together once: a frame for each would cost as much as filling it
+        self.slices: list[Columns] = []
+        self.flows: list[Columns] = []
         self.counter_frames: list[pl.DataFrame] = []
         self.marks: list[_Mark] = []
 
@@ -140,38 +145,38 @@ class _Batches:
         """Enough to forget a batch that has to be read again."""
         ledger = self.ledger
         counts = [Counter(c) for c in (ledger.merged, ledger.dropped, ledger.repaired, ledger.unknown)]
-        sizes = [len(part) for part in (self.frames, self.flow_frames, self.counter_frames, self.marks)]
+        sizes = [len(part) for part in (self.slices, self.flows, self.counter_frames, self.marks)]
         return counts, sizes, self.text_times, self.further_series
 
     def go_back(self, state: tuple[Any, ...]) -> None:
         counts, sizes, self.text_times, self.further_series = state
         ledger = self.ledger
         ledger.merged, ledger.dropped, ledger.repaired, ledger.unknown = counts
-        frames, flows, counters, marks = sizes
-        del self.frames[frames:], self.flow_frames[flows:], self.counter_frames[counters:], self.marks[marks:]
+        slices, flows, counters, marks = sizes
+        del self.slices[slices:], self.flows[flows:], self.counter_frames[counters:], self.marks[marks:]
 
     def add(self, events: list[Event], table: EventTable) -> None:
         complete = [e for e in events if e.ph == "X"]
-        self.frames.append(self._slice_frame(complete))
+        self.slices.append(self._slice_columns(complete))
         if len(complete) == len(events):
             return
         flows = [e for e in events if e.ph in FLOWS]
-        self.flow_frames.append(self._flow_frame(flows))
+        self.flows.append(self._flow_columns(flows))
         if len(complete) + len(flows) < len(events):
             self._add_rest([e for e in events if e.ph != "X" and e.ph not in FLOWS], table)
 
-    def _slice_frame(self, events: list[Event]) -> pl.DataFrame:
+    def _slice_columns(self, events: list[Event]) -> Columns:
         lane = np.array([self.lanes[e.pid, e.tid] for e in events], dtype=np.uint32)
         start, start_known = self._times([e.ts for e in events])
         dur, dur_known = self._times([e.dur for e in events])
-        start_known = start_known & (dur <= LONGEST_US * 1000)
-        frame = self._frame(events, lane, start, dur)
-        self.ledger.repaired[NO_DURATION] += int((start_known & ~dur_known).sum())
-        return self._only_sound(frame, start_known)
+        known = start_known & (dur <= LONGEST_US * 1000)
+        self.ledger.repaired[NO_DURATION] += int((known & ~dur_known).sum())
+        self.ledger.repaired[NEGATIVE] += int((known & (dur < 0)).sum())
+        return self._known(self._columns(events, lane, start, np.maximum(dur, 0)), known)
 
-    def _frame(self, events: list[Event], lane: NDArray[np.uint32], start: Ints, dur: Ints) -> pl.DataFrame:
+    def _columns(self, events: list[Event], lane: NDArray[np.uint32], start: Ints, dur: Ints) -> Columns:
         names, categories = self.names, self.categories
-        columns: dict[str, Any] = {
+        columns: Columns = {
             "lane": lane,
             "start": start,
             "dur": dur,
@@ -182,7 +187,7 @@ class _Batches:
         other = [e.other for e in events]
         if other.count(None) < len(other):
             columns["other"] = self._text(other)
-        return pl.DataFrame(columns)
+        return columns
 
     def _text(self, values: list[bytes | None]) -> pl.Series:
         try:
@@ -193,31 +198,31 @@ class _Batches:
             self.ledger.repaired[NOT_UTF8] += replaced
             return pl.Series(mended, dtype=pl.String)
 
-    def _only_sound(self, frame: pl.DataFrame, known: NDArray[np.bool_]) -> pl.DataFrame:
+    def _known(self, columns: Columns, known: NDArray[np.bool_]) -> Columns:
+        """The rows that have a time; the others are counted."""
+        if known.all():
+            return columns
         self.ledger.dropped[NO_TIME] += int((~known).sum())
-        negative = frame["dur"] < 0
-        if negative.any():
-            self.ledger.repaired[NEGATIVE] += int((negative.to_numpy() & known).sum())
-            frame = frame.with_columns(pl.col("dur").clip(lower_bound=0))
-        return frame if known.all() else frame.filter(pl.Series(known))
+        kept = pl.Series(known)
+        return {
+            name: column.filter(kept) if isinstance(column, pl.Series) else column[known]
+            for name, column in columns.items()
+        }
 
-    def _flow_frame(self, events: list[Event]) -> pl.DataFrame:
+    def _flow_columns(self, events: list[Event]) -> Columns:
         time, known = self._times([e.ts for e in events])
-        phases = [e.ph for e in events]
-        frame = pl.DataFrame(
-            {
-                "lane": np.array([self.lanes[e.pid, e.tid] for e in events], dtype=np.uint32),
-                "time": time,
-                "flow": self._flow_numbers([e.id for e in events]),
-                "category": np.array([self.categories[e.cat] for e in events], dtype=np.uint32),
-                "name": np.array([self.names[e.name] for e in events], dtype=np.uint32),
-                "begins": np.array([phase != "f" for phase in phases], dtype=bool),
-                "ends": np.array([phase != "s" for phase in phases], dtype=bool),
-            }
-        )
+        phases = np.frombuffer("".join([e.ph for e in events]).encode(), dtype=np.uint8)
         self.ledger.merged["flow event became an end of an edge"] += int(known.sum())
-        self.ledger.dropped[NO_TIME] += int((~known).sum())
-        return frame if known.all() else frame.filter(pl.Series(known))
+        columns = {
+            "lane": np.array([self.lanes[e.pid, e.tid] for e in events], dtype=np.uint32),
+            "time": time,
+            "flow": self._flow_numbers([e.id for e in events]),
+            "category": np.array([self.categories[e.cat] for e in events], dtype=np.uint32),
+            "name": np.array([self.names[e.name] for e in events], dtype=np.uint32),
+            "begins": phases != ord("f"),
+            "ends": phases != ord("s"),
+        }
+        return self._known(columns, known)
 
     def _counter_frame(self, events: list[Event]) -> pl.DataFrame:
         """Every number among an event's arguments is a sample of a series of its own, or dropped with a reason."""
@@ -351,10 +356,9 @@ class _Batches:
 
     def finish(self, table: EventTable) -> None:
         if self.marks:
-            self.frames.append(self._pairs())
-        table.slices = pl.concat(self.frames, how="diagonal") if self.frames else self._slice_frame([])
-        table.flows = pl.concat(self.flow_frames, rechunk=True) if self.flow_frames else self._flow_frame([])
-        self.frames, self.flow_frames = [], []
+            self.slices.append(self._pairs())
+        table.slices = _joined(self.slices or [self._slice_columns([])])
+        table.flows = _joined(self.flows or [self._flow_columns([])])
         table.names, table.categories, table.lane_keys = (
             list(self.names),
             list(self.categories),
@@ -366,7 +370,7 @@ class _Batches:
         if self.text_times:
             table.ledger.notes["times_as_text"] = self.text_times
 
-    def _pairs(self) -> pl.DataFrame:
+    def _pairs(self) -> Columns:
         """A slice per begin; an end closes the newest open begin of its key, and adds its arguments to it."""
         slices: list[tuple[_Mark, int]] = []  # begin, end
         open_begins: dict[Hashable, list[_Mark]] = {}
@@ -383,8 +387,8 @@ class _Batches:
             else:
                 self.ledger.dropped["end event without a begin"] += 1
         last = self.marks[-1].time
-        for frame in self.frames:
-            last = int((frame["start"] + frame["dur"]).to_numpy().max(initial=last))
+        for columns in self.slices:
+            last = int((columns["start"] + columns["dur"]).max(initial=last))
         unclosed = [begin for stack in open_begins.values() for begin in stack]
         self.ledger.repaired[NEVER_ENDED] += len(unclosed)
         slices += [(begin, last) for begin in unclosed]
@@ -394,7 +398,24 @@ class _Batches:
         start = np.array([begin.time for begin, _ in slices], dtype=np.int64)
         stop = np.array([end for _, end in slices], dtype=np.int64)
         lane = np.array([begin.lane for begin, _ in slices], dtype=np.uint32)
-        return self._frame([begin.event for begin, _ in slices], lane, start, stop - start)
+        return self._columns([begin.event for begin, _ in slices], lane, start, stop - start)
+
+
+def _joined(batches: list[Columns]) -> pl.DataFrame:
+    """All batches as one, column by column; what is done is let go, because a large trace is mostly this."""
+    none = pl.Series([None], dtype=pl.String)
+    sizes = [len(columns["lane"]) for columns in batches]
+    joined: dict[str, pl.Series] = {}
+    for name in dict.fromkeys(name for columns in batches for name in columns):
+        pieces = [columns.pop(name, None) for columns in batches]
+        if name in TEXTS:  # stays in pieces
+            texts = zip(pieces, sizes, strict=True)
+            joined[name] = pl.concat(
+                [none.new_from_index(0, size) if piece is None else piece for piece, size in texts], rechunk=False
+            )
+        else:
+            joined[name] = pl.Series(np.concatenate(pieces))
+    return pl.DataFrame(joined)
 
 
 def _both(begin: msgspec.Raw, end: msgspec.Raw) -> msgspec.Raw:
