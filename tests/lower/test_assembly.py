@@ -285,6 +285,8 @@ def test_products_have_their_sizes() -> None:
         (doubled().replace("pto.tadd ins", "%% ins"), "%% ins", "no op that can be read"),
         (doubled().replace("outs(%y__tile", "outs(%nothing"), "outs(%nothing", "which is no tile"),
         (doubled().replace(f" : {ROW}\n", "\n", 1), "%x__tile = pto.alloc_tile", "without a tile's type"),
+        (doubled().replace("rows=", "rows=many", 1), "rows=many", "without a tile's type"),
+        (mixed().replace("size = ", "size = many", 1), "size = many", "no pto.reserve_buffer that can be read"),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence_with_its_line(text: str, at: str, what: str) -> None:

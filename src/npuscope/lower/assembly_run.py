@@ -224,7 +224,11 @@ class _FunctionRun:
                 for block in op.blocks:
                     made += self._items(block)
             else:
-                made += self._op(op)
+                try:
+                    made += self._op(op)
+                except (LookupError, ValueError, OverflowError):  # an operand too few, a word where a number belongs
+                    what = f"is no {op.name} that can be read: {op.text[:60]}"
+                    raise BadInput(what, path=self.body.file.path, line=op.line) from None
         return tuple(made)
 
     def _branch(self, op: AssemblyOp) -> Items:
@@ -301,7 +305,7 @@ class _FunctionRun:
 
     def _number(self, name: str, decides: bool = False) -> int | float | None:
         """A number; where it `decides` something, loops that it turns with must go turn by turn."""
-        if name.lstrip("-").isdigit():
+        if name.lstrip("-").isdecimal():
             return int(name)
         value = self.env.get(name)
         if isinstance(value, _Turning):
@@ -394,7 +398,7 @@ class _FunctionRun:
         found: list[Scalar] = []
         for n, one in enumerate(sizes):
             value = self._number(one, decides=n >= len(static) or static[n] == "?")
-            found.append(int(static[n]) if value is None and n < len(static) and static[n].isdigit() else value)
+            found.append(int(static[n]) if value is None and n < len(static) and static[n].isdecimal() else value)
         return tuple(found)
 
     def _allocate(self, op: AssemblyOp) -> None:

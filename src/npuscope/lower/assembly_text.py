@@ -219,11 +219,12 @@ def _inside(text: str, key: str) -> str:
 def tile_of(inside: str) -> TileBuffer | None:
     """A tile's type, long or short: `loc=vec, dtype=f32, rows=16, …` or `vec, 16x16xf32, …`."""
     if short := _SHORT.match(inside.strip()):
-        rows, columns = (int(part) if part.isdigit() else 0 for part in short["shape"].strip("x").split("x")[-2:])
+        rows, columns = (int(part) if part.isdecimal() else 0 for part in short["shape"].strip("x").split("x")[-2:])
         return TileBuffer(short["space"], short["dtype"], rows, columns, (rows, columns))
     said = dict(part.strip().split("=", 1) for part in inside.split(",") if "=" in part)
-    if not {"loc", "dtype", "rows", "cols"} <= said.keys():
+    height, width, *valid = (
+        int(text) if (text := said.get(key, "")).isdecimal() else None for key in ("rows", "cols", "v_row", "v_col")
+    )
+    if not {"loc", "dtype"} <= said.keys() or height is None or width is None:
         return None
-    rows, columns = int(said["rows"]), int(said["cols"])
-    valid = tuple(int(said[key]) if said.get(key, "?").isdigit() else None for key in ("v_row", "v_col"))
-    return TileBuffer(said["loc"], said["dtype"], rows, columns, (valid[0], valid[1]))
+    return TileBuffer(said["loc"], said["dtype"], height, width, (valid[0], valid[1]))

@@ -9,6 +9,7 @@ from planted_ranks import US, Planted, log_of, span
 from real_data import DATA
 from small import SMALL
 
+from npuscope.base.errors import BadInput
 from npuscope.explain.rings import rings_of
 from npuscope.trace.formats import read
 from npuscope.trace.readers.host_log import HostLog
@@ -78,6 +79,16 @@ def test_counters_and_arguments_lie_with_their_tasks(tmp_path: Path) -> None:
     assert (tasks[1]["inputs"], tasks[2]["inputs"]) == ("float32[16,4]", None)
     assert trace.meta.notes["args_dump"] == {"tasks": 1, "dropped_records": 3}
     assert rings_of(trace.meta) is not None
+
+
+def test_a_dump_of_odd_arguments_is_counted_or_refused(tmp_path: Path) -> None:
+    capture = SMALL["counted_tasks"](tmp_path)
+    dump = next(tmp_path.rglob("args_dump.json"))
+    dump.write_text(json.dumps({"args": [{"task_id": "f" * 40}, {"task_id": "0x1", "shape": [2]}, 5]}))
+    assert read(capture).meta.marked["dumped argument that cannot be read"] == 2
+    dump.write_text('{"args": 5}')
+    with pytest.raises(BadInput, match="no list of arguments"):
+        read(capture)
 
 
 def test_phases_of_the_bind_are_parts_of_their_call(tmp_path: Path) -> None:

@@ -109,11 +109,15 @@ def _shares(slices: pl.DataFrame, counters: Sequence[str]) -> Iterator[pl.Expr]:
 def _with_arguments(trace: Trace, path: Path) -> Trace:
     """What each task was given, as text such as float32[16384], and what the dump lost."""
     data = source.read_json(path, dict, "a dump of arguments")
+    dumped = data.get("args", [])
+    if not isinstance(dumped, list):
+        raise BadInput("`args` is no list of arguments", path=path)
     rows: dict[int, dict[str, list[str]]] = {}
     broken = 0
-    for one in data.get("args", []):
+    for one in dumped:
         try:
-            task = int(str(one["task_id"]), 16)
+            if not 0 <= (task := int(str(one["task_id"]), 16)) < source.WHOLE:
+                raise ValueError(task)
             where = rows.setdefault(task, {"inputs": [], "outputs": []})
             text = f"{one.get('dtype', '?')}[{','.join(map(str, one.get('shape', [])))}]"
             role = str(one.get("role", "input"))
