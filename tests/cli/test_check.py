@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from npuscope.answer.prediction import Prediction, checks
+from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.check.rules import all_rules
+from npuscope.check.run import rules_of
 from npuscope.cli import app
+from npuscope.report.check import first_answer
 
 LAYER = '''"""Tiles."""  # npuscope: ignore[bufer-overflow]
 import numpy as np
@@ -192,3 +196,18 @@ def test_a_fault_in_the_script_is_told_with_its_line(tmp_path: Path) -> None:
     done = check("layer.py")
     assert isinstance(done.exception, NpuscopeError)
     assert "layer.py, line 6: ZeroDivisionError" in str(done.exception)
+
+
+def test_whether_it_fits_is_said_before_races_and_times_are_looked_for() -> None:
+    # GIVEN somebody who waits for a program that does not fit
+    heard: list[str] = []
+
+    def planned(one: Prediction) -> None:
+        heard.append(first_answer("layer", one.unfit))
+        assert not {"checked", "races", "plain"} & vars(one).keys()  # nothing else was looked for yet
+
+    # WHEN it is checked, THEN that comes first, and once
+    (checked,) = checks(Request("layer.py"), rules_of(), planned=planned)
+    assert len(heard) == 1
+    assert OVERFLOW in heard[0]
+    assert checked.races

@@ -478,18 +478,28 @@ def predictions(request: Request) -> tuple[Prediction, ...]:
     return tuple(Prediction(request, ran, number) for number in wanted if recordings[number].tasks)
 
 
-def checks(request: Request, rules: Sequence[Rule], price: bool = True, seed: int | None = None) -> tuple[Checked, ...]:
+def checks(
+    request: Request,
+    rules: Sequence[Rule],
+    price: bool = True,
+    seed: int | None = None,
+    planned: Callable[[Prediction], None] | None = None,
+) -> tuple[Checked, ...]:
     """What `check` says of every program of a script; equal ones once. With a `seed` in another order, too.
 
-    Of a build folder what can be said of bytes alone.
+    Of a build folder what can be said of bytes alone. `planned` hears of each program once it is known whether it fits.
     """
     if is_build(request.file):
         program = build_program(read_build(request.file), chip_to_lower_for(request.device))
         chosen = [rule for rule in rules if rule.id in (buffer_overflow.id, overlapping_tiles.id)]
         return (check(program, chosen),)
-    found = {one._number or 0: one.report(rules, price) for one in predictions(request)}
-    if not found:
+    every = predictions(request)
+    if not every:
         raise NpuscopeError("no tile program ran, so there is nothing to check", path=request.file)
+    if planned is not None:
+        for one in every:
+            planned(one)
+    found = {one._number or 0: one.report(rules, price) for one in every}
     if seed is not None:
         last = max(found) + 1
         sought = [found[n].races if n in found else () for n in range(last)]

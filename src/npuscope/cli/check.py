@@ -48,7 +48,7 @@ from npuscope.cli.output import check_outputs, progress_bar, show
 from npuscope.lower.chip import chip_to_lower_for
 from npuscope.models import program_file
 from npuscope.report.check import check as report
-from npuscope.report.check import check_data, check_sarif, rules_text
+from npuscope.report.check import check_data, check_sarif, first_answer, rules_text
 from npuscope.report.reference import rule_text
 from npuscope.tile.record.model import Mode
 
@@ -119,8 +119,9 @@ def command(
         request = replace(request, file=str(program_file(file).resolve()))
         _fix(file, request, chosen, apply, commit, md, sarif, json)
         return
-    with progress_bar(), collected_rarely():
-        checks = checks_of(request, rules, price, seed if replay else None)
+    with progress_bar() as say, collected_rarely():
+        planned = None if say is None else lambda one: say(first_answer(one.program.recording.program, one.unfit))
+        checks = checks_of(request, rules, price, seed if replay else None, planned)
     show(
         partial(report, file, checks, everything),
         lambda: check_data(file, checks),

@@ -250,17 +250,19 @@ def names_of(paths: list[str]) -> list[str]:
 
 
 @contextmanager
-def progress_bar() -> Iterator[None]:
-    """Draw on stderr, where it is a terminal, what the block's readers and writers report."""
+def progress_bar() -> Iterator[Callable[[str], None] | None]:
+    """Draw on stderr, where it is a terminal, what the block's readers and writers report; there the block gets what
+    says a line at once.
+    """
     from npuscope.base import progress
 
     if not sys.stderr.isatty():
-        yield
+        yield None
         return
     bar = _Bar()
     try:
         with progress.listen(bar.update):
-            yield
+            yield bar.say
     finally:
         bar.close()
 
@@ -283,6 +285,13 @@ class _Bar:
             self._later.start()
             return
         self._draw(what, done, total)
+
+    def say(self, line: str) -> None:
+        """A line that stays, above the bar."""
+        if self._progress is None:
+            print(line, file=sys.stderr, flush=True)
+        else:
+            self._progress.console.print(line, markup=False, highlight=False)
 
     def _forget(self) -> None:
         if self._later is not None:

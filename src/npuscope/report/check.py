@@ -44,6 +44,13 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "hint": "note"}
 
 
+def first_answer(program: str, unfit: Sequence[Finding]) -> str:
+    """What is known before races and times are looked for."""
+    if not unfit:
+        return f"{program} fits on chip. Races and times follow."
+    return f"{program} will not work: {unfit[0].message}. The rest follows."
+
+
 def check(file: str, checks: Sequence[Checked], everything: bool = False) -> Iterator[Part]:
     """The answer, then all programs of a file, one after the other; in text every finding where `everything`."""
     counted = counts(checks)

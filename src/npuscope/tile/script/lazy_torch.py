@@ -34,6 +34,8 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from npuscope.base import progress
+
 LARGE = 1 << 15  # elements: a tensor of fewer is made at once
 _SETTLED = 1 << 22  # bytes: memory of fewer, once it was made, is worked on at once
 _FILLED = 64  # writes of real or of few elements to some memory, from which on it is filled at once
@@ -167,7 +169,9 @@ class _Log:
             storage.calls = [one for one in storage.calls if one.number not in found]
         found.clear()
         with _disable_current_modes(), torch.no_grad():
+            calls = len(chosen)
             while chosen:  # what a call made is freed when nobody needs it any more
+                progress.report("making inputs that steer", calls - len(chosen), calls)
                 chosen.pop().make()
 
     def add(

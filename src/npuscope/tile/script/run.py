@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from npuscope.base import progress
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.base.notebook import is_notebook, left_out
 from npuscope.base.unsaved import is_unsaved, source_bytes
@@ -147,6 +148,7 @@ def _run(
     code: int | None = None
     failure = ""
     given = Settings(settings or {}, file)
+    progress.report(f"running {file.name}", 0, 0)
     with contextlib.ExitStack() as stack:
         if not echo:
             stack.enter_context(contextlib.redirect_stdout(printed))
