@@ -3,7 +3,8 @@
 Every rank's chip runs by itself (`chip/engine.py`) until a block comes to a stop: it tells another rank something, or
 waits to be told. Counters live in simulated time, as the programs use them: a signal reaches its counter a latency
 after it was sent, and a wait ends when its counter is what it waits for. A rank that waits runs no further than others
-could reach it; one that waits for nobody runs ahead. So every order of ranks gives the same times.
+could reach it; one that waits for nobody runs ahead. So every order of ranks gives the same times. A chip pauses where
+its own blocks may have to know: at waits, and at signals to itself. Signals to others are looked at afterwards.
 
 Programs of one rank follow each other, `between` apart. Rank r starts r times `skew` after the first.
 """
@@ -134,20 +135,19 @@ class _Rank:
     number: int = -1
     done: list[RankRun] = field(default_factory=list)
     waiting: dict[int, float] = field(default_factory=dict)  # stops that nobody has ended: when the block came to them
-    soonest: float | None = None  # when the first of them ends, as far as is known; None where that may be out of date
     over: bool = False
-    _next: float | None = None  # until the chip's state changes
 
     def start(self, begin: float) -> None:
         """The next program; none is left where it is over."""
         self.number += 1
-        self.begin, self.waiting, self.soonest, self._next = begin, {}, FAR, None
+        self.begin, self.waiting = begin, {}
         if self.number == len(self.programs):
             self.over = True
             return
         self.prepared = self.programs[self.number]
         job, self.machine = self.jobs[self.number]
-        stops = job.stops._replace(release=np.full(len(job.stops.release), FAR))
+        pauses = [one.waits or one.peer in (-1, self.rank) for one in self.prepared.messages]
+        stops = job.stops._replace(release=np.where(pauses, FAR, 0.0))
         self.job = job._replace(together=job.together.copy(), stops=stops)
         self.times: Times = new_times(self.job)
         self.state: State = new_state(self.job, self.machine)
@@ -161,16 +161,13 @@ class _Rank:
     @property
     def next(self) -> float:
         """When something happens on its chip, by the clock of all."""
-        if self._next is None:
-            s = self.state
-            orchestrator = float(s.orchestrator[0]) if s.number[NEXT] < len(self.job.shape) else FAR
-            when = min(float(np.min(s.clock[DUE])), float(np.min(s.thread[AT])), orchestrator)
-            self._next = self.begin + max(float(s.moment[NOW]), when) if when < FAR else FAR
-        return self._next
+        s = self.state
+        orchestrator = float(s.orchestrator[0]) if s.number[NEXT] < len(self.job.shape) else FAR
+        when = min(float(s.clock[DUE].min()), float(s.thread[AT].min()), orchestrator)
+        return self.begin + max(float(s.moment[NOW]), when) if when < FAR else FAR
 
     def advance(self, until: float) -> float:
         """Runs on until a block stops, or nothing happens before this moment; what `engine.run` gives."""
-        self._next = None
         end = run(self.job, self.machine, self.times, self.state, until - self.begin if until < FAR else FAR)
         if end == STUCK and (np.any(self.state.core[STATE] == STOPPED) or self.state.number[DEFERRED]):
             end = PAUSED
@@ -185,7 +182,9 @@ class _Rank:
 
     def finished(self, wall: float) -> RankRun:
         prepared = self.prepared
-        kept = Prepared(prepared.program, prepared.classes, self.job, self.machine, prepared.messages)
+        stops = self.job.stops._replace(release=np.maximum(self.job.stops.release, self.times.reached))
+        job = self.job._replace(stops=stops)
+        kept = Prepared(prepared.program, prepared.classes, job, self.machine, prepared.messages)
         times = self.times._replace(loops=self.times.loops[: self.state.number[ROWS]])
         return RankRun(self.rank, self.number, kept, self.begin, times, wall)
 
@@ -195,38 +194,32 @@ class _Together:
         self.peers, self.jobs = peers, jobs
         device = peers.prepared.program.device
         self.latency = link_constant(device, "signal_latency")
+        self.ranks = [_Rank(n, *one, 0.0) for n, one in enumerate(zip(peers.ranks, jobs, strict=True))]
+        self.done = 0  # programs
+        self.outdated = set(range(len(jobs)))  # ranks of which something has changed since their clock was read
         self.counters: dict[tuple[int, int, int, int], Counter] = defaultdict(Counter)
         self._numbers = count()
 
     def run(self) -> tuple[RankRun, ...]:
-        ranks = [
-            _Rank(n, programs, jobs, 0.0)
-            for n, (programs, jobs) in enumerate(zip(self.peers.ranks, self.jobs, strict=True))
-        ]
+        ranks = self.ranks
         for rank in ranks:
             rank.start(rank.rank * self.peers.skew)
-        self.ranks = ranks
-        what = "simulating ranks"
-        total, last = sum(len(rank.programs) for rank in ranks), -1
-        while live := [rank for rank in ranks if not rank.over]:
-            done = sum(len(rank.done) for rank in ranks)
-            if done > last:
-                progress.report(what, done, total)
-                last = done
-            clocks = [min(rank.next, self._soonest(rank)) for rank in live]
-            first = int(np.argmin(clocks))
+        clocks, total = np.full(len(ranks), FAR), sum(len(rank.programs) for rank in ranks)
+        while self.done < total:
+            for number in self.outdated:
+                rank = ranks[number]
+                clocks[number] = FAR if rank.over else min(rank.next, self._soonest(rank))
+            self.outdated.clear()
+            first = int(clocks.argmin())
             if clocks[first] >= FAR:
-                raise self._hang(live)
-            others = min(clocks[:first] + clocks[first + 1 :], default=FAR)
-            self._step(live[first], others + self.latency if others < FAR else FAR)
-        progress.report(what, total, total)
+                raise self._hang([rank for rank in ranks if not rank.over])
+            clocks[first] = FAR
+            self._step(ranks[first], min(float(clocks.min()) + self.latency, FAR))
         return tuple(one for rank in ranks for one in rank.done)
 
     def _soonest(self, rank: _Rank) -> float:
         """When the first wait of a rank ends by the signals that are under way."""
-        if rank.soonest is None:
-            rank.soonest = min((self._holds_from(rank, *one) for one in rank.waiting.items()), default=FAR)
-        return rank.soonest
+        return min((self._holds_from(rank, *one) for one in rank.waiting.items()), default=FAR)
 
     def _holds_from(self, rank: _Rank, stop: int, when: float) -> float:
         message = rank.prepared.messages[stop]
@@ -238,6 +231,7 @@ class _Together:
 
     def _step(self, rank: _Rank, horizon: float) -> None:
         """One rank on to its next stop; no further than the others could reach it while it waits for them."""
+        self.outdated.add(rank.rank)
         self._resolve(rank, horizon)
         end = rank.advance(horizon if rank.waiting else FAR)
         for stop in rank.new_stops():
@@ -249,23 +243,26 @@ class _Together:
             )
         if end >= 0:
             rank.done.append(rank.finished(end))
+            self.done += 1
+            progress.report("simulating ranks", self.done, sum(len(one.programs) for one in self.ranks))
             rank.start(rank.begin + end + self.peers.between)
 
     def _stopped(self, rank: _Rank, stop: int) -> None:
         """A block has come to a stop: who tells goes on at once, who waits has to be told."""
         message, when = rank.prepared.messages[stop], float(rank.times.reached[stop])
         if message.waits:
-            rank.waiting[stop], rank.soonest = when, None
+            rank.waiting[stop] = when
             return
-        rank.job.stops.release[stop] = when
-        self._let_go(rank)
-        peer = rank.rank if message.peer < 0 else message.peer
-        travels = 0.0 if peer == rank.rank else self.latency
+        peer, travels = message.peer, self.latency
+        if peer in (-1, rank.rank):
+            peer, travels = rank.rank, 0.0
+            rank.job.stops.release[stop] = when
+            self._let_go(rank)
         self._change(rank, peer, message, rank.begin + when + travels, message.sign, message.value)
 
     def _change(self, of: _Rank, rank: int, message: Message, when: float, sign: str, value: int | None) -> None:
         self._counter(of, rank, message).change(when, next(self._numbers), sign, value)
-        self.ranks[rank].soonest = None
+        self.outdated.add(rank)
 
     def _resolve(self, rank: _Rank, horizon: float) -> None:
         """Ends waits that the signals known by now end, if no other could come before."""
@@ -276,7 +273,6 @@ class _Together:
             message = rank.prepared.messages[stop]
             counter = self._counter(rank, rank.rank, message)
             del rank.waiting[stop]
-            rank.soonest = None
             rank.job.stops.release[stop] = max(holds - rank.begin, when)
             if message.value is None:
                 counter.use()
@@ -284,12 +280,10 @@ class _Together:
                 self._change(rank, rank.rank, message, holds, "add", -message.takes)
             if len(counter) > MANY:
                 counter.forget(min([holds, *(rank.begin + at for at in rank.waiting.values())]))
-        self._let_go(rank)
 
     def _let_go(self, rank: _Rank) -> None:
         """Blocks of which it is known when they go on are due then."""
         state, stops = rank.state, rank.job.stops
-        rank._next = None
         for core in np.flatnonzero(state.core[STATE] == STOPPED).tolist():
             stop = _stop_of(rank.job, state, core)
             state.clock[DUE, core] = max(float(state.moment[NOW]), float(stops.release[stop]))
