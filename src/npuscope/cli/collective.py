@@ -21,6 +21,7 @@ from typing import Annotated
 
 import typer
 
+from npuscope.base.errors import BadInput
 from npuscope.chip.devices import load
 from npuscope.cli import options
 from npuscope.cli.output import check_outputs, show
@@ -32,12 +33,16 @@ from npuscope.time.ranks.collective import Collective, price
 def command(
     op: Annotated[str, typer.Argument(help="all_to_all_v, all_to_all, allgather, allreduce, broadcast, …")],
     ranks: Annotated[int, typer.Option(min=2, max=1024, help="Ranks that take part.")] = 2,
-    bytes_: Annotated[int, typer.Option("--bytes", min=0, help="Of a rank, or for each peer.")] = 65536,
+    bytes_: Annotated[
+        int | None, typer.Option("--bytes", min=0, help="Of a rank, or for each peer; 65536 if not given.")
+    ] = None,
     cores: Annotated[int, typer.Option(min=1, help="Vector cores of each rank that share the work.")] = 1,
     form: Annotated[
         str, typer.Option(help="builtin (a task), host (a program), composite (inside a kernel), ring, hand, hccl.")
     ] = "builtin",
-    dtype: Annotated[str, typer.Option(help="Of the elements: a builtin moves 256 of them at a time.")] = "INT8",
+    dtype: Annotated[
+        str, typer.Option(help="Of the elements, of which a builtin moves 256 at a time: FP32 if reduced, else INT8.")
+    ] = "",
     device: options.Device = "ascend910b2",
     html: options.Html = None,
     md: options.Md = None,
@@ -45,7 +50,10 @@ def command(
     json: options.Json = False,
 ) -> None:
     check_outputs([], html, md)
-    found = price(Collective(op, ranks, bytes_, cores, form, dtype.upper()), load(device))
+    if op == "barrier" and (bytes_ is not None or dtype):
+        raise BadInput("a barrier moves no bytes", remedy="Leave --bytes and --dtype out.")
+    size = 0 if op == "barrier" else 65536 if bytes_ is None else bytes_
+    found = price(Collective(op, ranks, size, cores, form, dtype.upper()), load(device))
     parts = partial(collective, found)
     pages = {html: lambda: parts_page(f"{op} over {ranks} ranks", "collective", parts())}
     show(parts, partial(collective_data, found), json=json, wide=wide, md=md, pages=pages)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from npuscope.table.columns import all_rows
 from npuscope.table.formats import capacity, duration, estimate_text, many
 from npuscope.table.parts import Chart, Heading, Notes, Part, Rows, Say, Spec, axis
-from npuscope.time.ranks.collective import MEASURED, MOST_RANKS, SIZES, CollectivePrice
+from npuscope.time.ranks.collective import MOST_RANKS, CollectivePrice
 
 WORDS = {
     "steps": "the steps of its kernel, one transfer after the other on each core",
@@ -21,6 +21,7 @@ REMEDY = {
     "barrier": "Fewer and larger pieces meet less often: the composite form takes 16 KiB at a time.",
     "issue rate": "More cores do not help: larger pieces do.",
     "link": "Only fewer bytes help.",
+    "": "Kernels that need fewer peers meet fewer.",
     "fixed": "It is what one call takes: put what several calls send into one.",
 }
 
@@ -28,7 +29,8 @@ REMEDY = {
 def collective(found: CollectivePrice, wide: bool = False) -> Iterator[Part]:
     """What `npuscope collective` prints."""
     one = found.asked
-    on = f"{many(one.ranks, 'rank')} of {found.device}, {capacity(one.bytes)}, {many(one.cores, 'core')} each"
+    size = "" if one.op == "barrier" else f", {capacity(one.bytes)}"
+    on = f"{many(one.ranks, 'rank')} of {found.device}{size}, {many(one.cores, 'core')} each"
     time = estimate_text(found.times[found.metric])
     yield Heading(f"{one.op} ({one.form}) over {on}: {time} ({found.metric})", level=1)
     if found.parts is not None:
@@ -39,22 +41,27 @@ def collective(found: CollectivePrice, wide: bool = False) -> Iterator[Part]:
                 f"of its kernel: steps {duration(parts.steps)}, barriers {duration(parts.barriers)}, "
                 f"the rest {duration(parts.fixed)}; at the rank's limit of transfers {duration(parts.issue)}, "
                 f"at the link's bandwidth {duration(parts.link)}",
-                REMEDY[parts.bound],
+                REMEDY["" if one.op == "barrier" else parts.bound],
             ]
         )
     yield Rows(found.tables()["metrics"], wide=wide)
     yield Notes([_sure(found)])
-    yield Rows(found.grid(), len(SIZES), wide=wide)
-    yield Chart(_chart(found))
+    yield Rows(found.grid(), len(one.sizes), wide=wide)
+    if len(one.sizes) > 1:
+        yield Chart(_chart(found))
 
 
 def _sure(found: CollectivePrice) -> str:
-    basis = found.times[found.metric].basis
-    if found.asked.op in MEASURED and basis.rows:
-        return f"how sure: {basis.rows} published times ({found.metric}), each predicted by a fit without it"
-    what = f"over more than {MOST_RANKS} ranks" if found.asked.cores == 1 else "on several cores that tells the kernel"
-    what = what if found.asked.op in MEASURED else f"of {found.asked.op}"
-    return f"how sure: nobody has published a time {what}; the interval is a guess"
+    one = found.asked
+    known = {name: time.basis.rows for name, time in found.times.items() if time.basis.rows}
+    if known:
+        rows = ", ".join(f"{count} ({name})" for name, count in known.items())
+        return f"how sure: published times, each predicted by a fit without it: {rows}; other intervals are guesses"
+    what = f"of {one.op}"
+    if one.op in MOST_RANKS:
+        most = MOST_RANKS[one.op]
+        what += f" over more than {most} ranks" if one.ranks > most else " on several cores that tells the kernel"
+    return f"how sure: nobody has published a time {what}; the intervals are guesses"
 
 
 def collective_data(found: CollectivePrice) -> dict[str, object]:
@@ -82,7 +89,7 @@ def _chart(found: CollectivePrice) -> Spec:
     return {
         "chart": "lines",
         "title": f"{found.asked.op}: {found.metric} by size",
-        "x": {"title": "bytes", "labels": [capacity(size) for size in SIZES]},
+        "x": {"title": "bytes", "labels": [capacity(size) for size in found.asked.sizes]},
         "y": axis("time", "ns", log=True),
         "series": series,
         "note": "",

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from math import prod
 from random import Random
 
 from npuscope.ops.dtypes import Array
 from npuscope.tile.distributed.windows import Window
 from npuscope.tile.fault import TileError, fault
-from npuscope.tile.graph.boxes import Box, overlaps
+from npuscope.tile.graph.boxes import Box, overlaps, row_major
 from npuscope.tile.language.functions import EntryFunction, TileFunction, decorator
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import RankPlace, Site
@@ -211,11 +212,22 @@ def _outside(value: object) -> object:
     if not buffer.keeps_values and buffer.promise is None:
         return Placeholder(value.shape, value.dtype)
 
+    if (row := _row_of(value)) is not None and (make_row := buffer.promised_row) is not None:
+        return Placeholder(value.shape, value.dtype, lambda: make_row(row))  # those of other ranks nobody asks for
+
     def make() -> Array:
         buffer.source = buffer.source if buffer.keeps_values else buffer.promise
         return value.view()
 
     return Placeholder(value.shape, value.dtype, make)
+
+
+def _row_of(value: Tensor) -> int | None:
+    """Which row of its buffer's outermost axis a tensor is."""
+    shape = value.buffer.shape[1:]
+    if value.shape != shape or value.strides != row_major(shape) or not isinstance(value.offset, int):
+        return None
+    return value.offset // prod(shape)
 
 
 class Host(TileFunction):

@@ -323,7 +323,7 @@ def _record_shapes(program: object, specs: Sequence[Spec], seed: Seed, execute: 
         given = [
             _argument(spec, make(spec, seed))
             if isinstance(spec, ScalarSpec)
-            else _placeholder(spec, functools.partial(inputs.values, place))
+            else _placeholder(spec, functools.partial(inputs.values, place), functools.partial(inputs.row, place))
             for place, spec in enumerate(specs)
         ]
     with _stage("record shapes"):
@@ -338,11 +338,19 @@ class _Inputs:
         self._made: dict[int, UserTensor] = {}
 
     def values(self, place: int) -> Array:
+        made = self._tensor(place)
+        return array_of(made.made() if is_lazy(made) else made)  # a lazy one may stay so for others
+
+    def row(self, place: int, number: int) -> Array:
+        """Of the outermost axis, only to be read."""
+        made = self._tensor(place)
+        return array_of(made.made_row(number) if is_lazy(made) else made[number])
+
+    def _tensor(self, place: int) -> UserTensor:
         for i in range(0 if self._in_order else place, place + 1):
             if i not in self._made:
                 self._made[i] = make(self._specs[i], self._seed)
-        made = self._made[place]
-        return array_of(made.made() if is_lazy(made) else made)  # a lazy one may stay so for others
+        return self._made[place]
 
 
 def make(spec: Spec, seed: Seed) -> UserTensor:
@@ -372,11 +380,11 @@ def _argument(spec: Spec, value: UserTensor) -> Array | int | float | bool:
     return python_number(value) if isinstance(spec, ScalarSpec) else array_of(value)
 
 
-def _placeholder(spec: TensorSpec, make: Callable[[], Array]) -> Placeholder:
+def _placeholder(spec: TensorSpec, make: Callable[[], Array], make_row: Callable[[int], Array]) -> Placeholder:
     dtype = of_storage(spec.storage)
     if dtype is None:
         raise NpuscopeError(f"'{spec.name}' is of {spec.dtype}, which the chip has not")
-    return Placeholder(tuple(spec.shape), dtype, make)
+    return Placeholder(tuple(spec.shape), dtype, make, make_row)
 
 
 def _notes(

@@ -36,11 +36,15 @@ _NO_DEFAULT = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class Placeholder:
-    """A tensor argument without values, for `shapes` mode; `make`: its values, where they may steer something."""
+    """A tensor argument without values, for `shapes` mode.
+
+    `make`: its values, where they may steer something; `make_row`: one row of its outermost axis, only to be read.
+    """
 
     shape: tuple[int, ...]
     dtype: DataType
     make: Callable[[], Array] | None = field(default=None, compare=False, repr=False)
+    make_row: Callable[[int], Array] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", shape_of(self.shape))
@@ -233,7 +237,7 @@ def _of_placeholder(run: TileRun, parameter: Parameter, value: Placeholder, dyna
     keeps = dtype.steers or run.gm.slice.has("parameter", parameter.name, 0)
     source = None if value.make is None else partial(_flat, value.make, dtype, parameter.direction)
     tensor = _in_gm(run, parameter, value.shape, dtype, source if keeps else None, written=True)
-    tensor.buffer.promise = source
+    tensor.buffer.promise, tensor.buffer.promised_row = source, value.make_row
     return tensor
 
 
@@ -355,7 +359,9 @@ def placeholder_of(tensor: TorchTensor) -> Placeholder:
     dtype = of_storage(by_bits(tensor.dtype) or np.dtype(name))
     if dtype is None:
         raise fault(f"a tensor of {tensor.dtype}, which the chip has not")
-    return Placeholder(tuple(tensor.shape), dtype, lambda: to_numpy(tensor.made()))
+    return Placeholder(
+        tuple(tensor.shape), dtype, lambda: to_numpy(tensor.made()), lambda number: to_numpy(tensor.made_row(number))
+    )
 
 
 def by_bits(dtype: object) -> np.dtype[Element] | None:

@@ -7,9 +7,10 @@ not depend on timing.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -199,6 +200,13 @@ class _Abandoned(BaseException):
     """Ends a stepped thread that nobody will advance again."""
 
 
+def _torch_mode() -> AbstractContextManager[object]:
+    """How calls of torch are made where this is asked: lazily or not (script/lazy_torch.py)."""
+    torch: Any = sys.modules.get("torch")
+    mode = None if torch is None else torch.utils._python_dispatch._get_current_dispatch_mode()
+    return nullcontext() if mode is None else mode
+
+
 class SteppedThread:
     """Work that runs in steps: `advance` lets it run to its next `pause` or its end."""
 
@@ -207,6 +215,7 @@ class SteppedThread:
         self.ended = False
         self.error: BaseException | None = None
         self._abandoned = False
+        self._torch_mode = _torch_mode()
         self._thread = threading.Thread(target=self._run, args=(work,), daemon=True, name=_NAME)
         self._thread.start()
 
@@ -214,7 +223,7 @@ class SteppedThread:
         self._go.acquire()
         try:
             if not self._abandoned:
-                with np.errstate(all="ignore"):  # as the run has it; a thread has its own
+                with np.errstate(all="ignore"), self._torch_mode:  # as the run has them; a thread has its own
                     on_one_stack(work)
         except _Abandoned:
             pass

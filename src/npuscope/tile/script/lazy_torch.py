@@ -21,6 +21,7 @@ Imported when a script imports torch, and not before.
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from npuscope.base import progress
 
 LARGE = 1 << 15  # elements: a tensor of fewer is made at once
+_TO_FILL = 1 << 12  # the same of an empty one: what fills it may be reduced from large ones (scales of weights)
 _SETTLED = 1 << 22  # bytes: memory of fewer, once it was made, is worked on at once
 _FILLED = 64  # writes of real or of few elements to some memory, from which on it is filled at once
 _STREAM_BLOCK = 1 << 20  # draws that are skipped at once
@@ -117,7 +119,7 @@ class _Logged:
         if self.place is None:
             made = self.call(*args, **kwargs)
         else:
-            with self.place.stream.at(_moved_on(self.place.state, self.place.draws)):
+            with self.place.stream.at(self.place.since.after(self.place.draws)):
                 made = self.call(*args, **kwargs)
         tensors = [one for one in _leaves(made) if isinstance(one, torch.Tensor)]
         for view in self.results:
@@ -223,6 +225,11 @@ class LazyTensor(torch.Tensor):
         with _disable_current_modes():
             return _View(self.lazy_storage, self.lazy_meta).real()
 
+    def made_row(self, number: int) -> torch.Tensor:
+        """One row of the outermost axis with its elements, only to be read. No others are made of rows put together."""
+        with _disable_current_modes(), torch.no_grad():
+            return _row(_View(self.lazy_storage, self.lazy_meta), number)
+
     @classmethod
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -238,6 +245,40 @@ class LazyTensor(torch.Tensor):
         cls, func: Call, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return _called(func, args, kwargs or {})
+
+
+def _row(view: _View, number: int) -> torch.Tensor:
+    """A row of a tensor as it is now; of a stack and of a copy that of what it is made of, where that is the same."""
+    storage, meta = view.storage, view.meta
+    writers = [one for one in storage.calls if storage in one.writes]
+    if len(writers) == 1 and not writers[0].changes and _same_layout(writers[0].results[0].meta, meta):
+        one = writers[0]
+        source = one.args[0]
+        if one.call is _aten.stack.default and one.args[1:] in ((), (0,)) and not one.kwargs:
+            if not isinstance(source[number], _View) or _is_as(source[number], one.number):
+                return _made(source[number])
+        elif one.call is _aten.clone.default and isinstance(source, _View) and _is_as(source, one.number):
+            return _row(source, number)
+    if writers:
+        _log.make({storage})
+    return _View(storage, meta[number]).real()
+
+
+def _same_layout(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return (one.shape, one.stride(), one.storage_offset()) == (other.shape, other.stride(), other.storage_offset())
+
+
+def _is_as(view: _View, number: int) -> bool:
+    """Whether memory is what a call of this number saw."""
+    return not any(one.number > number and view.storage in one.writes for one in view.storage.calls)
+
+
+def _made(value: torch.Tensor | _View) -> torch.Tensor:
+    if not isinstance(value, _View):
+        return value
+    if any(value.storage in one.writes for one in value.storage.calls):
+        _log.make({value.storage})
+    return value.real()
 
 
 # What reaches into memory without going through an op of torch.
@@ -342,7 +383,8 @@ def _makes_large(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
     dtype = kwargs.get("dtype") or torch.get_default_dtype()
     if not dtype.is_floating_point and dtype.itemsize > 1 and not _draws(call):
         return False  # tables of whole numbers, which programs read
-    return elements >= LARGE or (_draws(call) and stream.has_drawn)  # else the stream had to be moved on
+    least = _TO_FILL if call.overloadpacket is _aten.empty else LARGE
+    return elements >= least or (_draws(call) and stream.has_drawn)  # else the stream had to be moved on
 
 
 def _logged(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -439,12 +481,30 @@ def _held(value: Any) -> Any:
 # --- streams of random numbers: torch's on the CPU are MT19937, as NumPy has it
 
 
+class _Passed:
+    """A stream from a state on. Where somebody was is kept, so that who goes on from there is soon there."""
+
+    def __init__(self, state: torch.Tensor) -> None:
+        self.state = state
+        self._places, self._states = [0], [state]  # in order
+
+    def after(self, draws: int) -> torch.Tensor:
+        at = bisect_right(self._places, draws)
+        place, state = self._places[at - 1], self._states[at - 1]
+        if place == draws:
+            return state
+        moved = _moved_on(state, draws - place)
+        self._places.insert(at, draws)
+        self._states.insert(at, moved)
+        return moved
+
+
 @dataclass(frozen=True)
 class _Place:
     """So many draws after a state of a stream."""
 
     stream: _Stream
-    state: torch.Tensor
+    since: _Passed
     draws: int
 
 
@@ -455,7 +515,8 @@ class _Stream:
 
     def __init__(self, generator: torch.Generator) -> None:
         self._generator = generator
-        self._state = self._mark = torch.empty(0, dtype=torch.uint8)  # from which `_drawn` numbers were logged
+        self._mark = torch.empty(0, dtype=torch.uint8)
+        self._since = _Passed(self._mark)  # from which `_drawn` numbers were logged
         self._drawn = 0
         self.has_drawn = False  # draws were logged and not made
 
@@ -466,18 +527,18 @@ class _Stream:
     def place(self, draws: int) -> _Place:
         """The place of a call in the stream, which then lies behind it."""
         if not self.has_drawn or not torch.equal(self._now(), self._mark):
-            self._state, self._drawn, self.has_drawn = self._now(), 0, True
-            self._mark = self._state.clone()
+            self._since, self._drawn, self.has_drawn = _Passed(self._now()), 0, True
+            self._mark = self._since.state.clone()
             self._mark.numpy()[_KEY].view(np.uint64)[...] = np.random.default_rng().integers(1 << 32, size=_WORDS)
             self._generator.set_state(self._mark)
-        found = _Place(self, self._state, self._drawn)
+        found = _Place(self, self._since, self._drawn)
         self._drawn += draws
         return found
 
     def catch_up(self) -> None:
         """Before somebody draws for real, or looks at the stream."""
         if self.has_drawn and torch.equal(self._now(), self._mark):
-            self._generator.set_state(_moved_on(self._state, self._drawn))
+            self._generator.set_state(self._since.after(self._drawn))
         self.has_drawn = False
 
     @contextmanager

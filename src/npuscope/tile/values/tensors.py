@@ -253,6 +253,7 @@ class LiveBuffer:
     changes: int = 0  # stores by others than the blocks of the task under way
     edits: int = 0  # shapes mode: how often whole numbers were written
     promise: Callable[[], Array] | None = None  # of elements that this run does not keep
+    promised_row: Callable[[int], Array] | None = None  # of those, a row of the outermost axis, only to be read
 
     @property
     def data(self) -> Array | None:

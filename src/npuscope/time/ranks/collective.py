@@ -33,10 +33,12 @@ RANKS = (2, 4, 8, 16, 32, 64)
 # rows that are. All are of 2 to 8 ranks of one box, so a kernel's 1.011 is not believed elsewhere.
 SPREAD = {"kernel": 1.05, "device_wall": 1.343, "slot": 1.096, "execute": 1.116}
 LEARNT = {"kernel": 10, "device_wall": 13, "slot": 8, "execute": 9}
-MEASURED = ("all_to_all_v", "allreduce")  # of the others nobody has published a time
-MOST_RANKS = 8  # that were measured
+# Whose times are published, and over how many ranks at most; of all else nobody knows.
+MEASURED = {"kernel": "all_to_all_v", "device_wall": "allreduce", "slot": "all_to_all_v", "execute": "allreduce"}
+MOST_RANKS = {"all_to_all_v": 8, "allreduce": 2}
 UNMEASURED = 1.5  # guessed: allreduce over 16 cores is missed by 1.6, all_to_all_v over 16 by 1.4
 MESH_RANKS = 16  # at most, of PyPTO's mesh allreduce
+REDUCED = {"builtin": ("FP32", "FP16"), "host": ("FP32", "FP16"), "ring": ("FP32",)}  # what an allreduce adds up
 NAMES = {
     "timing": (
         "put_local", "put_remote", "put_rate", "remote_load", "remote_load_rate", "notify_add", "notify_set",
@@ -61,7 +63,16 @@ class Collective:
     bytes: int
     cores: int = 1
     form: str = "builtin"
-    dtype: str = "INT8"
+    dtype: str = ""  # if not given FP32 where elements are added up, else INT8
+
+    def __post_init__(self) -> None:
+        usual = "FP32" if self.op in ("allreduce", "reduce_scatter") else "INT8"
+        object.__setattr__(self, "dtype", self.dtype or usual)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """For tables; a barrier has none."""
+        return SIZES if self.op != "barrier" else (0,)
 
 
 def constants_of(device: Device) -> dict[str, float]:
@@ -140,9 +151,10 @@ def parts_of(one: Collective, c: Constants) -> CollectiveParts:
 def times_of(one: Collective, c: Constants) -> dict[str, float]:
     """By what is measured, in nanoseconds: the kernel, the slowest rank's device wall, the host's slot, its call."""
     if one.form == "hccl":
-        return {"execute": c["hccl_call"] + one.bytes / c["hccl_rate"]}
-    if one.form == "hand":
-        return {"device_wall": c["hand_wall"] + one.bytes / c["hand_rate"]}
+        # each rank sends and gets 2 (P - 1) / P times its bytes, the least that an allreduce takes; measured over two
+        return {"execute": c["hccl_call"] + one.bytes * 2 * (one.ranks - 1) / one.ranks / c["hccl_rate"]}
+    if one.form == "hand":  # reads every peer
+        return {"device_wall": c["hand_wall"] + one.bytes * (one.ranks - 1) / c["hand_rate"]}
     kernel = parts_of(one, c).kernel
     wall = kernel + c["collective_wall"]
     if one.form == "builtin":
@@ -192,7 +204,8 @@ class CollectivePrice(Tabular):
         return {name: self._around(name, value) for name, value in times_of(self.asked, self.constants).items()}
 
     def _around(self, metric: str, value: float) -> Interval:
-        known = self.asked.op in MEASURED and self.asked.ranks <= MOST_RANKS and self.asked.cores == 1
+        one = self.asked
+        known = one.op == MEASURED[metric] and one.ranks <= MOST_RANKS[one.op] and one.cores == 1
         wide = SPREAD[metric] if known else max(SPREAD[metric], UNMEASURED)
         return Interval(
             value, value / wide, value * wide, COVERAGE, Basis(metric, None, LEARNT[metric] if known else 0)
@@ -211,12 +224,12 @@ class CollectivePrice(Tabular):
     def sizes(self) -> pl.DataFrame:
         """Over sizes and ranks."""
         some = [ranks for ranks in RANKS if ranks <= most_ranks(self.asked)]
-        return pl.DataFrame([self._row(ranks, size) for ranks in some for size in SIZES])
+        return pl.DataFrame([self._row(ranks, size) for ranks in some for size in self.asked.sizes])
 
     def grid(self) -> Table:
         """The same for people."""
         rows = []
-        for size in SIZES:
+        for size in self.asked.sizes:
             some = self.sizes.filter(bytes=size)
             row = {f"r{ranks}": duration(time) for ranks, time in some.select("ranks", "time_ns").iter_rows()}
             bounds = ", ".join(dict.fromkeys(some["bound"].to_list()))
@@ -261,6 +274,9 @@ def price(one: Collective, device: Device) -> CollectivePrice:
         raise NpuscopeError(f"{one.form} is known of allreduce alone", remedy="Leave --form out.")
     if one.dtype not in BY_NAME:
         raise NpuscopeError(f"no dtype '{one.dtype}'", remedy="As INT8, FP16, BF16, FP32.")
+    adds = REDUCED.get(one.form, ()) if one.op == "allreduce" else ()
+    if adds and one.dtype not in adds:
+        raise NpuscopeError(f"allreduce ({one.form}) adds up {' and '.join(adds)}, not {one.dtype}")
     if one.ranks > most_ranks(one):
         raise NpuscopeError(
             f"{one.op} ({one.form}) takes at most {most_ranks(one)} ranks", remedy="Allreduce has --form ring for more."
