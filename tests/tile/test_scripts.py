@@ -194,9 +194,9 @@ def test_workers_keep_tensors_and_chips_tell_their_cores(tmp_path: Path) -> None
     assert len(ran.recordings) == 4
 
 
-def test_callbacks_of_a_worker_are_refused_since_nobody_would_call_them(tmp_path: Path) -> None:
+def test_callbacks_of_a_worker_that_nobody_would_call_are_refused(tmp_path: Path) -> None:
     text = "from pypto.runtime import Worker\nWorker(callbacks={'done': print})\n"
-    with pytest.raises(NpuscopeError, match="callbacks= are not run here"):
+    with pytest.raises(NpuscopeError, match="are not sub-workers of the program"):
         run_script(script(tmp_path, text), echo=False)
 
 

@@ -10,11 +10,15 @@ from typing import Any
 
 from npuscope.tile.calls import spellings as _operators  # noqa: F401  gives tensors and tiles their operators
 from npuscope.tile.distributed.ranks import host as _host
+from npuscope.tile.distributed.ranks import sub_worker as _sub_worker
 from npuscope.tile.language.functions import jit as _jit
 from npuscope.tile.language.namespace import language as _language
 from npuscope.tile.language.namespace import late as _late
 
-_jit.host = _host  # functions of the language do not know of ranks, which are made of them
+_jit.host, _jit.sub_worker = (
+    _host,
+    _sub_worker,
+)  # functions of the language do not know of ranks, which are made of them
 globals().update(_language())
 
 

@@ -8,9 +8,13 @@ in another order, and also where nobody waits: what a program computes must not 
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from math import prod
 from random import Random
@@ -24,9 +28,11 @@ from npuscope.tile.record import sites
 from npuscope.tile.record.model import RankPlace, Site
 from npuscope.tile.record.recorder import asked_for
 from npuscope.tile.run import state
-from npuscope.tile.run.arguments import Placeholder
+from npuscope.tile.run.arguments import Parameter, Placeholder, parameters, to_torch, torch_module
 from npuscope.tile.run.block import SteppedThread
+from npuscope.tile.run.callbacks import callback
 from npuscope.tile.run.execute import Compiled, EntryCall, record, run_entry
+from npuscope.tile.run.state import TileRun
 from npuscope.tile.values import lanes
 from npuscope.tile.values.tensors import Tensor
 
@@ -88,11 +94,7 @@ class Rank:
         self.device, self.place, self.name = place.rank, place, entry.name
         self.windows: dict[int, Window] = {}  # by the buffer of the run that stands for it
         self.after: list[Rank] = []
-        self.touches = [  # memory of the host, and whether it is written
-            (Box(v.buffer.id, v.offset, v.shape, v.strides), p.direction is not None)
-            for p, v in entry.arguments(args, kwargs)
-            if isinstance(v, Tensor)
-        ]
+        self.touches = _touched(entry.arguments(args, kwargs))
         self.waiting: Waiting | None = None
         given = [_outside(value) for value in args]
         named = {key: _outside(value) for key, value in kwargs.items()}
@@ -143,6 +145,25 @@ class Rank:
         state.switch(run)
 
 
+class SubWorkerCall(Rank):
+    """A call of the host's own Python, after what it reads is written and before others write it."""
+
+    def __init__(self, function: SubWorker, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        given = function.arguments(args, kwargs)
+        self.device, self.name = -1, function.name
+        self.after, self.waiting, self.touches = [], None, _touched(given)
+        self.thread = SteppedThread(lambda: function.run(given))
+
+
+def _touched(given: list[tuple[Parameter, object]]) -> list[tuple[Box, bool]]:
+    """Memory of the host, and whether it is written."""
+    return [
+        (Box(v.buffer.id, v.offset, v.shape, v.strides), p.direction is not None)
+        for p, v in given
+        if isinstance(v, Tensor)
+    ]
+
+
 @dataclass
 class HostRun:
     """The ranks of one call of a host function."""
@@ -154,7 +175,18 @@ class HostRun:
 
     def dispatch(self, entry: object, args: tuple[object, ...], kwargs: dict[str, object], device: object) -> object:
         """Notes a call; it runs when the host function ends. What it returns: the tensors it writes."""
-        assert isinstance(entry, EntryFunction)
+        assert isinstance(entry, EntryFunction | SubWorker)
+        rank = (
+            SubWorkerCall(entry, args, kwargs)
+            if isinstance(entry, SubWorker)
+            else self._rank(entry, args, kwargs, device)
+        )
+        rank.after = [other for other in self.ranks if other.device == rank.device or rank.clashes(other)]
+        self.ranks.append(rank)
+        written = [v for p, v in entry.arguments(args, kwargs) if p.direction is not None]
+        return written[0] if len(written) == 1 else tuple(written)
+
+    def _rank(self, entry: EntryFunction, args: tuple[object, ...], kwargs: dict[str, object], device: object) -> Rank:
         number = 0 if device is None else lanes.whole(device)
         if not 0 <= number < self.world_size:
             raise fault(f"device={number} of {self.world_size} ranks")
@@ -163,11 +195,7 @@ class HostRun:
                 value.buffer.devices.add(number)
                 if value.buffer.number < 0:
                     value.buffer.number = next(self._windows)
-        rank = Rank(RankPlace(self.number, number, self.world_size), entry, args, kwargs)
-        rank.after = [other for other in self.ranks if other.device == number or rank.clashes(other)]
-        self.ranks.append(rank)
-        written = [v for p, v in entry.arguments(args, kwargs) if p.direction is not None]
-        return written[0] if len(written) == 1 else tuple(written)
+        return Rank(RankPlace(self.number, number, self.world_size), entry, args, kwargs)
 
     def finish(self) -> None:
         """All ranks to their end."""
@@ -281,4 +309,60 @@ def _devices(config: object) -> Sequence[int]:
     return getattr(getattr(config, "distributed_config", None) or config, "device_ids", None) or ()
 
 
+class SubWorker(TileFunction):
+    """Plain Python of the host between the calls of devices: it has no `self`, and tensors are those of torch.
+
+    Without a body (`...`) it is what a worker's `callbacks=` binds to its name. Nothing of it is recorded.
+    """
+
+    kind = "sub worker"
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return tuple(one for one in parameters(self.function) if one.name != "self")
+
+    @property
+    def requires_runtime_binding(self) -> bool:
+        """Whether its body is `...`."""
+        try:
+            made = ast.parse(textwrap.dedent(inspect.getsource(self.function))).body[0]
+        except OSError:  # a function of no file
+            return False
+        body = [one.value if isinstance(one, ast.Expr) else one for one in getattr(made, "body", [])]
+        constants = [one.value for one in body if isinstance(one, ast.Constant)]
+        return len(constants) == len(body) and Ellipsis in constants
+
+    def inside(self, run: TileRun, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        if run.orchestration.ranks is None:
+            raise fault(f"{self.name} is a sub worker of the host", "Call it from the host's orchestrator.")
+        if callback(self.name) is None and self.requires_runtime_binding:
+            raise fault(
+                f"the sub worker {self.name} has no body", f'Use prepare(callbacks={{"{self.name}": function}}).'
+            )
+        return run.orchestration.ranks.dispatch(self, args, kwargs, None)
+
+    def run(self, given: list[tuple[Parameter, object]]) -> None:
+        """Does it, where there are values."""
+        tensors = [value for _, value in given if isinstance(value, Tensor)]
+        if not all(one.buffer.keeps_values for one in tensors):
+            return
+        values = {p.name: _plain(value) for p, value in given}
+        bound = callback(self.name)
+        if bound is not None:
+            bound(list(values.values()))
+        else:
+            self.function(**values)
+        for parameter, value in given:
+            if parameter.direction is not None and isinstance(value, Tensor):
+                value.buffer.written = None
+                value.buffer.changed()
+
+
+def _plain(value: object) -> object:
+    if not isinstance(value, Tensor):
+        return value
+    return to_torch(value.view()) if torch_module() is not None else value.view()
+
+
 host = decorator(Host)  # `@pl.jit.host`
+sub_worker = decorator(SubWorker)  # `@pl.function(level=pl.Level.HOST, role=pl.Role.SubWorker)`

@@ -391,6 +391,7 @@ class _Jit:
     graph = staticmethod(decorator(RecordedGraph))
     opaque = staticmethod(decorator(EntryFunction))
     host: Callable[..., object]  # of several ranks: put in by npuscope.tile
+    sub_worker: Callable[..., object]
 
 
 jit = _Jit()
@@ -414,8 +415,9 @@ def function(
         raise fault(f"pl.function needs type=pl.FunctionType.…, not {type!r}")
     if options.get("graph"):
         type = FunctionType.Graph
-    if options.get("level") is Level.HOST and options.get("role") is Role.Orchestrator:
-        return cast("Callable[..., TileFunction]", jit.host)(fn, **options)
+    if options.get("level") is Level.HOST and options.get("role") in (Role.Orchestrator, Role.SubWorker):
+        made = jit.host if options["role"] is Role.Orchestrator else jit.sub_worker
+        return cast("Callable[..., TileFunction]", made)(fn, **options)
     return decorator(_KINDS.get(type, Incore))(fn, **options)
 
 
@@ -438,6 +440,9 @@ class TileProgram:
         if name not in functions:
             raise AttributeError(f"the program {self.__dict__.get('name')} has no function {name}")
         return functions[name]
+
+    def get_function(self, name: str) -> TileFunction | None:
+        return self.functions.get(name)
 
     @property
     def entry(self) -> TileFunction:

@@ -76,7 +76,6 @@ HISTORY = (
     Spelling("pl.tile.min(axis=)", "pl.row_min or pl.col_min", "2026-07", "pypto#2056", does="By the axis."),
     # --- types and placement
     Spelling("pl.Tensor[…, pl.DN]", "pl.transpose_view", "2026-08", "pypto#2250", "time", does="Refused."),
-    Spelling("pl.Role.SubWorker", "pl.jit.host", "2026-06", "pypto", does="Takes the name; such functions do not run."),
     # --- the harness
     Spelling("pypto.runtime.run(tensor_specs=)", "golden.run(specs=)", "2026-04", "pypto-lib"),
     Spelling("golden.RunConfig", "golden.run(rtol=, atol=, compile_cfg=, runtime_cfg=)", "2026-05", "pypto-lib"),

@@ -28,6 +28,7 @@ from npuscope.tile.record.recorder import recording_of
 from npuscope.tile.record.walk import Write, last_writer
 from npuscope.tile.run import state
 from npuscope.tile.run.arguments import Extents, Parameter, bind, is_torch_tensor, to_torch, with_outputs
+from npuscope.tile.run.callbacks import Callback, binding, check
 from npuscope.tile.run.memory import Contents, OrderPhase, Slice
 from npuscope.tile.run.orchestration import OneRank
 from npuscope.tile.run.state import TileRun
@@ -372,15 +373,21 @@ class Compiled:
     name: str
     run: Callable[..., object] = field(repr=False)
     lower: Callable[[], Finished] = field(repr=False)
+    sub_workers: Mapping[str, bool] = field(default_factory=dict, repr=False)  # and whether each must be bound
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         return self.run(*args, **kwargs)
 
     def prepare(
-        self, *_: object, extra_compiled: Sequence[Compiled] = (), callbacks: object = None, **__: object
+        self,
+        *_: object,
+        extra_compiled: Sequence[Compiled] = (),
+        callbacks: Mapping[str, Callback] | None = None,
+        sub_worker_overrides: Mapping[str, Callback] | None = None,  # the older name of callbacks
+        **__: object,
     ) -> Worker:
         """A worker that is ready to be called again and again; here every call is alike."""
-        return Worker([self, *extra_compiled], callbacks=callbacks)
+        return Worker([self, *extra_compiled], callbacks={**(sub_worker_overrides or {}), **(callbacks or {})})
 
     @cached_property
     def recording(self) -> Recording:
@@ -435,10 +442,13 @@ class Submitted:
 class Worker:
     """Runs programs one after the other; a device's memory is this process's, so its tensors are plain ones."""
 
-    def __init__(self, programs: Any = (), *_: object, callbacks: object = None, **__: object) -> None:
-        if callbacks:
-            raise fault("a worker's callbacks= are not run here", "Leave them out.")
+    def __init__(
+        self, programs: Any = (), *_: object, callbacks: Mapping[str, Callback] | None = None, **__: object
+    ) -> None:
         self._programs = list(programs if isinstance(programs, Sequence) else [programs])
+        self._callbacks = dict(callbacks or {})
+        known = [getattr(one, "sub_workers", {}) for one in self._programs]
+        check(self._callbacks, {name: needed for one in known for name, needed in one.items()})
         self._loaded: list[object] = []
         self._owned_tensors: list[object] = []
         self.closed = False
@@ -466,7 +476,8 @@ class Worker:
 
     def run(self, compiled: Callable[..., object], *args: object, **kwargs: object) -> object:
         self._load(compiled, "run")
-        return compiled(*args, **kwargs)
+        with binding(self._callbacks):
+            return compiled(*args, **kwargs)
 
     def submit(self, compiled: Callable[..., object], *args: object, **kwargs: object) -> Submitted:
         return Submitted(self.run(compiled, *args, **kwargs))

@@ -176,7 +176,7 @@ def not_dumped(dumps: object, op: str) -> None:
 
 
 class At:
-    """One task on one core group."""
+    """One task on one core group; a chip's orchestration inside the host's is no task itself."""
 
     def __init__(
         self,
@@ -195,6 +195,7 @@ class At:
             member(level, Level, "at", "level")
         if role is not None:
             member(role, Role, "at", "role")
+        self.orchestrates = level is Level.CHIP and role is Role.Orchestrator
         self.name = named(name_hint, "at")
         self.deps, self.early = deps, flag(allow_early_resolve, "at", "allow_early_resolve=")
         self.no_dep = _listed(no_dep_args, "no_dep_args")
@@ -203,8 +204,10 @@ class At:
         not_dumped(dumps, "at")
         self.task: TaskDraft | None = None
 
-    def __enter__(self) -> TaskId:
+    def __enter__(self) -> TaskId | None:
         run = current()
+        if self.orchestrates:
+            return None
         if run.orchestration.draws is not None:
             run.orchestration.draws.pause()
         launch = Launch(flat_ids(self.deps), early=self.early, windowize=self.windowize, **self.layout)
@@ -214,6 +217,8 @@ class At:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         run = current()
+        if self.orchestrates:
+            return
         if kind is not None:
             run.leave()
             return

@@ -32,6 +32,7 @@ from npuscope.base.unsaved import is_unsaved, source_bytes
 from npuscope.chip.devices import load
 from npuscope.models import program_file
 from npuscope.ops import dtypes
+from npuscope.tile.distributed.ranks import SubWorker
 from npuscope.tile.enums import FunctionType
 from npuscope.tile.fault import NeedsValues, fault
 from npuscope.tile.golden import RunResult, driven
@@ -470,6 +471,7 @@ def _members() -> dict[str, dict[str, object]]:
         "pypto.pypto_core": {"DataType": _TYPES},
         "pypto.pypto_core.ir": {"CoreType": CoreType},
         "pypto.pypto_core.passes": passes,
+        "pypto.runtime.distributed_runner": {"_tensor_from_continuous": lambda tensor: tensor},
         "pypto.runtime.runner": {"RunConfig": RunSettings, "RunResult": RunResult},
         "pypto.runtime.tensor_spec": {"ScalarSpec": ScalarSpec, "TensorSpec": TensorSpec},
         "pypto.runtime": {
@@ -537,7 +539,9 @@ def _compile(
         with under(runtime):
             return entry(*args, **named, **(options or ({} if config is None else {"config": config})))
 
-    return Compiled(title, call, lambda: record(entry, mode="shapes", **options))
+    functions = getattr(program, "functions", {}).values()
+    workers = {one.name: one.requires_runtime_binding for one in functions if isinstance(one, SubWorker)}
+    return Compiled(title, call, lambda: record(entry, mode="shapes", **options), workers)
 
 
 CoreType = IntEnum("CoreType", {"VECTOR": 0, "CUBE": 1})
