@@ -151,11 +151,15 @@ def _sentence(text: str, path: Path) -> str:
 KINDS = {  # why a script does not run, by words of its error
     "asks for the compiler's IR or the device": (
         "belongs to PyPTO's compiler", "No module named 'pypto", "as_python", "get_function", "func_type",
-        "ran no tile program", "has no attribute 'prepare'", "orchestration_names", "simpler", "not subscriptable",
+        "has no attribute 'prepare'", "orchestration_names", "simpler", "not subscriptable", "compile_for_test",
+        "kernel_config", ".pto", "CollectError", "cache entry", "dfx_outputs", "next_levels", "source missing", "'_w'",
+        "test_first_call_populates_cache", "test_cache_hit", "test_l3_host_tensor", "test_external_kernel",
     ),
+    "it calls no program": ("ran no tile program", "has no function passed"),
+    "its own: a file or shape that it lacks": ("No module named 'deepseek", "The size of tensor a", "'Qwen3"),
     "a name that npuscope lacks": ("is not supported by npuscope",),
     "its numbers": ("does not match golden", "tests failed", "AssertionError", "Error: Mismatch"),
-    "time or memory": ("not done after", "exit code -24", "GB of memory"),
+    "time or memory": ("not done after", "exit code -24", "GB of memory", "allocate memory"),
 }  # fmt: skip
 
 
