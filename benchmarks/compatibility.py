@@ -143,6 +143,7 @@ def _sentence(text: str, path: Path) -> str:
     lines = [line for line in text.strip().splitlines() if line.strip()]
     said = next((line for line in lines if line.startswith(("npuscope:", "Output(s)"))), lines[-1] if lines else "")
     said = said.removeprefix("npuscope:").replace(f"{path}/", "").replace("Output(s) does", "output does").strip()
+    said = re.sub(r"/(?:tmp|root|home)/(?:[^\s/,:]+/)*", "", said)  # of this machine
     return re.sub(r"\s+", " ", said).replace("|", "\\|")[:300]
 
 
