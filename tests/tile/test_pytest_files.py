@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from command import npuscope as command
 
+from npuscope.tile.script.run import run_script
+
 CASE = """
 import pytest
 import torch
@@ -106,3 +108,10 @@ def test_settings_are_for_programs(tmp_path: Path) -> None:
     file.write_text("def test_nothing():\n    pass\n")
     empty = command("run", str(file))
     assert (empty.returncode, "ran no tile program" in empty.stderr) == (2, True)
+
+
+def test_a_script_may_have_the_name_of_a_file_of_tests(tmp_path: Path) -> None:
+    file = tmp_path / "test_attention.py"
+    file.write_text("if __name__ == '__main__':\n    raise SystemExit('run as a script')\n")
+    with pytest.raises(SystemExit):
+        run_script(file)

@@ -11,6 +11,7 @@ import enum
 import functools
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from npuscope.base.errors import BadInput
+from npuscope.base.unsaved import source_bytes
 from npuscope.tile.fault import NeedsValues
 from npuscope.tile.golden import RunResult, ScalarSpec
 from npuscope.tile.golden import TensorSpec as GoldenSpec
@@ -39,8 +41,12 @@ _THEIRS = ("harness.core", "pypto.runtime.runner")  # a conftest that names thes
 
 
 def has_tests(file: Path) -> bool:
-    """Whether a file is one that pytest would collect."""
-    return file.suffix == ".py" and (file.stem.startswith("test_") or file.stem.endswith("_test"))
+    """Whether a file is one that pytest would collect tests from; a script may have such a name, too."""
+    named = file.suffix == ".py" and (file.stem.startswith("test_") or file.stem.endswith("_test"))
+    return named and _TEST.search(source_bytes(file)) is not None
+
+
+_TEST = re.compile(rb"^\s*((async )?def test|class \w*Test|from .+ import .*\b[tT]est)", re.MULTILINE)
 
 
 @dataclass
