@@ -61,6 +61,16 @@ def test_a_merged_swimlane_alone_has_its_labels_its_flows_and_its_idle_core(tmp_
     assert trace.lanes.height == 4
 
 
+def test_a_task_of_a_graph_that_no_number_counts_is_refused(tmp_path: Path) -> None:
+    file = merged(tmp_path)
+    tree = json.loads(file.read_text())
+    for event in tree["traceEvents"]:
+        event.get("args", {})["seqNo"] = 2**40
+    file.write_text(json.dumps(tree))
+    with pytest.raises(npuscope.NpuscopeError, match="fits no 63 bits"):
+        npuscope.read(file)
+
+
 def test_a_merged_swimlane_in_whole_cycles_is_turned_into_time(tmp_path: Path) -> None:
     trace = npuscope.read(merged(tmp_path, scale=1))
     assert [row[1:] for row in work(trace)] == [row[1:] for row in TRUTH]

@@ -115,7 +115,7 @@ def _add_cores(run: CannRun, path: Path, cores: list[_Core]) -> str:
         lane = run.lane(f"{unit}_{core.blockIdx}", unit, core.blockIdx)
         times = ns_of([(one.execStart, one.execEnd) for one in tasks] or np.zeros((0, 2)), per_us)
         for one, (start, end) in zip(tasks, times.tolist(), strict=True):
-            run.add_task(CannTask(lane, start, end, task_id(one.seqNo, max(one.taskId, 0))))
+            run.add_task(CannTask(lane, start, end, task_id(one.seqNo, max(one.taskId, 0))), path)
     if all(core.tasks for core in cores) and not path.name.endswith("swim.json"):
         run.ledger.notes["cores_left_out"] = "cores without a task are not in this file"
     return clock

@@ -13,6 +13,7 @@ import polars as pl
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.trace.core import BACKWARDS, Ledger, Trace, with_depth
 from npuscope.trace.readers.cann_program import GraphTask, LeafProgram, read_graph
+from npuscope.trace.source import WHOLE
 
 FORMAT = "cann-pypto"
 SIMULATED = "CostModelSimulationOutput"
@@ -95,7 +96,10 @@ class CannRun:
         self.ledger.merged[GRAPH_ROW] += len(rows)
         return graph
 
-    def add_task(self, one: CannTask) -> None:
+    def add_task(self, one: CannTask, path: Path) -> None:
+        """A task that the file says."""
+        if not -WHOLE <= one.task < WHOLE:
+            raise BadInput("a task number that fits no 63 bits", path=path)
         if one.end < one.start:
             self.ledger.repaired[BACKWARDS] += 1
             one = one._replace(end=one.start)

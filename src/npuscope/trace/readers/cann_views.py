@@ -24,7 +24,7 @@ from npuscope.trace.readers.cann_run import (
     role_of,
     unit_of,
 )
-from npuscope.trace.source import json_field, json_whole_number
+from npuscope.trace.source import json_field, json_whole_number, whole_number
 
 PERF_SIM_MHZ = 1850.0  # of pto-isa's perf_sim
 SWIM, PIPES, EVENTS, STATISTICS = "*swim.json", "*pipe.swim.json", "*.pefetto.trace.json", "*stat.report.txt"
@@ -150,7 +150,8 @@ def add_view(run: CannRun, table: EventTable) -> str:
             used += 1
             label = found[3] if found else text
             leaf_name = leaf or (f"{found[1]}-{found[2]}" if found else "")
-            run.add_task(CannTask(lanes[key], start, start + dur, task, "" if label == "fake" else label, leaf_name))
+            one = CannTask(lanes[key], start, start + dur, task, "" if label == "fake" else label, leaf_name)
+            run.add_task(one, table.path)
     run.flows = [(a, b) for s, d in _flow_pairs(table) if (a := tasks[s]) is not None and (b := tasks[d]) is not None]
     _take_counters(run, table)
     _adopt(run, table)
@@ -201,10 +202,11 @@ def add_simulator(run: CannRun, table: EventTable, *, tasks: bool) -> None:
         if run.lanes[place]["unit"] == "AICPU":
             what, _, number = text.rpartition("_")
             phase = _AICPU_WORK.get(what)
-            of_task = int(number) if phase in ("dispatch", "resolve") and number.isdecimal() else None
+            of_task = whole_number(number) if phase in ("dispatch", "resolve") else None
             run.add_control(place, start, dur, what or text, phase, of_task=of_task)
         elif task is not None:
-            run.add_task(CannTask(place, start, start + dur, task_id(int(sequence or 0), int(task)), "", leaf or ""))
+            one = CannTask(place, start, start + dur, task_id(int(sequence or 0), int(task)), "", leaf or "")
+            run.add_task(one, table.path)
         else:
             continue
         used += 1
