@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,13 +52,15 @@ class Doubled:
 
 def test_they_run_in_the_order_of_what_they_read_and_write() -> None:
     a, out = np.arange(1024, dtype=np.float32).reshape(16, 64), np.zeros((16, 64), np.float32)
-    seen: list[object] = []
-    with _compile(Doubled, distributed_config=TWO).prepare(
-        callbacks={"look": lambda args: seen.append(np.array(args[0]))}
-    ) as run:
+    seen: list[float] = []
+
+    def look(args: list[Any]) -> None:
+        seen.extend(float(value) for value in args[0].reshape(-1))  # an array, or a tensor where torch is there
+
+    with _compile(Doubled, distributed_config=TWO).prepare(callbacks={"look": look}) as run:
         run(a, out)
     np.testing.assert_array_equal(out, -a)
-    np.testing.assert_array_equal(seen[0], -2 * a)
+    np.testing.assert_array_equal(seen, -2 * a.reshape(-1))
 
 
 def test_one_without_a_body_is_bound_before_it_runs() -> None:
