@@ -1,6 +1,6 @@
 """Published changes of public programs: what the simulator says of them before they are made.
 
-    python benchmarks/changes.py ROWS.csv --repo PYPTO_LIB.git --python PYTHON_WITH_TORCH
+    python benchmarks/changes.py ROWS.csv… --repo PYPTO_LIB.git --python PYTHON_WITH_TORCH
     python benchmarks/changes.py ROWS.csv --repo PYPTO_LIB.git --compare RESULTS.json    two versions side by side
     python benchmarks/changes.py ROWS.csv --repo PYPTO_LIB.git --only pl509 --rows       some rows, each in a line
     python benchmarks/changes.py ROWS.csv --repo PYPTO_LIB.git --learn                   error bars of what is at hand
@@ -10,7 +10,7 @@ are simulated as `npuscope simulate FILE -- ARGUMENTS` would, from the file's fo
 Trees, recordings and results are kept in --cache: a result under the hash of npuscope's sources and device files, so
 that what is interrupted goes on where it was and nothing old is taken for new; a recording under the hash of what
 records it, so that a change of the simulator alone runs no script. The score's rule is in published_changes/score.py.
-With --learn the misses become src/npuscope/time/uncertainty.csv, from which npuscope's intervals are learnt.
+With --learn the misses become src/npuscope/time/misses.csv, from which npuscope's intervals are learnt.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from npuscope.base.files import own, user_caches
 def main() -> None:
     args = _arguments()
     try:
-        rows = [row for row in read_rows(args.table) if not args.only or any(part in row.id for part in args.only)]
+        rows = [row for file in args.tables for row in read_rows(file)]
+        rows = [row for row in rows if not args.only or any(part in row.id for part in args.only)]
         bench = Bench(
             args.repo.resolve(),
             args.cache.resolve(),
@@ -59,8 +60,11 @@ def main() -> None:
     if args.learn:
         try:
             unseen = left_out_predictions(predictions, args.left_out) if args.left_out else predictions
-            how = ", each row predicted by constants fitted without its commit" if args.left_out else ""
-            head = f"learnt from {args.table.name} with the simulator {bench.versions[0]}{how}"
+            how = (
+                ", rows by constants fitted without their commit, those set aside as predicted" if args.left_out else ""
+            )
+            names = " and ".join(file.name for file in args.tables)
+            head = f"learnt from {names} with the simulator {bench.versions[0]}{how}"
             learnt = learn(unseen, outcomes, head)
         except (NpuscopeError, BadRows) as error:
             sys.exit(f"changes: {error}")
@@ -83,7 +87,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", type=Path, metavar="ROWS.csv")
+    parser.add_argument("tables", type=Path, metavar="ROWS.csv", nargs="+")
     parser.add_argument("--repo", type=Path, required=True, help="the git repository with the commits of the rows")
     parser.add_argument("--python", default=sys.executable, help="a Python with torch and npuscope's dependencies")
     parser.add_argument("--simulator", type=Path, default=ROOT, help="another checkout of npuscope to run")

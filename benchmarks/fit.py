@@ -38,7 +38,6 @@ from fitting.solve import (
     of_blocks,
     of_changes,
     of_public,
-    predicted_after,
     step,
 )
 from fitting.workbench import Workbench
@@ -112,16 +111,26 @@ class Fit:
         return point, best
 
     def crossvalidated(self, point: Point) -> list[dict[str, object]]:
-        """Every row as a fit without its commit has it: the ratio and, where they are times, both sides."""
+        """Every row as a fit without its commit has it: the ratio and, where they are times, both sides.
+
+        What leaving out a commit moves is the step without it less the step with it: the fitted point is no optimum of
+        the slopes, so the second is not zero, and it has nothing to do with the commit. Each commit's programs are then
+        simulated with its own constants.
+        """
         near = look(self.trial, point)
+        with_all = step(near, bounds())
         rows: dict[str, dict[str, object]] = {}
-        for group in dict.fromkeys(one.group for one in near.evidence if one.kind == "change"):
-            predicted = predicted_after(near, step(near, bounds(), without=group))
-            for one, value in zip(near.evidence, predicted, strict=True):
+        for commit in track(list(dict.fromkeys(row.commit for row in self.changes)), "each commit", console=ERR):
+            moved = moved_point(near, step(near, bounds(), without=commit) - with_all)
+            inside = {name: min(max(moved[name], least), most) for name, (least, most) in bounds().items()}
+            own = [row for row in self.changes if row.commit == commit]
+            runs = self.workbench.run(
+                {**self.held, **inside}, frozenset(side for row in own for side in row.sides.values())
+            ).runs
+            for one, value in of_changes(own, runs):
                 name, _, which = one.name.partition(" ")
-                if one.group == group:
-                    key = f"predicted_{which}_ns" if which else "predicted_ratio"
-                    rows.setdefault(name, {"id": name})[key] = exp(value)
+                key = f"predicted_{which}_ns" if which else "predicted_ratio"
+                rows.setdefault(name, {"id": name})[key] = exp(value)
         return list(rows.values())
 
     def ablation(self, point: Point) -> list[dict[str, object]]:

@@ -216,10 +216,10 @@ def test_misses_are_learnt_from_the_rows_that_ran(tmp_path: Path) -> None:
     assert first.ratio == pytest.approx(math.log(90 / 110 / 0.8), abs=1e-4)
     assert first.before == pytest.approx(math.log(1.1), abs=1e-4)
     assert first.after == pytest.approx(math.log(90 / 80), abs=1e-4)
-    assert (kernel.quantity, kernel.before, kernel.after) == ("kernel", None, None)
+    assert (kernel.quantity, kernel.before, kernel.after) == ("cube", None, None)
     assert (tmp_path / "misses.csv").read_text().startswith("# made up\n")
     text = "\n".join(coverage_lines(found))
-    assert "Learnt from 13 rows: kernel shifted 1, wall shifted 12" in text
+    assert "Learnt from 13 rows: cube shifted 1, wall shifted 12" in text
     assert re.search(r"ratio +all +13 of +12 commits +\d+%", text)
 
 

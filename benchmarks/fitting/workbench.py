@@ -73,9 +73,10 @@ class Workbench:
             context.Process(target=_serve, args=(other, *share), daemon=True).start()
             self._ends.append(end)
 
-    def run(self, values: Values) -> Outcome:
+    def run(self, values: Values, sides: frozenset[Side] | None = None) -> Outcome:
+        """Everything with these constants, or some sides alone."""
         for end in self._ends:
-            end.send(dict(values))
+            end.send((dict(values), sides))
         runs: dict[Side, Measured] = {}
         public: dict[str, Value] = {}
         for end in self._ends:
@@ -95,7 +96,9 @@ def _serve(end: Connection, sides: Sequence[tuple[Side, Path]], public: Sequence
     gc.freeze()
     while True:
         try:
-            end.send(_trial(kept, end.recv(), [side for side, _ in sides], public))
+            values, only = end.recv()
+            wanted = [side for side, _ in sides if only is None or side in only]
+            end.send(_trial(kept, values, wanted, public if only is None else ()))
         except EOFError:
             return
         except Exception as error:

@@ -188,15 +188,21 @@ class NoScope(Exception):
     """A row names a scope that the program does not have."""
 
 
+def scopes_of(row: Row, which: SideName, run: Measured) -> list[Scope]:
+    """What the row names, on the units that count."""
+    scopes = [one for one in _chosen(run.scopes, row.scopes[which]) if row.unit in ("", one.unit)]
+    if not scopes:
+        raise NoScope(f"{'+'.join(row.scopes[which])} has nothing on {row.unit}")
+    return scopes
+
+
 def quantity(row: Row, which: SideName, run: Measured) -> float:
     """The row's quantity on one side, in nanoseconds."""
     if row.quantity == "wall":
         return run.wall
     if row.quantity == "orch":
         return run.orchestrated
-    scopes = [one for one in _chosen(run.scopes, row.scopes[which]) if row.unit in ("", one.unit)]
-    if not scopes:
-        raise NoScope(f"{'+'.join(row.scopes[which])} has nothing on {row.unit}")
+    scopes = scopes_of(row, which, run)
     if row.quantity in ("corespan", "span"):
         return max(one.last for one in scopes) - min(one.first for one in scopes)
     if row.quantity == "milestone":  # the run until the scopes are through

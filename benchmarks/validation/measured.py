@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from published_changes.score import spearman, weighted_median
-from real_data import DATA
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
+from real_data import DATA
 
 FOLDER = DATA / "measured"
 MAINLINE, SHAPES, SECOND = "qwen3_mainline_blocks.csv", "qwen3_leaves_blocks.csv", "qwen3_32b_decode_blocks.csv"

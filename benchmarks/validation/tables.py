@@ -239,11 +239,11 @@ def reading_part(known: Evidence) -> list[str]:
     decided = [(one, told) for one, told in told if told.verdict != "undecided"]
     right = sum((told.ratio.value < 1) == (one.row.ratio < 1) for one, told in decided)
     ratios, times = (left_out(known.misses, inside).share for inside in (ratio_inside, time_inside))
-    wall, kernel = (_width(quantity, known) for quantity in ("wall", "kernel"))
+    wall, cube, vector = (_width(quantity, known) for quantity in QUANTITIES)
     absolute = agreement(side_times(known.changes))
     sentences = [
         f"Every predicted time and every ratio carries an **{percent(COVERAGE)} interval**: of five measured values four lie in it and one does not. It is learnt from the misses of the published changes, and on commits that it was not learnt from it held {percent(ratios)} of the ratios and {percent(times)} of the times.",
-        f"**Trust a ratio more than a time**: half of the ratios are off by less than {percent(found['all'].median_error)}, half of the times by less than {percent(absolute.median_error)}; a wall time's interval goes from {wall} of what is predicted, a single kernel's from {kernel}.",
+        f"**Trust a ratio more than a time**: half of the ratios are off by less than {percent(found['all'].median_error)}, half of the times by less than {percent(absolute.median_error)}; a wall time's interval goes from {wall} of what is predicted, a kernel's with products from {cube}, that of a kernel of vector cores alone from {vector}.",
         f'**Trust a verdict more than a size**: "faster" or "slower" was said for {len(decided)} of {len(told)} published changes and its sign was right for {right} of these; the others were called "undecided", which is the answer wherever the interval or the noise of a measurement (3 to 5 %) leaves both open.',
         f"**Read a large gain as rough**: where a change made a program faster by over 15 %, half of the predicted ratios are off by more than {percent(found[LARGE].median_error)}.",
         "**Distrust** what rests on guessed constants, which the coverage beside every number names, a chip other than the 910B1, and a kernel whose kind is missing in the tables below; with a capture of the program before the change (`--measured`) all but the change is measured.",
@@ -256,7 +256,12 @@ def _width(quantity: str, known: Evidence) -> str:
     return f"{one.low:.2f} to {one.high:.2f}"
 
 
-SETS = {"wall": "walls", "kernel": "kernels", "any": "walls and kernels"}
+SETS = {
+    "wall": "walls",
+    "cube": "kernels with products",
+    "vector": "kernels of vector cores",
+    "any": "walls and kernels",
+}
 CHANGE = 0.8  # a predicted ratio to show an interval of
 
 

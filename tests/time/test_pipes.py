@@ -10,6 +10,7 @@ import pytest
 
 import npuscope.tile as pl
 from npuscope.base.errors import NpuscopeError
+from npuscope.chip.devices import with_values
 from npuscope.time.chip.prepare import prepare
 from npuscope.time.core.pipes import time_block, time_ways, trace_block
 from npuscope.time.core.stream import PLACE, stream_of
@@ -98,6 +99,33 @@ def test_a_product_waits_for_the_rows_gathered_into_its_operand() -> None:
     assert trace.start[products][0] > ends[63]
     arrives = program.device.timing["load_latency"].value * 1e9
     np.testing.assert_allclose(starts[1:64], ends[:63] + arrives)
+
+
+@pl.jit
+def cleared(out: pl.Out[pl.Tensor], other: pl.Out[pl.Tensor]):
+    """Rows of one tensor, rows of two in turn."""
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="cleared"):
+        zero = pl.full([1, 128], dtype=pl.FP32, value=0.0)
+        for r in pl.range(32):
+            out[r : r + 1, :] = zero
+        for r in pl.range(32, 64):
+            out[r : r + 1, :] = zero
+            other[r : r + 1, :] = zero
+    return out, other
+
+
+def test_a_store_waits_for_the_store_before_it_to_the_same_tensor() -> None:
+    """The compiler knows tensors, not rows: a barrier stands between stores to one, none between stores to two."""
+    program, found = lowered(cleared, tensor((64, 128), "FP32"), tensor((64, 128), "FP32"))
+    _, trace = trace_block(stream_of(found[0], program.device))
+    stores = trace.pipe == PLACE["AIV", "MTE3"]
+    starts, ends = trace.start[stores], trace.end[stores]
+    arrives = program.device.timing["store_latency"].value * 1e9
+    np.testing.assert_allclose(starts[1:32], ends[:31] + arrives)
+    np.testing.assert_allclose(starts[34::2], np.maximum(ends[32:-2:2] + arrives, ends[33:-1:2]))
+    plain = program.with_timing(with_values(program.device, {"timing.store_order": 0.0}))
+    _, unordered = trace_block(stream_of(found[0], plain.device))
+    np.testing.assert_allclose(unordered.start[stores][1:32], unordered.end[stores][:31])
 
 
 def scalars(apart: int):

@@ -31,7 +31,7 @@ from npuscope.time.certainty import certainty_of
 from npuscope.time.measured.base import CHANGED, MeasuredBase, MeasuredChange
 from npuscope.time.per_line import per_kernel
 from npuscope.time.ranks.result import RanksResult
-from npuscope.time.uncertainty import basis_text, time_estimate
+from npuscope.time.uncertainty import basis_text
 
 if TYPE_CHECKING:
     from npuscope.answer.prediction import Prediction
@@ -140,8 +140,7 @@ def _how_sure(prediction: Prediction, wide: bool) -> list[str]:
     sure = certainty_of(prediction.simulated)
     lines = []
     if prediction.request.base is None:
-        wall, kernel = prediction.estimate, time_estimate(1.0, "kernel", prediction.simulated.bound.regime)
-        lines += [basis_text(wall.basis, wall.coverage, interval_text(kernel))]
+        lines += [basis_text(prediction.estimate, prediction.simulated.bound.regime)]
     if sure.guess is not None and (wide or sure.guess.moves >= WORTH_A_LINE):
         lines.append(str(sure.guess))
     if wide:

@@ -33,7 +33,7 @@ from npuscope.time.core.pipes import BlockTrace, Timing, trace_block
 from npuscope.time.core.stream import BARRIER, InstructionStream
 from npuscope.time.inside import PLACES, Chain, chain_of
 from npuscope.time.run import Simulated
-from npuscope.time.uncertainty import SPAN, time_estimate
+from npuscope.time.uncertainty import SPAN, kernel_quantity, time_estimate
 
 START, MEET = len(PLACES), len(PLACES) + 1  # beside the pipes: a block is started, it waits for others of its launch
 WHERE = (*PLACES, "start", "barrier")
@@ -205,9 +205,10 @@ def per_kernel(simulated: Simulated, busy: Busy, spread: Mapping[str, tuple[floa
         schema={"kernel": pl.String, "blocks": pl.Int64},
     )
     launched = counts.group_by("kernel").agg(pl.len().alias("tasks"), pl.col("blocks").sum())
-    likely = time_estimate(1.0, "kernel", simulated.bound.regime)
-    ends = {**(spread or {})}
-    factors = [ends.get(name, (likely.low, likely.high)) for name in busy.kernels["kernel"].to_list()]
+    cores = {task.kernel: kernel_quantity((task.core,)) for task in tasks}
+    likely = {one: time_estimate(1.0, one, simulated.bound.regime) for one in set(cores.values())}
+    ends = {name: (likely[one].low, likely[one].high) for name, one in cores.items()} | dict(spread or {})
+    factors = [ends[name] for name in busy.kernels["kernel"].to_list()]
     low, high = ((pl.col("mean_ns") * pl.Series([pair[n] for pair in factors], dtype=pl.Float64)) for n in range(2))
     low, high = (end.round().cast(pl.Int64) for end in (low, high))
     kernels = busy.kernels.join(launched, on="kernel", how="left", maintain_order="left")

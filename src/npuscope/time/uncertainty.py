@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -30,7 +30,7 @@ from npuscope.time.chip.job import Floats
 
 FILE = Path(__file__).with_name("misses.csv")
 COLUMNS = ("commit", "quantity", "bound_before", "bound_after", "change", "ratio", "before", "after")
-QUANTITIES = ("wall", "kernel")
+QUANTITIES = ("wall", "cube", "vector")  # of a run; of a kernel with products, and of one of vector cores alone
 UNKNOWN = ""  # the bound of a run that was simulated before bounds were kept
 SHIFTED = "shifted"  # the kind of a change with another bound after than before
 LEAST = 10  # commits of a kind of bound; fewer say too little, so that all kinds are taken
@@ -45,7 +45,7 @@ def known_misses() -> Misses:
 
 
 def time_estimate(time: float, quantity: str, bound: str, misses: Misses | None = None) -> Interval:
-    """A time in any unit: `quantity` is wall or kernel, `bound` the kind of what limits the run."""
+    """A time in any unit: `quantity` is one of QUANTITIES, `bound` the kind of what limits the run."""
     low, high, basis = (misses or known_misses()).time(quantity, bound, COVERAGE)
     return Interval(time, time * math.exp(low), time * math.exp(high), COVERAGE, basis)
 
@@ -67,6 +67,11 @@ def against(
     is the same in all of them.
     """
     return _compared(math.log(b / a), quantity, kind_of(bound_a, bound_b), misses or known_misses(), of)
+
+
+def kernel_quantity(cores: Container[str]) -> str:
+    """What a kernel's time is learnt as, by the cores that it runs on."""
+    return "cube" if "AIC" in cores or "MIX" in cores else "vector"
 
 
 def time_after(time: float, change: Against) -> Interval:
@@ -311,11 +316,13 @@ def versus_text(one: Against) -> str:
     )
 
 
-def basis_text(one: Basis, coverage: float, kernel: str) -> str:
-    """What the interval means; `kernel` is the interval of a kernel's time as multiples of it."""
+def basis_text(wall: Interval, bound: str) -> str:
+    """What the interval of a wall means, and those of kernels, which are wider."""
+    cube, vector = (interval_text(time_estimate(1.0, quantity, bound)) for quantity in ("cube", "vector"))
     return (
-        f"how sure: of {one.rows} published times that were predicted like this, {coverage * 100:.0f}% lie in such an "
-        f"interval; a single kernel may take {kernel} times what is said here"
+        f"how sure: of {wall.basis.rows} published times that were predicted like this, {wall.coverage * 100:.0f}% lie "
+        f"in such an interval; a single kernel may take {cube} times what is said here, one of vector cores alone "
+        f"{vector} times"
     )
 
 

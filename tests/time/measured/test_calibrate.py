@@ -18,7 +18,7 @@ from npuscope.time.measured.observed import KernelTime, Observed, observed_in
 from npuscope.time.run import simulate
 
 SMALL = "--small"
-TRUE = {"block_start": 1.7, "dispatch_block": 2.0, "pickup": 1.6, "submit_base": 1.4}
+TRUE = {"block_start": 1.7, "dispatch_block": 2.0, "pickup": 1.6, "submit_base": 2.0}
 LOST = {"hbm_rate": 0.8}  # too little is moved for HBM to be at its limit
 HIDDEN = {"complete_block": 1.5}  # most blocks are seen in turns of which something else decides the length
 

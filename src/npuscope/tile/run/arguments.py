@@ -224,7 +224,7 @@ def _as_array(value: object, name: str, where: str) -> Array | None:
 
 
 def _takes_whole_bytes(annotation: object) -> bool:
-    return annotation is None or (isinstance(annotation, types.TensorType) and annotation.dtype not in HALF_BYTES)
+    return not (isinstance(annotation, types.TensorType) and annotation.dtype in HALF_BYTES)
 
 
 def _of_placeholder(run: TileRun, parameter: Parameter, value: Placeholder, dynamic: Extents, where: str) -> Tensor:

@@ -5,6 +5,9 @@ reader left. Its result is ready a latency after it has left its pipe. Loads of 
 in flight together wait until all slots of the turns before are free: the compiler waits for them once, at the head of
 the unrolled turn (`groups`). What is taken from the ring queues by itself and does not hold up other loads.
 
+A load waits until what was stored to its tensor in GM has arrived, a store until what was stored to or loaded from its
+tensor has: the compiler puts barriers and flags between them, tensor by tensor, wherever in it they lie.
+
 Instructions are read in program order; every pipe keeps that order, so one pass settles all times. The scalar unit
 issues nothing while it waits for an element of GM, and nobody passes a barrier before all pipes are done. The same
 function runs compiled and as plain Python.
@@ -27,12 +30,14 @@ from npuscope.time.core.stream import (
     HOLD,
     ISSUE,
     LATENCY,
+    LOADED,
     MOST_NESTED,
     NEAR,
     PIPES,
     PLACE,
     READS,
     RUN,
+    STORED,
     Floats,
     InstructionStream,
     Ints,
@@ -41,6 +46,8 @@ from npuscope.time.core.stream import (
 ISSUING, SLOT = len(PIPES), len(PIPES) + 1  # reasons to wait beside the pipe whose result is awaited
 REASONS = (*PIPES, "issue", "slot")
 CUBE_SCALAR, VECTOR_SCALAR = PLACE["AIC", "S"], PLACE["AIV", "S"]
+VECTOR_STORE = PLACE["AIV", "MTE3"]
+LOADS = (PLACE["AIC", "MTE2"], PLACE["AIV", "MTE2"])
 
 
 @dataclass(frozen=True)
@@ -127,6 +134,11 @@ def _run(
     done_by = np.full(pipes, -1, np.int64)
     gate = np.zeros((len(storage), ways))  # of each storage: when all slots of the turns before were free
     gate_by = np.full(len(storage), -1, np.int64)
+    tensors = 1
+    for n in range(len(code)):
+        tensors = max(tensors, code[n, LOADED] + 1, code[n, STORED] + 1)
+    arrived = np.zeros((2, 2, tensors, ways))  # all that was loaded from a tensor in GM or stored to it, by each core
+    arrived_by = np.full((2, 2, tensors), -1, np.int64)
     issued = np.zeros((2, ways))
     issued_by = np.full(2, -1, np.int64)
     turn = np.zeros(loops, np.int64)
@@ -237,6 +249,17 @@ def _run(
                 made_by[result, target] = because
             row += 1
             continue
+        source = code[row, LOADED]
+        sink = code[row, STORED]
+        for moved in range(2):  # stores wait for loads and stores, loads for stores
+            tensor = sink if moved == 0 or source < 0 else source
+            if tensor < 0:
+                continue
+            if arrived[moved, unit, tensor, 0] > start[0]:
+                because = arrived_by[moved, unit, tensor]
+                reason = VECTOR_STORE if moved == 1 else LOADS[unit]
+            for w in range(ways):
+                start[w] = max(start[w], arrived[moved, unit, tensor, w])
         if slot >= 0:
             if released[slot, 0] > start[0]:
                 reason = SLOT
@@ -269,6 +292,14 @@ def _run(
             done_by[pipe] = traced
         for w in range(ways):
             done[pipe, w] = max(done[pipe, w], there[w])
+        for moved in range(2):
+            tensor = source if moved == 0 else sink
+            if tensor < 0:
+                continue
+            if there[0] > arrived[moved, unit, tensor, 0]:
+                arrived_by[moved, unit, tensor] = traced
+            for w in range(ways):
+                arrived[moved, unit, tensor, w] = max(arrived[moved, unit, tensor, w], there[w])
         if pipe in (CUBE_SCALAR, VECTOR_SCALAR):
             issued[unit] = end
             issued_by[unit] = traced

@@ -33,6 +33,7 @@ RUN, VIEW, BEGIN, END, CARRY_IN, CARRY_ROUND, BARRIER, HOLD = range(8)
 # ISSUE to give it (of a loop, a turn); its result is there LATENCY later
 FIXED, NEAR, ISSUE, LATENCY, FAR = range(5)
 READS = 8  # tiles that an instruction reads at most
+LOADED, STORED = 4 + READS, 5 + READS  # columns of `code`: the tensor in GM that is read, and that is written; or -1
 DEEP = 4  # most pipelined loops around a storage
 MOST_NESTED = 32  # loops
 
@@ -62,7 +63,8 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True)
 class InstructionStream:
-    """`code` rows: kind, pipe, result, loop or count (of an instruction 1 if it takes from the ring), then operands.
+    """`code` rows: kind, pipe, result, loop or count (of an instruction 1 if it takes from the ring), then operands,
+    then tensors in GM.
 
     `costs` rows, in nanoseconds: see the columns FIXED to FAR.
     """
@@ -135,13 +137,14 @@ class _StreamWriter:
         self.messages: list[Message | None] = []
         self.remote = self.remote_bytes = 0
         self.loops = self.nested = 0
+        self.in_order = device.timing["store_order"].value != 0
 
     def stream(self) -> InstructionStream:
         self._items(self.lowered.items, 1, 1)
         storage = np.array([value.storage for value in self.lowered.values] or [0], np.int64)
         copies, turns, first, slots = self._slots(max(len(self.lowered.values), 1))
         return InstructionStream(
-            np.array(self.rows or [(VIEW, -1, -1, 0, *(-1,) * READS)], np.int64),
+            np.array(self.rows or [(VIEW, -1, -1, 0, *(-1,) * (READS + 2))], np.int64),
             np.array(self.costs or [(0.0,) * 5], np.float64),
             storage,
             copies,
@@ -235,7 +238,8 @@ class _StreamWriter:
                 remedy="npuscope check names the line, and the way that the chip has.",
             )
         taken = int(one.spec.is_a(OpRole.RECEIVE))
-        self._row((RUN, PLACE[one.unit, one.pipe], result, taken), tuple(reads), one.site, cost, issue)
+        place = PLACE[one.unit, one.pipe]
+        self._row((RUN, place, result, taken), tuple(reads), one.site, cost, issue, self._tensors(one))
         tile = one.result if one.result is not None else next(iter(one.reads), None)
         self.places[-1] = _ruling_place(one, cost), _latency_place(one)
         self.names[-1] = one.name if tile is None else f"{one.name} {self.lowered.values[tile].name}"
@@ -254,12 +258,29 @@ class _StreamWriter:
         self._row((BARRIER, -1, -1, 0), (), one.site, cost)
         self.names[-1] = one.name
 
+    def _tensors(self, one: Instruction) -> tuple[int, int]:
+        """The tensor in this rank's GM that an instruction reads, and the one it writes: -1 for none.
+
+        The cube core's drains have such barriers, too, but are measured as if they had none (row pl741).
+        """
+        if not self.in_order or one.pipe == "FIXP" or one.attribute("peer") is not None:
+            return -1, -1
+        read = (access.argument for access in one.accesses if access.mode == "read")
+        written = (access.argument for access in one.accesses if access.mode != "read")
+        return next(read, -1), next(written, -1)
+
     def _row(
-        self, head: tuple[int, ...], reads: tuple[int, ...], site: int, cost: Cost = Cost(0.0), issue: float = 0.0
+        self,
+        head: tuple[int, ...],
+        reads: tuple[int, ...],
+        site: int,
+        cost: Cost = Cost(0.0),
+        issue: float = 0.0,
+        tensors: tuple[int, int] = (-1, -1),
     ) -> None:
         if len(reads) > READS:
             raise self._too_much(f"an instruction reads {len(reads)} tiles, {READS} at most")
-        self.rows.append((*head, *reads, *(-1,) * (READS - len(reads))))
+        self.rows.append((*head, *reads, *(-1,) * (READS - len(reads)), *tensors))
         self.costs.append((cost.fixed, cost.memory, issue, cost.latency, cost.far))
         self.sites.append(site)
         self.names.append("")

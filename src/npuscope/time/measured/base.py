@@ -25,7 +25,7 @@ from npuscope.time.chip.job import Job
 from npuscope.time.chip.prepare import Prepared
 from npuscope.time.measured.observed import COSTS, KernelPair, KernelTime, Observed, observed_of, paired, walls
 from npuscope.time.run import Simulated, run
-from npuscope.time.uncertainty import against, time_after, time_estimate
+from npuscope.time.uncertainty import against, kernel_quantity, time_after, time_estimate
 
 ROUNDS = 8  # of making the simulation as long as the capture; blocks that take longer also meet others
 CLOSE = 0.002  # a logarithm of measured over simulated that ends it
@@ -351,13 +351,17 @@ class MeasuredChange(Tabular):
         found: dict[str, tuple[float, float]] = {}
         bounds = self.anchor.old.bound.regime, self.run.bound.regime
         known = {one.kernel: one.measured for one in self.anchor.kernels if one.measured is not None}
+        cores: dict[str, set[str]] = {}
+        for task in self.run.prepared.program.recording.tasks:
+            cores.setdefault(task.kernel, set()).add(task.core)
         for pair in paired(self._after[1].kernels, known):
             now = self._after[1].kernel(pair.simulated)
             there = known[pair.measured[0]] if pair.measured else None
+            quantity = kernel_quantity(set().union(*(cores[name] for name in pair.simulated)))
             if there is not None and now is not None and there.ns > 0 and now.ns > 0:
-                likely = time_after(1.0, against(there.ns, now.ns, *bounds, quantity="kernel"))
+                likely = time_after(1.0, against(there.ns, now.ns, *bounds, quantity=quantity))
             else:
-                likely = time_estimate(1.0, "kernel", bounds[1])
+                likely = time_estimate(1.0, quantity, bounds[1])
             found |= dict.fromkeys(pair.simulated, (likely.low, likely.high))
         return found
 
