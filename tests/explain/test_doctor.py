@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import swimlanes
 from builders import (
     KERNEL_HEADER,
     RESET,
@@ -18,7 +19,7 @@ from builders import (
 )
 
 import npuscope
-from npuscope.explain.doctor import Symptom, symptoms_of
+from npuscope.explain.doctor import MOST_COUNTED, Symptom, symptoms_of
 
 
 def findings(path: Path) -> dict[str, Symptom]:
@@ -103,6 +104,14 @@ def test_full_and_shared_buffers(tmp_path: Path) -> None:
 def test_tasks_missing_from_a_cores_sequence(tmp_path: Path) -> None:
     found = findings(write_swimlane(tmp_path, [[0, n, n, n * 10, n * 10 + 5, 0] for n in (1, 2, 5, 6)]))
     assert found["lost-tasks"].count == 2
+
+
+def test_a_damaged_counter_of_lost_records_is_told_and_fits_a_table(tmp_path: Path) -> None:
+    layout = swimlanes.built_by_the_host()
+    layout["metadata"]["host_capture"]["dropped_records"] = 10**30
+    told = symptoms_of(npuscope.read(swimlanes.write(tmp_path / "run", layout)))
+    assert told.as_dict()["symptoms"]  # as a table with a column of counts
+    assert ("dropped-records", MOST_COUNTED) in {(one.id, one.count) for one in told.symptoms}
 
 
 def test_graph_replays(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from npuscope.trace.schema import is_work
 Severity = Literal["warning", "note"]  # a warning makes some number wrong if ignored; a note is worth knowing
 MOST_UNKNOWN = 8  # symptoms, of a capture full of unknown things
 FEWEST = 20  # device slices from which a pattern in their times is no accident
+MOST_COUNTED = 2**53  # of a capture's own counters: so many and more are shown as this
 # A guess: buffers are usually powers of two, and a thread that recorded exactly that many points probably filled one.
 # How large TraCR's buffers are is not recorded in a bundle. Smaller counts than this are powers of two by accident.
 FULL_FROM = 1 << 14
@@ -392,8 +393,9 @@ def _lost(stream: Mapping[str, object]) -> int:
 
 
 def _number(stream: Mapping[str, object], key: str) -> int:
+    """What the capture counted; a damaged one may say more than any column holds."""
     value = stream.get(key)
-    return value if isinstance(value, int) else 0
+    return min(value, MOST_COUNTED) if isinstance(value, int) else 0
 
 
 @counted(
