@@ -48,11 +48,11 @@ def test_a_changed_program_on_top_of_a_capture(capture: Path) -> None:
     plain = told("simulate", GEMM, "--set", "TILE=64")
     found = told("simulate", GEMM, "--set", "TILE=64", "--measured", f"{GEMM}={capture}")
     there = told("simulate", GEMM, "--set", "TILE=64", "--device", capture.with_name("there.toml"))
-    # THEN it is nearer to that than without the capture, by 40 % at least: 64 blocks run beside each other otherwise
+    # THEN it is nearer to that than without the capture, by a third at least: 64 blocks run beside each other otherwise
     # than the 16 that were measured
     missing = there["wall_ns"] - plain["wall_ns"]
     assert missing > 0
-    assert abs(found["wall_ns"] - there["wall_ns"]) < 0.6 * missing
+    assert abs(found["wall_ns"] - there["wall_ns"]) < 2 / 3 * missing
     assert "anchor" not in plain
     anchor = found["anchor"]
     assert anchor["simulated_wall_ns"] == plain["wall_ns"]
