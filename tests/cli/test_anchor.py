@@ -62,7 +62,7 @@ def test_a_changed_program_on_top_of_a_capture(capture: Path) -> None:
     assert row["measured_ns"] > row["simulated_ns"]
     assert row["ratio"] == pytest.approx(row["measured_ns"] / row["simulated_ns"])
     before, after = anchor["walls"]
-    assert before["anchored_ns"] == pytest.approx(before["measured_ns"], rel=0.02)
+    assert before["anchored_ns"] == pytest.approx(before["measured_ns"], rel=0.03)
     assert after["measured_ns"] is None
     assert anchor["change"]["ratio"] == pytest.approx(after["anchored_ns"] / before["anchored_ns"])
     assert anchor["expected_ns"] == pytest.approx(before["measured_ns"] * anchor["change"]["ratio"], abs=1)
