@@ -100,6 +100,18 @@ def test_rows_are_gathered_by_an_index(outside: str) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+def test_rows_and_columns_past_the_valid_shape_are_not_gathered() -> None:
+    table, index = floats(20, 32), RNG.integers(0, 20, (1, 8)).astype(np.int32)
+    got, _ = run_on(
+        lambda mem, idx: pl.mgather(mem, pl.load(idx, [0, 0], [1, 8]), valid_shape=[5, 21]), [table, index], (8, 32)
+    )
+    want = np.zeros((8, 32), np.float32)
+    want[:5, :21] = table[index[0, :5], :21]
+    np.testing.assert_array_equal(got, want)
+    with pytest.raises(TileError, match=r"valid_shape=\[9, 32\]"):
+        run_on(lambda mem, idx: pl.mgather(mem, idx, valid_shape=[9, 32]), [table, index], (8, 32))
+
+
 def test_what_an_index_names_outside_is_poison() -> None:
     got, _ = run_on(
         lambda mem, idx: pl.mgather(mem, pl.load(idx, [0, 0], [1, 8])), [floats(4, 32), np.full((1, 8), 9, np.int32)],
@@ -251,6 +263,18 @@ def test_a_product_into_a_part_of_an_accumulator_is_in_the_whole() -> None:
 
     got, _ = run_on(body, [a, b], (16, 64))
     np.testing.assert_allclose(got, a @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_the_fourth_argument_for_tiles_says_whether_a_sum_begins() -> None:
+    a, b = floats(16, 32), floats(32, 16)
+
+    def body(x: Any, w: Any) -> Any:
+        total = pl.matmul(pl.load(x, [0, 0], [16, 16]), pl.load(w, [0, 0], [16, 16]))
+        for k in pl.range(0, 32, 16):
+            total = pl.tile.matmul_acc(total, pl.load(x, [0, k], [16, 16]), pl.load(w, [k, 0], [16, 16]), k == 0)
+        return total
+
+    np.testing.assert_allclose(run_on(body, [a, b], (16, 16))[0], a @ b, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

@@ -48,6 +48,7 @@ def runner(test_runner):
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_twice(runner, platform):
+    assert DataType.UINT32.torch_dtype is torch.int32  # goldens compute with the bits
     result = runner.run(Doubled(RunConfig(rtol=1e-6), platform=platform))
     assert result.passed, result.error
 """

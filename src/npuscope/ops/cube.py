@@ -66,7 +66,7 @@ MATMUL = OpSpec(
 )
 MATMUL_ACC = OpSpec(
     "matmul_acc", _CUBE, "custom", "acc + a · b in the accumulator; a · b alone where init_cond holds.", cost=_COST,
-    types=_TYPES, storage="operand", spellings=("matmul_acc", "batch_matmul_acc", "gemv_acc"),
+    types=_TYPES, storage="operand", spellings=("matmul_acc", "tile.matmul_acc", "batch_matmul_acc", "gemv_acc"),
 )
 MATMUL_BIAS = OpSpec(
     "matmul_bias", _CUBE, "custom", "a · b + bias, the bias a row.", cost=_COST, types=_TYPES, storage="operand",

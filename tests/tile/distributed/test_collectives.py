@@ -70,10 +70,11 @@ def test_an_allreduce_leaves_the_same_on_every_rank(ranks: int, op: str) -> None
 
 
 @pytest.mark.parametrize(("ranks", "rows", "width"), [(2, 2, 40), (4, 4, 40), (2, 1, 1), (4, 1, 10)])
-def test_a_ring_sums_as_a_mesh_does(ranks: int, rows: int, width: int) -> None:
+@pytest.mark.parametrize("op", REDUCE)
+def test_a_ring_gives_what_a_mesh_does(ranks: int, rows: int, width: int, op: str) -> None:
     x = data_of(ranks, rows, width)
-    ring = in_a_task(lambda d, s: pld.tensor.allreduce(d, s, mode="ring"), ranks, width, rows)
-    np.testing.assert_array_equal(ran(ring, x), np.repeat(x.sum(axis=0)[None], ranks, axis=0))
+    ring = in_a_task(lambda d, s: pld.tensor.allreduce(d, s, op=pld.ReduceOp[op], mode="ring"), ranks, width, rows)
+    np.testing.assert_array_equal(ran(ring, x), np.repeat(REDUCE[op](x, axis=0)[None], ranks, axis=0))
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

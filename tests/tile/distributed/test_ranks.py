@@ -48,6 +48,22 @@ def ring(x: pl.Tensor[[N, 1, W], pl.FP32], y: pl.Out[pl.Tensor[[N, 1, W], pl.FP3
         shift(x[r], y[r], box, arrived, device=r)
 
 
+def test_a_window_may_be_declared_in_another_shape_of_the_same_size() -> None:
+    @pl.jit.host
+    def flat(x: pl.Tensor[[N, 1, W], pl.FP32], y: pl.Out[pl.Tensor[[N, 1, W], pl.FP32]], width: pl.Scalar[pl.INT32]):
+        box_buf, arrived_buf = pld.alloc_window_buffer([W], dtype=pl.FP32), pld.alloc_window_buffer(4)
+        for r in pl.range(pld.world_size()):
+            box, arrived = pld.window(box_buf, [width], dtype=pl.FP32), pld.window(arrived_buf, [1], dtype=pl.INT32)
+            shift(x[r], y[r], box, arrived, device=r)
+
+    x = np.random.default_rng(1).normal(size=(N, 1, W)).astype(np.float32)
+    y = np.zeros_like(x)
+    flat(x, y, W, config=ranks(N))
+    np.testing.assert_array_equal(y, np.roll(x, 1, axis=0))
+    with pytest.raises(TileError, match=r"box is declared \[1, 32\]"):
+        flat(x, y, W - 1, config=ranks(N))
+
+
 def test_every_rank_gets_its_neighbours_row() -> None:
     x = np.random.default_rng(1).normal(size=(N, 1, W)).astype(np.float32)
     y = np.zeros_like(x)

@@ -54,20 +54,22 @@ def mgather(
     source = _rows(mem, width)
     if rows and max(numbers.shape) != numbers.size:
         raise fault(f"pl.mgather: rows are named by a row or a column of indices, not {describe(numbers)}")
-    valid = numbers.valid or numbers.shape if valid_shape is None else shape_of(valid_shape)
     shape = (numbers.size, width) if rows else numbers.shape
+    named = numbers.valid or numbers.shape
+    valid = shape_of(valid_shape) if valid_shape is not None else (math.prod(named), width) if rows else named
+    if len(valid) != len(shape) or any(n > most for n, most in zip(valid, shape, strict=True)):
+        raise fault(f"pl.mgather: valid_shape={list(valid)} of a tile {list(shape)}")
     tile = create_tile(shape, mem.dtype, space)
     if outside == "zero":
         tile = expands(tile, 0)
     inner = 1 if rows else valid[-1]  # only elements that are valid are named
-    for at in _turns(max(valid) if rows else math.prod(valid)):
+    for at in _turns(valid[0] if rows else math.prod(valid)):
         place = [at // inner, at % inner]
         where = _inside(read(numbers, at if rows else place), source.shape[0], outside)
         if where is not None:
-            gather_row(tile, source, place, [where, 0], [1, width])
-    kept = [max(valid), width] if rows else [int(n) for n in valid]
-    if tuple(kept) != tuple(shape):
-        return cast(Tile, slice(tile, list(shape), [0, 0], valid_shape=kept))
+            gather_row(tile, source, place, [where, 0], [1, valid[1] if rows else 1])
+    if valid != shape:
+        return cast(Tile, slice(tile, list(shape), [0, 0], valid_shape=list(valid)))
     return tile
 
 

@@ -151,6 +151,13 @@ def matmul_acc(
     return _product(run, MATMUL_ACC, lhs, rhs, a_trans, b_trans, run.tile(acc, "matmul_acc"), keep)
 
 
+@implements(MATMUL_ACC, "tile.matmul_acc", "batch_matmul_acc")
+def matmul_acc_of_tiles(
+    acc: object, lhs: object, rhs: object, init_cond: object = None, *, a_trans: bool = False, b_trans: bool = False
+) -> Tile:
+    return matmul_acc(acc, lhs, rhs, a_trans, b_trans, init_cond)
+
+
 @implements(MATMUL_DUAL_ACC)
 def matmul_dual_acc(
     acc_a: object,
@@ -297,11 +304,6 @@ def tmov_x2zz(
 @implements(MATMUL, "batch_matmul")
 def batch_matmul(lhs: object, rhs: object) -> Tile:
     return matmul(lhs, rhs)
-
-
-@implements(MATMUL_ACC, "batch_matmul_acc")
-def batch_matmul_acc(acc: object, lhs: object, rhs: object, *, init_cond: object = None) -> Tile:
-    return matmul_acc(acc, lhs, rhs, init_cond=init_cond)
 
 
 @implements(MATMUL, "gemv")

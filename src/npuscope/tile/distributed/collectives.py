@@ -49,10 +49,11 @@ def allreduce(
     cores = int(index(core_num, "pld.tensor.allreduce", "core_num="))
     if mode not in ("mesh", "ring"):
         raise fault(f"pld.tensor.allreduce: mode={shown(mode)}", "Use mesh or ring.")
-    if mode == "ring" and (cores != 1 or op is not ReduceOp.Sum):
-        raise fault("pld.tensor.allreduce: a ring sums on one core", 'Use mode="mesh".')
+    on_host = isinstance(target, Window)
+    if mode == "ring" and (cores != 1 or (on_host and op is not ReduceOp.Sum)):
+        raise fault("pld.tensor.allreduce: a ring of the host sums on one core", 'Use mode="mesh".')
     run = _mesh if mode == "mesh" else _ring
-    if isinstance(target, Window):
+    if on_host:
         if signal is None:
             signal = Window(WindowBuffer("signal", 4 * _world_size() * cores), (_world_size(), cores), INT32)
         return _on_every_rank("allreduce", partial(run, combine), (target, signal), cores=cores)

@@ -8,6 +8,7 @@ region touched is the peer's, so the op has no access of its own rank's memory, 
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -94,6 +95,11 @@ class Window(Elsewhere):
     @property
     def elements(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64))
+
+    def shaped_as(self, declared: tuple[int, ...] | None) -> Window:
+        """A window is memory without gaps: one of [64] may be declared [1, 64]."""
+        same = declared is not None and math.prod(declared) == self.elements
+        return Window(self.buffer, declared, self.dtype) if declared is not None and same else self
 
     def enter(self, run: TileRun, parameter: Parameter) -> Tensor:
         rank = run.orchestration.rank

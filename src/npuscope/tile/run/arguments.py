@@ -60,12 +60,17 @@ class Parameter:
 
     def new_array(self) -> Array | None:
         """An array of the declared shape, where it is declared in full."""
-        wanted = self.annotation
-        if not isinstance(wanted, types.TensorType) or wanted.shape is None or wanted.dtype is None:
+        wanted, shape = self.annotation, self.fixed_shape
+        if not isinstance(wanted, types.TensorType) or wanted.dtype is None or wanted.dtype.storage is None:
             return None
-        extents = [int(n) for n in wanted.shape if not isinstance(n, types.DynVar | types.DynExpr)]
-        complete = wanted.dtype.storage is not None and len(extents) == len(wanted.shape)
-        return np.zeros(extents, wanted.dtype.storage) if complete else None
+        return None if shape is None else np.zeros(shape, wanted.dtype.storage)
+
+    @property
+    def fixed_shape(self) -> tuple[int, ...] | None:
+        """The declared shape where no dimension of it is known at run time only."""
+        shape = self.annotation.shape if isinstance(self.annotation, types.TensorType) else None
+        extents = [int(n) for n in shape or () if not isinstance(n, types.DynVar | types.DynExpr)]
+        return None if shape is None or len(extents) < len(shape) else tuple(extents)
 
     @property
     def rows_at_run_time(self) -> bool:
@@ -79,6 +84,10 @@ class Elsewhere(ABC):
 
     shape: tuple[int, ...]
     dtype: DataType
+
+    @abstractmethod
+    def shaped_as(self, declared: tuple[int, ...] | None) -> Elsewhere:
+        """The same as a parameter declares it, where it has as many elements."""
 
     @abstractmethod
     def enter(self, run: TileRun, parameter: Parameter) -> Tensor: ...
@@ -152,6 +161,7 @@ def bind(
     """An argument of an entry function as the program sees it, and what hands its values back where GM has a copy."""
     name, annotation = parameter.name, parameter.annotation
     if isinstance(value, Elsewhere):
+        value = value.shaped_as(parameter.fixed_shape)
         _check(parameter, value.shape, value.dtype, dynamic, where)
         return value.enter(run, parameter), None
     if isinstance(value, Placeholder):
