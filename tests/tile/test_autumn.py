@@ -4,6 +4,7 @@ group, weights that lie in GM as boxes, and golden.run with one configuration.
 
 # No `from __future__ import annotations`: signatures below name types that are local to a function.
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,23 @@ def test_the_fourth_argument_for_tiles_says_whether_a_sum_begins() -> None:
         return total
 
     np.testing.assert_allclose(run_on(body, [a, b], (16, 16))[0], a @ b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 32])
+def test_rows_add_up_in_their_own_type_and_in_pairs_where_there_is_scratch(rows: int) -> None:
+    x = floats(rows, 16).astype(np.float16)
+
+    def in_pairs(a: Any) -> Any:
+        return pl.col_sum(pl.load(a, [0, 0], [rows, 16]), pl.create_tile([rows, 16], pl.FP16))
+
+    one_by_one, _ = run_on(lambda a: pl.col_sum(pl.load(a, [0, 0], [rows, 16])), [x], (1, 16), np.float16)
+    level = list(x)
+    while len(level) > 1:
+        odd = level.pop() if len(level) % 2 else None
+        level = [a + b for a, b in zip(level[::2], level[1::2], strict=True)]
+        level[0] = level[0] if odd is None else level[0] + odd
+    np.testing.assert_array_equal(run_on(in_pairs, [x], (1, 16), np.float16)[0][0], level[0])
+    np.testing.assert_array_equal(one_by_one[0], functools.reduce(np.add, x))
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

@@ -24,6 +24,23 @@ def _reduced(x: Array, ufunc: np.ufunc, axis: int) -> Array:
     return result
 
 
+def sum_of_rows(x: Array, rounded: Callable[[Array], Array], in_pairs: bool) -> Array:
+    """The rows of a tile added up as the chip does, each step in the tile's type (pto-isa, TColSum.hpp): one after the
+    other, or in pairs, level by level, the odd one of a level with its first pair.
+    """
+    if not in_pairs:
+        total = x[..., :1, :]
+        for at in range(1, x.shape[-2]):
+            total = rounded(total + x[..., at : at + 1, :])
+        return total
+    while (count := x.shape[-2]) > 1:
+        pairs = rounded(x[..., 0 : count - 1 : 2, :] + x[..., 1:count:2, :])
+        if count % 2:
+            pairs[..., :1, :] = rounded(pairs[..., :1, :] + x[..., -1:, :])
+        x = pairs
+    return x
+
+
 def _first_place(x: Array, find: Callable[..., Array], axis: int) -> Array:
     """int32 place of the first extreme; of the first NaN where there is one."""
     return find(x, axis=axis, keepdims=True).astype(np.int32)
@@ -92,5 +109,5 @@ def _reduction(prefix: str, axis: Axis, name: str) -> OpSpec:
 
 ROWS = tuple(_reduction("row", "rows", name) for name in _KINDS)
 COLUMNS = tuple(_reduction("col", "columns", name) for name in _KINDS)
-ROW_SUM = ROWS[0]
+ROW_SUM, COL_SUM = ROWS[0], COLUMNS[0]
 ALL = (*ROWS, *COLUMNS)

@@ -106,6 +106,24 @@ def nobody_speaks(y: pl.Out[pl.Tensor[[2, 1, W], pl.FP32]]):
         deaf(y[r], pld.window(arrived_buf, [1, 1], dtype=pl.INT32), device=r)
 
 
+def test_a_deferred_wait_for_a_later_task_is_said_to_be_a_limit_of_npuscope() -> None:
+    @pl.jit
+    def late(y: pl.Out[pl.Tensor[[1, W], pl.FP32]], arrived: pld.DistributedTensor[[1, 1], pl.INT32]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="take"):
+            pld.system.defer_wait(signal=arrived, offsets=[0, 0], expected=1)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="tell"):
+            pld.system.notify(target=arrived, peer=0, offsets=[0, 0], value=1)
+        return y
+
+    @pl.jit.host
+    def host(y: pl.Out[pl.Tensor[[1, 1, W], pl.FP32]]):
+        arrived_buf = pld.alloc_window_buffer([1, 1], dtype=pl.INT32)
+        late(y[0], pld.window(arrived_buf, [1, 1], dtype=pl.INT32), device=0)
+
+    with pytest.raises(TileError, match="deferred: a chip would go on"):
+        host(np.zeros((1, 1, W), np.float32), config=ranks(1))
+
+
 def test_a_wait_that_nobody_answers_is_an_error_that_names_every_rank() -> None:
     with pytest.raises(TileError) as caught:
         nobody_speaks(np.zeros((2, 1, W), np.float32), config=ranks(2))

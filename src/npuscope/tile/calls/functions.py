@@ -17,6 +17,7 @@ import numpy as np
 
 from npuscope.ops import elementwise, rounding
 from npuscope.ops.dtypes import BY_NAME, FP32, Array, DataType, Number
+from npuscope.ops.reductions import COL_SUM, sum_of_rows
 from npuscope.ops.spec import Numeric, OpSpec
 from npuscope.ops.transfers import MAX, MIN
 from npuscope.tile.fault import fault
@@ -104,7 +105,7 @@ class _Options:
                 check_scratch(value, spec.name)
                 if spec.scratch and isinstance(value, Tile):
                     room = (("scratch", value.shape[-1]),)
-            elif name == "is_binary":  # the order of its sums, which changes their rounding only
+            elif name == "is_binary":  # the order of its sums
                 flag(value, spec.name, "is_binary=")
             elif name == "high_precision":  # values are exact in any case; what it costs is not known
                 flag(value, spec.name, "high_precision=")
@@ -241,11 +242,20 @@ def _reduction(spec: OpSpec, options: _Options) -> Callable[..., object]:
         if array is not None:
             if tile.valid is not None:
                 array = array[..., : tile.valid[-1]] if axis == -1 else array[..., : tile.valid[-2], :]
-            out = kernel(array)
+            in_pairs = spec is COL_SUM and _adds_in_pairs(*more, **named)
+            if spec is COL_SUM and dtype.is_float and array.shape[-2] and (in_pairs or dtype is not FP32):
+                out = sum_of_rows(array, partial(rounded, dtype=dtype), in_pairs)
+            else:
+                out = kernel(array)
             result.array = out if spec.gives else rounded(out, dtype)
         return result
 
     return op
+
+
+def _adds_in_pairs(tmp_tile: object = None, is_binary: object = None) -> bool:
+    """A scratch tile asks for it, where nothing else is said."""
+    return tmp_tile is not None if is_binary is None else bool(is_binary)
 
 
 _FORMS = {
