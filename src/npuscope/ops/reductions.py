@@ -31,12 +31,12 @@ def sum_of_rows(x: Array, rounded: Callable[[Array], Array], in_pairs: bool) -> 
     if not in_pairs:
         total = x[..., :1, :]
         for at in range(1, x.shape[-2]):
-            total = rounded(total + x[..., at : at + 1, :])
+            total = rounded(np.add(total, x[..., at : at + 1, :]))
         return total
     while (count := x.shape[-2]) > 1:
-        pairs = rounded(x[..., 0 : count - 1 : 2, :] + x[..., 1:count:2, :])
+        pairs = rounded(np.add(x[..., 0 : count - 1 : 2, :], x[..., 1:count:2, :]))
         if count % 2:
-            pairs[..., :1, :] = rounded(pairs[..., :1, :] + x[..., -1:, :])
+            pairs[..., :1, :] = rounded(np.add(pairs[..., :1, :], x[..., -1:, :]))
         x = pairs
     return x
 
