@@ -53,3 +53,10 @@ def test_a_command_loads_no_room_that_it_has_no_business_in(command: str, tmp_pa
     ran = subprocess.run([sys.executable, "-c", LOADED, *words], capture_output=True, text=True, check=False, env=env)
     assert ran.returncode == 0, ran.stderr
     assert set(ran.stdout.split()) - ALLOWED[command] == set()
+
+
+def test_whoever_loads_polars_has_told_its_allocator_before() -> None:
+    code = "import os, sys, npuscope; print('polars' in sys.modules, '_RJEM_MALLOC_CONF' in os.environ)"
+    env = {name: value for name, value in os.environ.items() if name != "_RJEM_MALLOC_CONF"}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert ran.stdout.split() == ["False", "True"]
