@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import ml_dtypes
@@ -29,6 +30,17 @@ def test_an_array_is_made_as_its_spec_says(init, expected, dtype) -> None:
     assert made.dtype == spec.storage
     assert made.flags.c_contiguous
     assert made.astype(float).tolist() == expected
+
+
+@pytest.mark.parametrize("value", [0, 3, -1.0])
+def test_weights_filled_with_a_number_take_no_more_memory_than_they_hold(value) -> None:
+    spec = TensorSpec("w", [1 << 10, 1 << 10], np.int8, init_value=value)
+    tracemalloc.start()
+    made: Any = spec.create_tensor()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (made == value).all()
+    assert most < 2 * made.nbytes  # as Python's whole numbers eight times as much
 
 
 def test_a_callable_with_a_parameter_gets_a_seeded_generator() -> None:

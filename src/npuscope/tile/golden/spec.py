@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import math
 import os
 import sys
 import traceback
@@ -295,7 +296,7 @@ class TensorSpec(_Named):
         if callable(value):
             value = self._called(value, seed)
         elif isinstance(value, int | float):
-            value = np.full(tuple(self.shape), self._fitting(value))
+            return self._filled(self._fitting(value))
         elif not is_torch_tensor(value) and not isinstance(value, np.ndarray | np.generic):
             raise self._bad(f"init_value is {described(value)}, no number, tensor or callable")
         if not holds_numbers(value):
@@ -312,6 +313,13 @@ class TensorSpec(_Named):
         if (whole or isinstance(value, int)) and not least <= value <= most:
             raise self._bad(f"init_value is {described(value)}, out of range for {self.dtype} [{least}, {most}]")
         return int(value) if whole else float(value)
+
+    def _filled(self, value: int | float) -> UserTensor:
+        """Made in the dtype: int8 weights of some GiB would take eight times that as Python's whole numbers."""
+        made = zeros(self.shape, self.dtype)
+        if value or math.copysign(1, value) < 0:  # zeros that nobody writes take no memory
+            made[...] = value
+        return made
 
     def _called(self, make: Callable[..., object], seed: Seed | None) -> object:
         torch = torch_module()
