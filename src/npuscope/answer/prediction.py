@@ -41,6 +41,7 @@ from npuscope.lower.chip import DEFAULT, chip_to_lower_for
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program
 from npuscope.table.columns import Table
+from npuscope.table.formats import duration
 from npuscope.tile.graph.outputs import choose_program
 from npuscope.tile.record.model import Recording, short_name
 from npuscope.tile.run.execute import Finished
@@ -269,6 +270,23 @@ class Prediction:
         return time_estimate(wall_ns, "wall", self.simulated.bound.regime)
 
     @cached_property
+    def time(self) -> Interval:
+        """What variants are compared by: all that a rank does, where it runs several programs; else the wall."""
+        run = self.simulated
+        if len(run.programs) < 2 or self.change is not None:
+            return self.estimate
+        return time_estimate(run.rank_wall_ns, "wall", run.bound.regime)
+
+    @property
+    def told(self) -> str:
+        """Which of a rank's programs limits and gains are of; empty where it runs one."""
+        run = self.simulated
+        if len(run.programs) < 2:
+            return ""
+        name, count = run.prepared.program.recording.program, len(run.programs)
+        return f"{name}, the longest of {count} programs of a rank: {duration(run.wall_ns)}"
+
+    @cached_property
     def priced(self) -> Priced:
         """Its findings with what the run takes without each, the one that saves most first."""
         found = priced(self.simulated, self.checked.findings)
@@ -348,7 +366,8 @@ class Prediction:
     @property
     def notices(self) -> str:
         """What a reader of its time should know."""
-        return "; ".join(notice.message for notice in self.simulated.grave)
+        told = [f"limits and gains are of {self.told}"] if self.told else []
+        return "; ".join([*(notice.message for notice in self.simulated.grave), *told])
 
     def report(self, rules: Sequence[Rule], price: bool = True) -> Checked:
         """What `check` says: by these rules, with prices where the program can be simulated."""
@@ -395,7 +414,7 @@ class Prediction:
         return replace(
             one,
             message=self.notices,
-            time=self.estimate,
+            time=self.time,
             bound=self.limits.bound,
             bound_message=self.limits.verdict.sentence,
             worth=self.limits.verdict.gain,

@@ -37,6 +37,7 @@ from npuscope.lab.document import page
 from npuscope.report.whatif import asked as asked_report
 from npuscope.report.whatif import gains as report
 from npuscope.report.whatif import gains_data
+from npuscope.table.parts import Say
 from npuscope.trace import read
 
 
@@ -88,6 +89,7 @@ def command(
             parts = [*asked_report(result, versus)]
         elif one:
             data, parts = gains_data(one.gains, one.diagnosis), [*report(one.gains, one.diagnosis)]
+            parts += [Say(f"All of this is of {one.told}.")] if one.told else []
         else:
             unchanged, gains = whatif_each(trace)
             diagnosis = explain(trace).diagnosis

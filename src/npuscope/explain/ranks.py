@@ -106,10 +106,10 @@ class Ranks(Tabular):
     @cached_property
     def clocks(self) -> tuple[dict[int, ClockOffset], dict[int, str]]:
         """How far each rank's times are to be moved onto the first one's clock, and of those that cannot be why. A
-        reader that aligned them already leaves nothing to move."""
+        reader that aligned them already leaves nothing to move, nor does a simulation, which has one clock."""
         meta = self.trace.meta
         ranks = [part.rank for part in self.parts if part.rank is not None]
-        if clock_notes(meta) or not_aligned(meta) or len(ranks) < 2:
+        if clock_notes(meta) or not_aligned(meta) or len(ranks) < 2 or self._is_simulated:
             return {}, not_aligned(meta)
         met = self.waits.meetings
         if met is None or met.is_empty():

@@ -69,16 +69,23 @@ def simulate(
 ) -> Iterator[Part]:
     """What `npuscope simulate` prints; not in `full` only its times, before anything is known of findings."""
     simulated = prediction.simulated
-    job, program = simulated.prepared.job, simulated.prepared.program
-    counts = f"{many(len(program.recording.tasks), 'task')}, {many(len(job.block_class), 'block')}"
+    program = simulated.prepared.program
     how = "simulated" if anchored is None else "simulated on top of a capture"
     if program.device.timed_by_guesses:
         how += " with constants that are mostly guesses"
     under = f" under {program.device.scheduled_by}" if program.device.scheduled_by else ""
     name, ranks = program.recording.program, RanksResult(simulated.ranks) if simulated.ranks else None
     on = program.device.name if ranks is None else f"{len(ranks.rows)} ranks of {program.device.name}"
+    every = [one.prepared for one in simulated.programs] or [simulated.prepared]
+    if len(every) > 1:
+        name = f"{len(every)} programs"
+    tasks, blocks = (
+        sum(len(one.program.recording.tasks) for one in every),
+        sum(len(one.job.block_class) for one in every),
+    )
+    counts = f"{many(tasks, 'task')}, {many(blocks, 'block')}"
     where = f"{prediction.request.file}: {name} on {on}{under}, {how}"
-    yield Heading(f"{where}: {estimate_text(prediction.estimate)}, {counts}")
+    yield Heading(f"{where}: {estimate_text(prediction.time)}, {counts}")
     if ranks is not None:
         yield from all_ranks(prediction, wide)
     yield from causes(prediction.diagnosis if full else prediction.limits)
@@ -125,7 +132,8 @@ def all_ranks(prediction: Prediction, wide: bool = False) -> Iterator[Part]:
     shown, step = peers.own[0], duration(peers.skew)
     yield Say(
         f"All ranks: {duration(found.wall_ns)} from the launch of the first until the last is done. "
-        f"Launches lie {step} apart (--skew). What follows is of rank {shown}, which is launched last."
+        f"Launches lie {step} apart (--skew). What follows is of rank {shown}, which is launched last"
+        + (f", and there of {prediction.told}." if prediction.told else ".")
     )
     yield Rows(found.tables()["ranks"], RANK_ROWS, wide=wide)
 

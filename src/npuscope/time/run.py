@@ -49,6 +49,18 @@ class Simulated:
     def wall_ns(self) -> int:
         return round(self.wall)
 
+    @cached_property
+    def programs(self) -> tuple[RankRun, ...]:
+        """All that its rank runs one after another, itself included; none where there are no ranks."""
+        own = self.prepared.peers.own[0] if self.prepared.peers else None
+        return tuple(one for one in self.ranks if one.rank == own)
+
+    @property
+    def rank_wall_ns(self) -> int:
+        """From the launch of its rank's first program until the last is done; its own wall where it is alone."""
+        several = self.programs
+        return round(several[-1].end - several[0].begin) if len(several) > 1 else self.wall_ns
+
     @property
     def noticed(self) -> tuple[Notice, ...]:
         """What the user should know of: what recording noticed, and rings that are too small by the runtime's rules."""

@@ -132,3 +132,13 @@ def test_comparators_agree_with_torch() -> None:
             context = {"actual_outputs": {}, "expected_outputs": {}, "inputs": {}, "rtol": rtol, "atol": atol}
             assert ratio_allclose(max_error_ratio=min(1.0, bad / 2000))(actual, expected, **context)[0]
             assert ratio_reldiff(10.0, 0.0)(actual.bfloat16(), expected.bfloat16(), **context)[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bfloat16, torch.float32, torch.int64])
+@pytest.mark.parametrize("value", [None, 0, 3, -0.0])
+def test_a_tensor_filled_with_a_number_is_of_its_dtype_and_may_be_written(dtype, value) -> None:
+    made: Any = TensorSpec("w", [2, 3], dtype, init_value=value).create_tensor()
+    assert made.dtype == dtype
+    assert made.tolist() == [[value or 0] * 3] * 2
+    made[0] = 7
+    assert made.tolist() == [[7] * 3, [value or 0] * 3]

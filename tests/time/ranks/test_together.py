@@ -13,6 +13,7 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.explain import explain_ranks
 from npuscope.forward.llm.tpot import decode_step
 from npuscope.lower.chip import chip_to_lower_for
+from npuscope.models import FOLDER
 from npuscope.time.change_job import scaled
 from npuscope.time.core.costs import link_constant
 from npuscope.time.ranks.result import RanksResult, waiting_time
@@ -310,3 +311,14 @@ def test_a_change_that_makes_ranks_wait_for_ever_buys_nothing(tmp_path: Path) ->
         run(simulated.prepared, loose)
     assert simulated.trials.wall(loose) == simulated.wall
     assert prediction.gains.tables()
+
+
+def test_variants_are_compared_by_all_that_a_rank_does_and_told_which_program_is_explained() -> None:
+    one = Prediction(Request(str(FOLDER / "deepseek_v4/expert_parallel.py")))
+    ranks = explain_ranks(one.trace)
+    own = [run for run in one.simulated.ranks if run.rank == 1]
+    assert one.brief().wall_ns == ranks.explained[ranks.shown].work.wall == round(own[-1].end - own[0].begin)
+    assert one.simulated.wall_ns == max(round(run.wall) for run in own) < one.time.value
+    assert "compute@1" in one.told
+    assert one.told in one.brief().message
+    assert ranks.clocks == ({}, {})  # a simulation has one clock, whatever ranks have in common

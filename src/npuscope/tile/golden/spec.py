@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import math
 import os
 import sys
 import traceback
@@ -78,10 +77,8 @@ def tensor_of(array: Array, dtype: object) -> UserTensor:
 
 
 def zeros(shape: Sequence[int], dtype: object) -> UserTensor:
-    """Zeros of a user's dtype; memory is taken only where it is written."""
-    if is_torch_dtype(dtype):
-        return torch_module().zeros(list(shape), dtype=dtype)
-    return np.zeros(tuple(shape), storage_of(dtype))
+    """Zeros of a user's dtype; memory is taken only where it is written, which torch's own would do at once."""
+    return tensor_of(np.zeros(tuple(shape), storage_of(dtype)), dtype)
 
 
 def copy_of(value: Kind) -> Kind:
