@@ -132,8 +132,8 @@ def test_hovering_tells_what_an_op_costs_and_where_a_tile_lies(editor: Editor, g
 def test_a_save_shows_what_it_changed(editor: Editor, gemm: Path) -> None:
     editor.open(gemm)
     editor.wait(lambda: "short-row" in editor.codes(gemm))
-    # WHEN tiles get as wide as a line of memory, for BF16 256 columns
-    wider = GEMM.replace("TN, TK = 128, 1024, 1024, 64, 128", "TN, TK = 128, 1024, 1024, 64, 256")
+    # WHEN blocks get twice as wide, and half as many
+    wider = GEMM.replace("TN, TK = 128, 1024, 1024, 64, 128", "TN, TK = 128, 1024, 1024, 128, 128")
     editor.save(gemm, wider)
     # THEN the lens holds it against the save before
     editor.wait(lambda: any("against the save before" in one for one in editor.lenses(gemm)))
