@@ -164,11 +164,12 @@ def test_source_lines_where_the_compiler_wrote_them() -> None:
 
 def test_what_lies_in_the_same_bytes_waits_and_what_does_not_overlaps() -> None:
     def two_loads(second: int) -> float:
-        body = [VIEW, box("from", "%c0")]
+        other = VIEW.replace("%x_view", "%y_view").replace("%arg0", "%arg1")
+        body = [VIEW, other, box("from", "%c0"), box("to", "%c0").replace("%x_view", "%y_view")]
         for n, address in enumerate((0, second)):
             body += [allocated(f"x{n}", ROW, address, 16, 64), load("from", f"x{n}")]
-            body += [binary("tadd", f"x{n}", f"x{n}", f"x{n}"), store(f"x{n}", "from")]
-        return timed(vector(*body))
+            body += [binary("tadd", f"x{n}", f"x{n}", f"x{n}"), store(f"x{n}", "to")]
+        return timed(vector(*body, arguments="%arg0: !pto.ptr<f32>, %arg1: !pto.ptr<f32>"))
 
     assert two_loads(0) > two_loads(4096) + 100
 

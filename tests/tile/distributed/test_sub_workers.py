@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,6 +73,7 @@ def test_one_without_a_body_is_bound_before_it_runs() -> None:
         made.prepare(sub_worker_overrides={"other": print})
     with pytest.raises(TileError, match="sub worker look has no body"):
         made(np.ones((16, 64), np.float32), np.zeros((16, 64), np.float32))
+    assert not [one for one in threading.enumerate() if one.name == "npuscope stepped thread"]  # of calls before it
 
 
 def test_the_host_holds_the_orchestration_of_a_chip() -> None:

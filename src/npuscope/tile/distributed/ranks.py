@@ -200,20 +200,21 @@ class HostRun:
     def finish(self) -> None:
         """All ranks to their end."""
         live = list(self.ranks)
-        try:
-            while live:
-                ready = [rank for rank in live if rank.can_go_on]
-                if not ready:
-                    raise _deadlock(live)
-                for rank in ready if _Turns.draw is None else [_Turns.draw.choice(ready)]:
-                    if rank.can_go_on:
-                        state.switch(None)
-                        rank.thread.advance()
-                live = [rank for rank in live if not rank.thread.ended]
-        finally:
-            for rank in live:
-                if not rank.thread.ended:
-                    rank.thread.abandon()
+        while live:
+            ready = [rank for rank in live if rank.can_go_on]
+            if not ready:
+                raise _deadlock(live)
+            for rank in ready if _Turns.draw is None else [_Turns.draw.choice(ready)]:
+                if rank.can_go_on:
+                    state.switch(None)
+                    rank.thread.advance()
+            live = [rank for rank in live if not rank.thread.ended]
+
+    def abandon(self) -> None:
+        """Ends ranks that nobody will run on, where an error has ended one of them or the host."""
+        for rank in self.ranks:
+            if not rank.thread.ended:
+                rank.thread.abandon()
 
 
 def _deadlock(live: list[Rank]) -> TileError:
@@ -272,10 +273,11 @@ class Host(TileFunction):
             run = state.current()
             host = HostRun(size)
             run.orchestration.ranks = host
-            result = self.body(**given)
             try:
+                result = self.body(**given)
                 host.finish()
             finally:
+                host.abandon()
                 state.switch(run)
             return result
 
