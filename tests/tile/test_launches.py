@@ -1,0 +1,204 @@
+"""What is known when a kernel is launched, recorded graphs, and golden.run with one configuration."""
+
+# No `from __future__ import annotations`: signatures below name types that are local to a function.
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import npuscope.tile as pl
+from npuscope.chip.devices import load
+from npuscope.lower.program import Program
+from npuscope.tile import golden
+from npuscope.tile.fault import TileError
+from npuscope.tile.golden import TensorSpec
+from npuscope.tile.run.execute import record
+from npuscope.tile.script.pytest_files import RunSettings
+from npuscope.tile.script.run import run_script
+from npuscope.time.run import simulate
+from tests.tile.one_task import CORE, RNG, floats, run_on
+
+# --- values that the compiler knows, launches, the way out of the cube
+
+
+def test_a_kernel_is_called_with_constants_of_any_kind() -> None:
+    @pl.jit.incore
+    def copy(a: pl.Tensor, out: pl.Out[pl.Tensor], n: pl.constexpr, kind: pl.constexpr = pl.FP32):
+        pl.store(pl.cast(pl.load(a, [0, 0], [n, n]), kind), [0, 0], out)
+        return out
+
+    @pl.jit
+    def program(
+        x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[8, 8], pl.BF16]],
+        z: pl.Out[pl.Tensor[[16, 16], pl.FP32]], small: pl.constexpr = 8,
+    ):  # fmt: skip
+        y = copy(x, y, small, kind=pl.BF16)
+        z = copy(x, z, 16, attrs={"arg_directions": [pl.adir.input, pl.adir.output]})
+        return y, z
+
+    x = RNG.integers(-9, 9, (16, 16)).astype(np.float32)
+    y, z = np.zeros((8, 8), ml_dtypes.bfloat16), np.zeros((16, 16), np.float32)
+    program(x, y, z)
+    np.testing.assert_array_equal(y.astype(np.float32), x[:8, :8])
+    np.testing.assert_array_equal(z, x)
+    assert program.param_names == ["x", "y", "z", "small"]
+    assert program.output_param_names == ["y", "z"]
+
+
+def test_a_kernel_says_how_deep_its_ring_is() -> None:
+    @pl.jit.incore(level=pl.Level.CHIP_DIE)
+    def kernel(x: pl.Tensor[[32, 32], pl.FP32], out: pl.Out[pl.Tensor[[32, 32], pl.FP32]]):
+        pl.func_attr({"slot_num": 4, "stationary": x})
+        tile = pl.load(x, [0, 0], [32, 32])
+        return pl.store(pl.exp(pl.matmul(tile, tile)), [0, 0], out)
+
+    @pl.jit
+    def program(x: pl.Tensor[[32, 32], pl.FP32], out: pl.Out[pl.Tensor[[32, 32], pl.FP32]]):
+        return kernel(x, out)
+
+    x = floats(32, 32)
+    assert [task.ring_slots for task in record(program, x, np.zeros_like(x)).recording.tasks] == [4]
+
+
+def test_the_runtime_leaves_out_a_task_of_any_form_whose_element_is_not_so() -> None:
+    @pl.jit.incore
+    def add(z: pl.InOut[pl.Tensor[[16, 16], pl.FP32]], number: pl.constexpr):
+        pl.store(pl.add(pl.load(z, [0, 0], [16, 16]), number), [0, 0], z)
+        return z
+
+    @pl.jit
+    def program(gate: pl.Tensor[[2], pl.INT32], z: pl.InOut[pl.Tensor[[16, 16], pl.FP32]]):
+        for turn in pl.range(2):
+            with pl.at(level=CORE, predicate=(gate[turn] > 0)) as tid:
+                z[:, :] = pl.add(z[:, :], 1.0)
+            z, _tid = pl.submit(add, z, 10.0, deps=[tid], predicate=(gate[turn] > 0), timing_slot=1)
+        return z
+
+    z = np.zeros((16, 16), np.float32)
+    finished = record(program, np.array([0, 3], np.int32), z)
+    np.testing.assert_array_equal(z, np.full((16, 16), 11.0, np.float32))
+    assert [bool(task.groups) for task in finished.recording.tasks] == [False, False, True, True]
+
+
+def test_an_accumulator_is_scaled_on_its_way_into_mat() -> None:
+    """Cut off at 0, then times the factor, then held within the type."""
+    k, q = (RNG.integers(-20, 20, (32, 64)).astype(np.int8) for _ in range(2))
+    w = RNG.integers(-3, 4, (32, 16)).astype(np.float16)
+
+    def body(k: Any, q: Any, w: Any) -> Any:
+        acc = pl.matmul(pl.load(k, [0, 0], [32, 64]), pl.transpose_view(pl.load(q, [0, 0], [32, 64])))
+        mat = pl.create_tile([32, 32], pl.FP16, target_memory=pl.Mem.Mat)
+        mat = pl.tile.assemble(mat, acc, [0, 0], pre_quant=-1.0 / 64, pre_relu=True)
+        return pl.matmul(mat, pl.load(w, [0, 0], [32, 16]))
+
+    out, _recording = run_on(body, [k, q, w], (32, 16))
+    wanted = np.maximum(k.astype(np.float32) @ q.astype(np.float32).T, 0) / -64
+    np.testing.assert_allclose(out, wanted.astype(np.float16).astype(np.float32) @ w.astype(np.float32), rtol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["load", "scope"])
+def test_what_is_read_past_l2_comes_from_hbm_each_time(how: str) -> None:
+    def program(bypass: bool) -> Any:
+        @pl.jit
+        def kernel(x: pl.Tensor[[256, 1024], pl.FP32], out: pl.Out[pl.Tensor[[256, 1024], pl.FP32]]):
+            for block in pl.spmd(16):
+                if bypass and how == "scope":
+                    pl.set_cache_policy(x, pl.CachePolicy.BYPASS)
+                policy = pl.CachePolicy.BYPASS if bypass and how == "load" else None
+                for turn in pl.range(16):
+                    tile = pl.load(x, [16 * turn, 0], [16, 1024], cache=policy)
+                    pl.store(tile, [16 * block, 0], out)
+            return out
+
+        x = RNG.standard_normal((256, 1024)).astype(np.float32)
+        out = np.zeros_like(x)
+        return record(kernel, x, out).recording
+
+    device = load("910b2")
+    cached, past = (simulate(Program(program(bypass), device)).wall_ns for bypass in (False, True))
+    assert past > cached
+
+
+# --- graphs
+
+
+@pl.jit
+def changing(x: pl.InOut[pl.Tensor[[16, 32], pl.FP32]]):
+    for n in pl.unroll(2):
+        with pl.graph("part"):
+            with pl.at(level=CORE, name_hint="first"):
+                x[:] = pl.add(x, 1.0)
+            if n == 1:
+                with pl.at(level=CORE, name_hint="second"):
+                    x[:] = pl.add(x, 1.0)
+    return x
+
+
+@pl.jit
+def nested(x: pl.InOut[pl.Tensor[[16, 32], pl.FP32]]):
+    with pl.graph("outer"), pl.graph("inner"), pl.at(level=CORE):
+        x[:] = pl.add(x, 1.0)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("program", "about"), [(changing, "launches 2 tasks here and 1"), (nested, "inside the graph")]
+)
+def test_what_a_replay_could_not_repeat_is_refused(program: Any, about: str) -> None:
+    with pytest.raises(TileError, match=about):
+        program(floats(16, 32))
+
+
+# --- golden.run of September
+
+
+@pl.jit
+def doubled(x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
+    with pl.at(level=CORE):
+        y[:] = pl.mul(x, 2.0)
+    return y
+
+
+@pytest.mark.parametrize(("factor", "settings"), [(2, dict), (3, dict), (3, RunSettings)])
+def test_outputs_are_the_parameters_declared_so(factor: int, settings: Any) -> None:
+    specs = [TensorSpec("x", [16, 16], np.float32, init_value=1.0), TensorSpec("y", [16, 16], np.float32)]
+
+    def expected(values: dict[str, Any]) -> None:
+        values["y"][:] = values["x"] * factor
+
+    run: Any = golden.run
+    config = settings(platform="a5", device_id=0, ring_heap=1 << 20)
+    result = run(fn=doubled, specs=specs, golden_fn=expected, config=config)
+    assert (result.passed, result.compared) == (factor == 2, True)
+    assert [spec.direction for spec in specs] == ["In", "Out"]
+
+
+def test_a_script_that_compiles_its_program_runs(tmp_path: Path) -> None:
+    script = tmp_path / "compiled.py"
+    script.write_text(
+        """
+import numpy as np
+import pypto.language as pl
+from pypto import ir
+from pypto.pypto_core import passes
+
+@pl.program
+class Twice:
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(self, x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y[:] = pl.mul(x, 2.0)
+        return y
+
+with passes.PassContext([], runtime=passes.RuntimeKind.HOST_BUILD_GRAPH):
+    compiled = ir.compile(Twice, platform="a2a3sim")
+    x, y = np.ones((16, 16), np.float32), np.zeros((16, 16), np.float32)
+    compiled(x, y)
+assert (y == 2).all()
+"""
+    )
+    ran = run_script(script, mode="values")
+    assert (ran.exit_code, len(ran.recordings)) == (0, 1)
