@@ -58,6 +58,16 @@ def test_a_script_runs_as_it_is_and_says_what_it_did(scale: Path) -> None:
     assert "PASS: the numbers are those of the golden" in ran.stdout
 
 
+def test_a_script_runs_with_other_settings(scale: Path) -> None:
+    assert npuscope("run", scale, "--set", "factor=2").returncode == 0
+    other = npuscope("run", scale, "--set", "factor=3")
+    assert other.returncode == 1
+    assert "'out' FAIL" in other.stdout
+    unknown = npuscope("run", scale, "--set", "NOPE=1")
+    assert unknown.returncode == 2
+    assert "no option, constant, field or environment variable NOPE" in unknown.stderr
+
+
 def test_json_is_all_that_is_printed_and_keeps_its_contract(scale: Path) -> None:
     told = json.loads(npuscope("run", scale, "--json").stdout)
     assert told["passed"] is True

@@ -9,6 +9,8 @@ Examples:
 
   npuscope run decode_layer.py -- --max-seq 4096   (arguments after -- are the program's)
 
+  npuscope run decode_layer.py --set LAYERS=2   (a smaller one, where the whole takes too long)
+
   npuscope run decode_layer.py --trace-values   (where NaN, infinity and overflow come from)
 
   npuscope run decode_layer.py --against HEAD --html difference.html   (tensor by tensor beside the last commit)
@@ -20,7 +22,7 @@ version that it is held against.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -28,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from npuscope.cli import options
-from npuscope.cli.output import check_outputs, progress_bar, show
+from npuscope.cli.output import check_outputs, progress_bar, settings_of, show
 from npuscope.explain.work import area_rules
 from npuscope.report.program import run as report
 from npuscope.tile.graph.outputs import count_graphs
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 def command(
     file: options.Program,
     arguments: options.Arguments = None,
+    setting: options.Set = None,
     trace_values: Annotated[
         bool,
         typer.Option(
@@ -58,14 +61,14 @@ def command(
     json: options.Json = False,
 ) -> None:
     check_outputs([file], html, md)
-    rules = area_rules(areas)
+    rules, settings = area_rules(areas), settings_of(setting or [])
     traced = trace_values or against is not None or html is not None
     with progress_bar():
         if traced:
             from npuscope.tile.run.execute import watched
         with watched() if traced else nullcontext():
-            run = run_script(file, arguments or [], "values", echo=not json)
-        traces = _traces(file, run, arguments or [], against) if traced else ()
+            run = run_script(file, arguments or [], "values", echo=not json, settings=settings)
+        traces = _traces(file, run, arguments or [], settings, against) if traced else ()
     graphs = [task_graph(recording) for recording in run.recordings]
     counts = count_graphs(list(run.recordings), graphs, rules)
     failures = [*(result.error for result in run.results if not result.passed), *filter(None, [run.failure])]
@@ -90,7 +93,9 @@ def command(
         raise typer.Exit(run.exit_code or 1)
 
 
-def _traces(file: str, run: ScriptRun, arguments: Sequence[str], against: str | None) -> tuple[ValueTrace, ...]:
+def _traces(
+    file: str, run: ScriptRun, arguments: Sequence[str], settings: Mapping[str, str], against: str | None
+) -> tuple[ValueTrace, ...]:
     from npuscope.base.errors import BadInput
     from npuscope.tile.golden.traced import traces
     from npuscope.tile.script.versions import other_version
@@ -98,7 +103,7 @@ def _traces(file: str, run: ScriptRun, arguments: Sequence[str], against: str | 
     if against is None:
         return traces(run.runs, run.results, None, "")
     with other_version(file, against) as other:
-        there = run_script(other, arguments, "values", echo=False, golden=False)
+        there = run_script(other, arguments, "values", echo=False, settings=settings, golden=False)
         if len(there.runs) != len(run.runs):
             what = f"{len(run.runs)} programs ran here, {len(there.runs)} in {against}"
             raise BadInput(what, path=file, remedy="Only what both ran can be compared.")
