@@ -144,12 +144,48 @@ def nested(x: pl.InOut[pl.Tensor[[16, 32], pl.FP32]]):
     return x
 
 
+@pl.jit
+def empty(x: pl.InOut[pl.Tensor[[16, 32], pl.FP32]]):
+    with pl.graph("part"):
+        pass
+    return x
+
+
+def into_new(x: pl.InOut[pl.Tensor[[16, 32], pl.FP32]]):
+    y = pl.create_tensor([16, 32], dtype=pl.FP32)
+    with pl.at(level=CORE):
+        y[:] = pl.add(x, 1.0)
+    return y
+
+
+def into_out(x: pl.Tensor[[16, 32], pl.FP32], y: pl.Out[pl.Tensor[[16, 32], pl.FP32]]):
+    with pl.at(level=CORE):
+        y[:] = pl.add(x, 1.0)
+    return y
+
+
+def calling(part: Any) -> Any:
+    part = pl.jit.graph(part)
+
+    @pl.jit
+    def whole(x: pl.InOut[pl.Tensor[[16, 32], pl.FP32]]):
+        part(x, x) if part.name == "into_out" else part(x)
+        return x
+
+    return whole
+
+
 @pytest.mark.parametrize(
-    ("program", "about"), [(changing, "launches 2 tasks here and 1"), (nested, "inside the graph")]
+    ("program", "about"),
+    [
+        *((changing, "launches 2 tasks here and 1"), (nested, "inside the graph"), (empty, "launches 0 tasks")),
+        *((calling(into_new), "returns what it made"), (calling(into_out), "y is declared pl.Out")),
+    ],
 )
 def test_what_a_replay_could_not_repeat_is_refused(program: Any, about: str) -> None:
-    with pytest.raises(TileError, match=about):
+    with pytest.raises(TileError, match=about) as refused:
         program(floats(16, 32))
+    assert Path(refused.value.path) == Path(__file__)
 
 
 # --- golden.run of September

@@ -46,6 +46,13 @@ def test_costs_are_the_formulas_of_the_device_file() -> None:
     assert cycles("row_expand") == pytest.approx(0.1176 * 128 * 128 + 34.5)
 
 
+def test_what_goes_to_another_rank_costs_what_its_links_do() -> None:
+    per, rate = CHIP.clock.core.value, CHIP.timing["put_rate"].value
+    assert cycles("put") == pytest.approx(per * (CHIP.timing["put_remote"].value + 4 * 128 * 128 / rate))
+    assert cycles("remote_store") == pytest.approx(per * (CHIP.timing["remote_store"].value + 4 * 128 * 128 / rate))
+    assert cycles("wait") == pytest.approx(per * CHIP.timing["signal_wait"].value)
+
+
 def price(name: str, shape: tuple[int, int]) -> float:
     cost = op_price(table.spec_of(name), CHIP, shape)
     assert cost is not None

@@ -95,18 +95,18 @@ PIPE_SETUP = OpSpec(
 # --- other ranks
 
 REMOTE_LOAD = OpSpec(
-    "remote_load", _LOAD, "custom", "A box of a peer's window as a tile.", cost=_IN,
+    "remote_load", _LOAD, "custom", "A box of a peer's window as a tile.", cost="timing.remote_load",
     spellings=("pld.remote_load", "pld.tile.remote_load"),
 )
 REMOTE_STORE = OpSpec(
-    "remote_store", _STORE, "custom", "A tile into a peer's window.", cost=_OUT,
+    "remote_store", _STORE, "custom", "A tile into a peer's window.", cost="timing.remote_store",
     spellings=("pld.remote_store", "pld.tile.remote_store", "pld.tensor.remote_store"),
 )
 PUT = OpSpec(
-    "put", ("load", "store"), "custom", "GM of this rank into a peer's window.", cost=_OUT,
+    "put", ("store", "load"), "custom", "GM of this rank into a peer's window.", cost="timing.put_remote",
     spellings=("pld.tensor.put",),
 )
-GET = OpSpec("get", _STORE, "custom", "A peer's window into GM of this rank.", cost=_OUT, spellings=("pld.tensor.get",))
+GET = OpSpec("get", _STORE, "custom", "A peer's window into GM of this rank; the way in is a remote_load.", cost=_OUT, spellings=("pld.tensor.get",))
 
 ALL = (
     LOAD, GATHER_ROW, STORE, ASSEMBLE, ASYNC_PREFETCH, MOVE, IMG2COL, COPY_BOX, COPY, AIV_SHARD, AIC_GATHER,
@@ -123,16 +123,16 @@ HOLD = OpSpec(
     "hold", _SYNC, "lowered", "A pipe waits until nobody reads these tiles any more.", roles=(OpRole.HOLD,),
 )
 NOTIFY = OpSpec(
-    "notify", _SYNC, "custom", "Changes a counter in a peer's window.", cost="timing.scalar_access",
+    "notify", _SYNC, "custom", "Changes a counter in a peer's window.", cost="timing.notify_add",
     spellings=("pld.system.notify",),
 )
 WAIT = OpSpec(
-    "wait", _SYNC, "custom", "Goes on when a counter of this rank's window has come so far.", cost="timing.scalar_read",
+    "wait", _SYNC, "custom", "Goes on when a counter of this rank's window has come so far.", cost="timing.signal_wait",
     spellings=("pld.system.wait",),
 )
 DEFER_WAIT = OpSpec(
     "defer_wait", _SYNC, "custom", "The task is done when a counter of this rank's window has come so far.",
-    cost="timing.scalar_access", spellings=("pld.system.defer_wait",),
+    cost="timing.signal_wait", spellings=("pld.system.defer_wait",),
 )
 
 ORDER = (SYNCALL, HOLD, NOTIFY, WAIT, DEFER_WAIT)

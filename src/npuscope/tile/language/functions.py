@@ -30,7 +30,7 @@ from npuscope.tile.values.checks import TaskId, flat_ids
 from npuscope.tile.values.tensors import Tensor, Tile
 
 _CORES: dict[str, Core] = {"aic": "AIC", "aiv": "AIV", "mixed": "MIX", "mix": "MIX"}
-_GRAPH_TENSORS = 128
+_GRAPH_TENSORS, _GRAPH_NUMBERS = 128, 64  # that a recorded graph takes
 Args = tuple[object, ...]
 Named = dict[str, object]
 
@@ -138,11 +138,26 @@ class RecordedGraph(Inline):
         for name in ("deps", "predicate"):
             if name in kwargs:
                 raise fault(f"{self.name}() is a graph: it takes no {name}=", "Give it to a task inside.")
-        given = by_name(self.name, self.parameters, args, kwargs).values()
-        if (count := sum(isinstance(value, Tensor) for value in given)) > _GRAPH_TENSORS:
-            raise fault(f"{self.name}() is a graph with {count} tensors", f"It takes at most {_GRAPH_TENSORS}.")
+        given = by_name(self.name, self.parameters, args, kwargs)
+        for p in self.parameters:
+            if p.direction == "Out":
+                about = (
+                    f"{self.name}() is a graph, and its {p.name} is declared pl.Out: a replay needs memory that exists"
+                )
+                raise fault(about, "Make it in the caller and declare it pl.InOut.")
+        tensors = [value for value in given.values() if isinstance(value, Tensor)]
+        numbers = len(given) - len(tensors)
+        if not 0 < len(tensors) <= _GRAPH_TENSORS or numbers > _GRAPH_NUMBERS:
+            about = f"{self.name}() is a graph with {len(tensors)} tensors and {numbers} numbers"
+            raise fault(about, f"It takes 1 to {_GRAPH_TENSORS} tensors and at most {_GRAPH_NUMBERS} numbers.")
         with run.orchestration.graph(str(self.options.get("graph") or self.name)):
-            return super().inside(run, args, kwargs)
+            result = super().inside(run, args, kwargs)
+        known = {value.buffer for value in tensors}
+        for value in result if isinstance(result, (tuple, list)) else (result,):
+            if value is not None and not (isinstance(value, Tensor) and value.buffer in known):
+                about = f"{self.name}() is a graph and returns what it made: nobody can wait for that in a replay"
+                raise fault(about, "Write it into a pl.InOut parameter and return that.")
+        return result
 
 
 class EntryFunction(TileFunction):

@@ -6,6 +6,7 @@ instruction) and resolved to file and line once.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import sysconfig
@@ -16,6 +17,7 @@ from npuscope.models import FOLDER
 from npuscope.tile.record.model import Site
 
 _HERE = str(Path(__file__).resolve().parents[2])  # npuscope itself
+_OURS_BY_PLACE = (_HERE, contextlib.__file__, "<frozen", "<string>")  # a `with` of ours is left through contextlib
 _MODELS = str(FOLDER)  # programs to run as the user's own, also where they are installed with npuscope
 # Where Python and what is installed beside it live: never the user's own code.
 _INSTALLED = {place for place in sys.path if place.endswith(("site-packages", "dist-packages"))}  # also of other users
@@ -32,7 +34,7 @@ _KEPT: list[CodeType] = []  # a freed code object's id would be given to another
 
 def is_ours(file: str) -> bool:
     """Whether a file is npuscope's or Python's, not the user's."""
-    return file.startswith((_HERE, "<frozen", "<string>")) and not file.startswith(_MODELS)
+    return file.startswith(_OURS_BY_PLACE) and not file.startswith(_MODELS)
 
 
 def is_users(file: str) -> bool:

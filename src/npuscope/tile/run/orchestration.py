@@ -13,6 +13,8 @@ from npuscope.tile.record.recorder import Recorder, TaskDraft
 from npuscope.tile.run.block import Block
 from npuscope.tile.values.lanes import plain
 
+_GRAPH_TASKS = 1024  # that a recorded graph holds
+
 
 class Carry:
     """What a loop carries from turn to turn; `in_task`: a loop inside a task, not one of the orchestration."""
@@ -132,6 +134,8 @@ class Orchestration:
         finally:
             self._recorder.graph = ""
         launched = [(task.kernel, task.blocks) for task in self._recorder.tasks[first:]]
+        if not 0 < len(launched) <= _GRAPH_TASKS:
+            raise fault(f"the graph {key} launches {len(launched)} tasks", f"It holds 1 to {_GRAPH_TASKS}.")
         before = self._launched.setdefault(key, launched)
         if launched != before:
             what = f"the graph {key} launches {len(launched)} tasks here and {len(before)} at its first call"

@@ -19,7 +19,7 @@ from npuscope.lower.chip import matrix
 from npuscope.lower.model import CoreKind, Instruction, Lowered, Pipe, Value
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import OpRole, OpSpec, Plane
-from npuscope.ops.transfers import NOTIFY, PUT, REMOTE_LOAD, REMOTE_STORE
+from npuscope.ops.transfers import DEFER_WAIT, NOTIFY, PUT, REMOTE_LOAD, REMOTE_STORE, WAIT
 from npuscope.tile.record.model import Access
 
 NS = 1e9
@@ -73,7 +73,7 @@ def cost_of(one: Instruction, lowered: Lowered, device: Device, made: frozenset[
     return Cost(0.0)
 
 
-REMOTE = (PUT, REMOTE_LOAD, REMOTE_STORE)
+REMOTE, SIGNALS = (PUT, REMOTE_LOAD, REMOTE_STORE), (NOTIFY, WAIT, DEFER_WAIT)
 
 
 def link_constant(device: Device, name: str) -> float:
@@ -392,8 +392,9 @@ def op_price(spec: OpSpec, device: Device, shape: tuple[int, int] = SHAPE, dtype
     elif spec.cost == "timing.scalar_read":
         accesses = (Access(0, "read", (1, 1), (1, 1)),)
     operands = (None, 0, 1) if spec.plane == "cube" else (0, 1)
-    one = Instruction(spec.name, spec.plane, 0, operands, 2, accesses=accesses, unit=unit, pipe=pipe)
-    cost = cost_of(one, Lowered("", 0, values, (one,)), device)
+    far = (("peer", 1), ("window", 0)) if spec in (*REMOTE, *SIGNALS) else ()
+    one = Instruction(spec.name, spec.plane, 0, operands, 2, (), accesses, attributes=far, unit=unit, pipe=pipe)
+    cost = signal_cost(one, device) if spec in SIGNALS else cost_of(one, Lowered("", 0, values, (one,)), device)
     cycles, place = (cost.fixed + cost.memory) / NS * _clock(device), cost.place
     if not place:  # no instruction of its own: what the scalar unit takes
         cycles, place = device.timing[spec.cost.removeprefix("timing.")].value, spec.cost
