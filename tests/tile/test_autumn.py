@@ -12,6 +12,7 @@ import pytest
 import npuscope.tile as pl
 from npuscope.ops.shaping import philox
 from npuscope.tile.fault import TileError
+from npuscope.tile.run.execute import record
 from tests.tile.one_task import CORE, RNG, floats, run_on, type_of
 
 
@@ -62,8 +63,22 @@ def test_elements_are_gathered_and_scattered_by_an_index() -> None:
         return y
 
     y = np.zeros((4, 16), np.float32)
-    back(got, index, y)
+    finished = record(back, got, index, y)
     np.testing.assert_array_equal(y, flat)
+    assert [notice.kind for notice in finished.recording.notices] == ["a5"]
+
+
+@pytest.mark.parametrize(
+    ("index", "space", "about"),
+    [
+        (np.zeros((1, 16), np.int16), pl.Mem.Vec, "indices must be INT32"),
+        (np.zeros((1, 8), np.int32), pl.Mem.Mat, r"\[8, 32\] FP16 into Mat.*Rows in sixteens"),
+    ],
+)
+def test_a_gather_that_the_compiler_refuses_is_refused(index: np.ndarray, space: Any, about: str) -> None:
+    with pytest.raises(TileError, match=about):
+        run_on(lambda mem, idx: pl.mgather(mem, idx, target_memory=space), [floats(20, 32).astype(np.float16), index],
+               (16, 32), np.float16)  # fmt: skip
 
 
 @pytest.mark.parametrize("across", [False, True])

@@ -206,8 +206,9 @@ LOG = OpSpec(
 )
 SQRT = OpSpec("sqrt", VECTOR, "unary", "The square root.", cost="op.vsqrt", numeric=np.sqrt)
 RSQRT = OpSpec(
-    "rsqrt", VECTOR, "unary", "1 / √x.", cost="op.vrsqrt", numeric=rsqrt,
-    options={"tmp": None, "high_precision": False}, storage="separate",
+    "rsqrt", VECTOR, "unary", "1 / √x, exact here; the chip's is near only, unless tmp or high_precision is given.",
+    cost="op.vrsqrt", numeric=rsqrt, storage="separate",
+    options={"tmp": None, "high_precision": False},
 )
 RECIP = OpSpec(
     "recip", VECTOR, "unary", "1 / x.", cost="op.vdiv", like="no cost of it is public", numeric=recip,

@@ -106,7 +106,10 @@ PUT = OpSpec(
     "put", ("store", "load"), "custom", "GM of this rank into a peer's window.", cost="timing.put_remote",
     spellings=("pld.tensor.put",),
 )
-GET = OpSpec("get", _STORE, "custom", "A peer's window into GM of this rank; the way in is a remote_load.", cost=_OUT, spellings=("pld.tensor.get",))
+GET = OpSpec(
+    "get", _STORE, "custom", "A peer's window into GM of this rank; the way in is a remote_load.", cost=_OUT,
+    spellings=("pld.tensor.get",),
+)
 
 ALL = (
     LOAD, GATHER_ROW, STORE, ASSEMBLE, ASYNC_PREFETCH, MOVE, IMG2COL, COPY_BOX, COPY, AIV_SHARD, AIC_GATHER,

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from npuscope.ops.dtypes import FP16, FP32, INT16, INT32, DataType
 from npuscope.ops.shaping import EXTRACT
 from npuscope.ops.sorting import MGATHER, MSCATTER, PAGED_GATHER, SCATTER_UPDATE
 from npuscope.tile.calls.functions import implements, scalar_max, scalar_min
@@ -28,6 +29,7 @@ from npuscope.tile.values.tensors import Tensor, Tile
 
 _OUTSIDE = ("undefined", "clamp", "wrap", "zero")
 _UNITS = ("row", "elem")
+_SCATTERED = (FP16, FP32, INT16, INT32)
 
 
 @implements(MGATHER)
@@ -44,7 +46,7 @@ def mgather(
     """Rows (or elements) of a GM tensor that an index names, side by side in a tile."""
     if not isinstance(mem, Tensor) or len(mem.shape) < 1:
         raise fault(f"pl.mgather reads a GM tensor, not {describe(mem)}")
-    numbers = _index(idx, "mgather")
+    numbers = _index(idx, "mgather", INT32)
     rows = _choice(coalesce, _UNITS, "mgather", "coalesce") == "row"
     outside = _choice(gather_oob, _OUTSIDE, "mgather", "gather_oob")
     space = member(target_memory, MemorySpace, "mgather", "target_memory")
@@ -57,6 +59,8 @@ def mgather(
     shape = (numbers.size, width) if rows else numbers.shape
     named = numbers.valid or numbers.shape
     valid = shape_of(valid_shape) if valid_shape is not None else (math.prod(named), width) if rows else named
+    if space is MemorySpace.Mat and (shape[0] % 16 or shape[-1] * mem.dtype.bytes % 32):
+        raise fault(f"pl.mgather of {list(shape)} {mem.dtype} into Mat", "Rows in sixteens, each of whole 32 bytes.")
     if len(valid) != len(shape) or any(n > most for n, most in zip(valid, shape, strict=True)):
         raise fault(f"pl.mgather: valid_shape={list(valid)} of a tile {list(shape)}")
     tile = create_tile(shape, mem.dtype, space)
@@ -78,7 +82,13 @@ def mscatter(src: object, idx: object, output_tensor: object) -> Tensor:
     """Each element of a tile to the place in a GM tensor that its index names, counted over the whole tensor."""
     if not isinstance(output_tensor, Tensor):
         raise fault(f"pl.mscatter writes to a GM tensor, not {describe(output_tensor)}")
-    tile, numbers = current().tile(src, "mscatter"), _index(idx, "mscatter")
+    tile, numbers = current().tile(src, "mscatter"), _index(idx, "mscatter", INT32)
+    if tile.dtype not in _SCATTERED or output_tensor.dtype is not tile.dtype:
+        raise fault(
+            f"pl.mscatter of {describe(tile)} into {describe(output_tensor)}",
+            "Both are of one type: FP16, FP32, INT16 or INT32.",
+        )
+    current().recorder.notice("a5", "pl.mscatter is for a5 alone: what a2a3 does with it is not settled in public")
     if tile.shape != numbers.shape:
         raise fault(f"pl.mscatter: {describe(tile)} with indices {describe(numbers)}")
     target = reshape(output_tensor, [1, output_tensor.size])
@@ -168,10 +178,10 @@ def _turns(count: int) -> Iterator[Whole]:
     return cast("Iterator[Whole]", iter(range_(count)))
 
 
-def _index(value: object, op: str) -> Tensor | Tile:
+def _index(value: object, op: str, dtype: DataType | None = None) -> Tensor | Tile:
     operand = current().operand(value, op)
-    if not operand.dtype.is_int:
-        raise fault(f"pl.{op}: indices must be whole numbers, not {describe(operand)}")
+    if not operand.dtype.is_int or dtype not in (None, operand.dtype):
+        raise fault(f"pl.{op}: indices must be {dtype or 'whole numbers'}, not {describe(operand)}")
     return operand
 
 
