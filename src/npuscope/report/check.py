@@ -17,6 +17,7 @@ from npuscope.check.columns import ERRORS, FINDINGS, cost_text, error_row, found
 from npuscope.check.fixes.patch import Patch
 from npuscope.check.races.conflicts import false_edges
 from npuscope.check.races.detect import ChangedOutput, Race
+from npuscope.check.races.replay import Replayed
 from npuscope.check.rule import SEVERITIES, Finding, Rule, Section, Severity
 from npuscope.check.rules import all_rules
 from npuscope.check.rules.edges import implied_edges, needless_deps
@@ -74,7 +75,8 @@ def check(file: str, checks: Sequence[Checked], everything: bool = False) -> Ite
             yield Heading(f"Program {short_name(checked.program)}", where=In.MARKDOWN)
         yield from _diagnosis(checked)
         yield Notes(checked.notes, "note: ")
-        yield from _by_scope(checked, everything)
+        replayed = checked.replayed
+        yield from _by_scope(checked, everything, None if number and replayed and replayed.ranks else replayed)
         yield from _review(checked)
 
 
@@ -115,19 +117,16 @@ def by_section(found: Iterable[Finding]) -> dict[Section, list[Finding]]:
     }
 
 
-def _by_scope(checked: Checked, everything: bool) -> Iterator[Part]:
-    """Errors first, then races, then the costliest findings of each scope."""
+def _by_scope(checked: Checked, everything: bool, replayed: Replayed | None) -> Iterator[Part]:
+    """Errors first, then races, what another order changes, and the costliest findings of each scope."""
     if checked.errors:
         yield Heading("errors", where=In.TEXT)
         yield Notes([line for finding in checked.errors for line in finding_lines(finding)], where=In.TEXT)
     if checked.races:
         yield Heading("races", where=In.TEXT)
         yield Notes([line for race in checked.races for line in _race_lines(race)], where=In.TEXT)
-    if (other := checked.replayed) is not None:
-        order = f"another legal order (seed {other.seed})"
-        lines = [f"not replayed: {other.unplayed}"] if other.unplayed else _changes(order, other.seeded)
-        lines = [f"{order}: {other.fails}"] if other.fails else [*lines, *(f"  {one}" for one in other.reads)]
-        yield Heading("\n".join(lines), where=In.TEXT)
+    if replayed is not None:
+        yield Heading("\n".join(_replay_lines(replayed)), where=In.TEXT)
     for section, found in by_section(checked.findings).items():  # in the order of the first of each
         shown = found if everything else [one for n, one in enumerate(found) if n < TOP or _must_be_seen(one)]
         where = f", lines {section.first} to {section.last}" if section.first else ""
@@ -207,6 +206,13 @@ def _race_lines(race: Race) -> list[str]:
     if race.changes is not None:
         lines += _changes("    replayed the other way", race.changes)
     return [*lines, f"    not replayed: {race.unplayed}"] if race.unplayed else lines
+
+
+def _replay_lines(other: Replayed) -> list[str]:
+    order = f"another {'order of ranks' if other.ranks else 'legal order'} (seed {other.seed})"
+    if other.unplayed or other.fails:
+        return [f"not replayed: {other.unplayed}" if other.unplayed else f"{order}: {other.fails}"]
+    return [*_changes(order, other.seeded), *(f"  {one}" for one in other.reads)]
 
 
 def _changes(order: str, changes: Sequence[ChangedOutput]) -> list[str]:

@@ -32,7 +32,7 @@ class Replayed:
     """The races of one program with what each changes; `seeded`: what an order drawn by `seed` changes.
 
     `reads`: what of that ranks read otherwise, the first of each. `fails`: how the program ends in that order.
-    `unplayed` says why nothing was run again.
+    `unplayed` says why nothing was run again. `ranks`: they took turns in other orders, all programs of them at once.
     """
 
     races: tuple[Race, ...]
@@ -41,6 +41,7 @@ class Replayed:
     unplayed: str = ""
     reads: tuple[str, ...] = ()
     fails: str = ""
+    ranks: bool = False
 
     @property
     def is_unsafe(self) -> bool:
@@ -83,16 +84,16 @@ def _ranks_by_chance(path: str | Path, argv: Sequence[str], runs: Sequence[Finis
         again = run_script(path, argv, "values").runs
     if changes := _host_changes(runs, again):
         why = f"run again in the same order {changes[0].output} differs: the script's inputs changed in between"
-        return Replayed((), seed, (), why)
+        return Replayed((), seed, (), why, ranks=True)
     for number in range(seed, seed + RANK_ORDERS):
         with ranks_by_chance(number), reads_of_windows() as after:
             try:
                 other = run_script(path, argv, "values").runs
             except NpuscopeError as error:
-                return Replayed((), number, fails=str(error))
+                return Replayed((), number, fails=str(error), ranks=True)
         if changes := _host_changes(runs, other):
-            return Replayed((), number, changes, reads=_other_reads(before, after))
-    return Replayed((), seed)
+            return Replayed((), number, changes, reads=_other_reads(before, after), ranks=True)
+    return Replayed((), seed, ranks=True)
 
 
 def _other_reads(before: Sequence[WindowRead], after: Sequence[WindowRead]) -> tuple[str, ...]:
