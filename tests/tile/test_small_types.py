@@ -180,6 +180,27 @@ def test_what_boxes_cannot_give_is_refused(body: Any) -> None:
         run_on(body, [x, w], (16, 128), x1=pl.NZ)
 
 
+def test_boxes_too_far_apart_and_of_unknown_number_are_refused() -> None:
+    x, tall = RNG.integers(-4, 5, (16, 32)).astype(np.int8), np.zeros((65_536 + 64, 64), np.int8)
+    run_on(lambda a, b: pl.matmul(a, b[0:32, 0:32]), [x, tall], (16, 32), np.int32, x1=pl.NZ)
+    with pytest.raises(TileError, match="65,568 rows between two columns of boxes"):
+        run_on(lambda a, b: pl.matmul(a, b[0:32, :]), [x, tall], (16, 64), np.int32, x1=pl.NZ)
+    rows = pl.dynamic("N")
+
+    @pl.jit
+    def product(
+        a: pl.Tensor[[16, 32], pl.INT8],
+        b: pl.Tensor[[rows, 64], pl.INT8, pl.NZ],
+        y: pl.Out[pl.Tensor[[16, 64], pl.INT32]],
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y = pl.store(pl.matmul(a, b[0:32, :]), [0, 0], y)
+        return y
+
+    with pytest.raises(TileError, match="known at run time only"):
+        product(x, tall[:64], np.zeros((16, 64), np.int32))
+
+
 def test_an_annotation_says_that_a_tensor_lies_in_boxes() -> None:
     """Of a local name, of a helper's parameter, and of `pl.tensor.view`."""
     scales = RNG.integers(120, 130, (4, 32)).astype(np.uint8)

@@ -275,7 +275,12 @@ def _in_gm(
     buffer.rows_at_run_time = parameter.rows_at_run_time
     tensor = Tensor(buffer, 0, shape, row_major(shape))
     if isinstance(parameter.annotation, types.TensorType) and parameter.annotation.layout:
-        tensor.fractal = Fractal.of(parameter.annotation.layout, shape, dtype)
+        layout, said = parameter.annotation.layout, parameter.annotation.shape or shape
+        if not all(isinstance(extent, (int, np.integer)) for extent in said[-2:]):
+            raise fault(
+                f"{parameter.name} in {layout} has rows or columns that are known at run time only: {list(said)}"
+            )
+        tensor.fractal = Fractal.of(layout, shape, dtype)
     if isinstance(parameter.annotation, types.TensorType) and parameter.annotation.strides:
         strides = parameter.annotation.strides
         if sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) >= math.prod(shape):

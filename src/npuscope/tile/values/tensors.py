@@ -64,6 +64,7 @@ BOXES: dict[str, tuple[int, int, tuple[int, ...]]] = {
     "MX_A_ZZ": (16, 2, (0, 2, 1, 3)),
     "MX_B_NN": (2, 16, (2, 0, 3, 1)),
 }
+MOST_ROWS_APART = 65_535  # 16 bits of the load instruction
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,9 @@ class Fractal:
         (*lead, tall, wide), (*steps, _, _) = box, strides
         if tall % self.rows or wide % self.columns:
             raise fault(f"a box {list(box)} of a tensor in boxes of {self.rows} x {self.columns}: it cuts some")
+        if wide > self.columns and (apart := self.strides[2] // self.columns - tall) > MOST_ROWS_APART:
+            about = f"{apart:,} rows between two columns of boxes: the load unit skips at most {MOST_ROWS_APART:,}"
+            raise fault(about, f"Load {self.columns} columns at a time, or more rows.")
         split = (*lead, tall // self.rows, self.rows, wide // self.columns, self.columns)
         return split, (*steps, *self.strides)
 
