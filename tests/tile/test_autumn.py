@@ -8,10 +8,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from same_record import first_difference
 
 import npuscope.tile as pl
+from npuscope.chip.devices import load
+from npuscope.lower.program import Program
 from npuscope.ops.shaping import philox
 from npuscope.tile.fault import TileError
+from npuscope.tile.record.walk import ops_of
 from npuscope.tile.run.execute import record
 from tests.tile.one_task import CORE, RNG, floats, run_on, type_of
 
@@ -208,6 +212,32 @@ def test_a_product_into_a_part_of_an_accumulator_is_in_the_whole() -> None:
 
     got, _ = run_on(body, [a, b], (16, 64))
     np.testing.assert_allclose(got, a @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_added_up_in_a_part_of_an_accumulator_is_not_put_there_again() -> None:
+    a, b = floats(32, 64), floats(64, 32)
+
+    @pl.jit
+    def product(
+        x: pl.Tensor[[32, 64], pl.FP32], w: pl.Tensor[[64, 32], pl.FP32], y: pl.Out[pl.Tensor[[32, 32], pl.FP32]]
+    ):
+        with pl.at(level=CORE):
+            acc = pl.create_tile([32, 32], pl.FP32, target_memory=pl.Mem.Acc)
+            for t in pl.range(0, 32, 16):
+                for k in pl.range(0, 64, 16):
+                    acc[t : t + 16, :] = pl.matmul_acc(
+                        acc[t : t + 16, :], x[t : t + 16, k : k + 16], w[k : k + 16, :], init_cond=(k == 0)
+                    )
+            y = pl.store(acc, [0, 0], y)
+        return y
+
+    y = np.zeros((32, 32), np.float32)
+    full, shapes = (record(product, a, b, y, mode=mode).recording for mode in ("values", "shapes"))
+    np.testing.assert_allclose(y, a @ b, rtol=1e-5, atol=1e-5)
+    assert first_difference(full, shapes) is None
+    assert {op.plane for op, _ in ops_of(full.bodies[0]) if op.name == "assemble"} == {"view"}
+    (planned,) = Program(full, load("910b2")).planned.values()
+    assert {one.unit for one in planned.lowered.instructions} == {"AIC"}
 
 
 def test_the_fourth_argument_for_tiles_says_whether_a_sum_begins() -> None:

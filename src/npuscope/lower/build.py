@@ -251,7 +251,7 @@ def _keep_old(items: Items, values: list[Value]) -> Items:
     needs = _Needs(items)
 
     def each(one: Instruction) -> Iterator[Instruction]:
-        writes = one.spec.is_a(OpRole.WRITES_INTO) and one.result is not None and one.operands
+        writes = one.spec.is_a(OpRole.WRITES_INTO) and one.plane != "view" and one.result is not None and one.operands
         old = one.operands[0] if writes else None
         if old is not None and needs.after(old, one):
             copy = add_value(values, values[old])

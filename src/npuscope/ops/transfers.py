@@ -25,7 +25,7 @@ STORE = OpSpec(
     roles=(OpRole.NO_NEW_VALUE,),
 )
 ASSEMBLE = OpSpec(
-    "assemble", ("store", "vector"), "custom", "The valid part of a tile into GM or into another tile.",
+    "assemble", ("store", "vector", "view"), "custom", "The valid part of a tile into GM or into another tile.",
     cost="op.vcopy", storage="operand", roles=(OpRole.WRITES_INTO, OpRole.NO_NEW_VALUE),
 )
 ASYNC_PREFETCH = OpSpec(

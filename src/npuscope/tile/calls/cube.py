@@ -30,6 +30,7 @@ from npuscope.tile.enums import AccPhase, TensorLayout
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.values.checks import check_phase, check_scratch, describe, dtype_of, flag, index, shape_of, shown
+from npuscope.tile.values.lanes import Whole
 from npuscope.tile.values.tensors import Shape, Tile, window
 
 
@@ -90,17 +91,17 @@ def _product(
         if acc is not None and acc.array is not None and keep:
             np.add(product, acc.array.reshape(product.shape), out=product)
         result.array = product.reshape(result.shape)
-        if acc is not None and acc.part_of is not None:
-            _write_through(run, acc.part_of, result)
+    if acc is not None and acc.part_of is not None:
+        _write_through(run, acc.part_of, result)
     return result
 
 
-def _write_through(run: TileRun, part_of: tuple[Tile, tuple[int, ...]], result: Tile) -> None:
+def _write_through(run: TileRun, part_of: tuple[Tile, tuple[Whole, ...]], result: Tile) -> None:
     """A product into a part of an accumulator: the whole one holds it, too."""
     whole, offset = part_of
     if whole.array is not None and result.array is not None:
         run.shapes.only_first()  # the next turn finds what this one wrote
-        whole.writable()[window(result.shape, offset)] = result.array
+        whole.writable()[window(result.shape, [int(o) for o in offset])] = result.array
     result.part_of = part_of
 
 

@@ -317,9 +317,9 @@ def _slice_tile(run: TileRun, x: Tile, box: Shape, offset: Sequence[Whole], vali
     valid = inside(x, box, offset, valid, clamp)
     within = valid or box
     tile = run.result(SLICE, (x,), box, x.dtype, valid, x.space, plane="view")
+    if x.space == "Acc":
+        tile.part_of = (x, tuple(offset))
     if x.array is not None:
-        if x.space == "Acc":
-            tile.part_of = (x, tuple([int(o) for o in offset]))
         part = x.array[window(within, [int(o) for o in offset])]
         if within == box:
             tile.array = np.ascontiguousarray(part)

@@ -11,6 +11,7 @@ from npuscope.ops import rounding, storage
 from npuscope.ops.dtypes import BF16, FP16, FP32, INT8, INT32, UINT8, DataType
 from npuscope.ops.elementwise import CAST
 from npuscope.ops.shaping import CREATE, TRANSPOSE
+from npuscope.ops.spec import Plane
 from npuscope.ops.transfers import ASSEMBLE, COPY_BOX, GATHER_ROW, IMG2COL, LOAD, MOVE, STORE
 from npuscope.tile.calls.functions import implements, settled
 from npuscope.tile.calls.shaping import inside, overhang, reinterpret_view, reshape, slice, transposed
@@ -174,12 +175,20 @@ def into_tile(
         tile = _on_the_way_out(run, tile, into.dtype, pre_quant, pre_relu, "assemble")
     box = _fitting_box(tile, into)
     check_room("assemble", into, offset, box, "the tile")
-    result = run.result(ASSEMBLE, (into, tile), into.shape, into.dtype, into.valid, into.space, plane="vector")
+    there = tile.part_of is not None and tile.part_of[0] is into and _alike(tile.part_of[1], offset)
+    plane: Plane = "view" if there else "vector"  # what was added up in its place in an accumulator is there already
+    result = run.result(ASSEMBLE, (into, tile), into.shape, into.dtype, into.valid, into.space, plane=plane)
     if into.array is not None and tile.array is not None:
         result.array = into.writable() if in_place else into.array.copy()
         part = tile.array[window(tile.valid or tile.shape)]
         result.array[window(box, [int(o) for o in offset])] = part.reshape(box)
     return result
+
+
+def _alike(a: Sequence[Whole], b: Sequence[Whole]) -> bool:
+    """Whether two places are the same, in every turn that is looked at together."""
+    now = [[x.now() if isinstance(x, Lane) else x for x in place] for place in (a, b)]
+    return len(a) == len(b) and all(x is y or np.array_equal(x, y) for x, y in zip(*now, strict=True))
 
 
 def _fitting_box(source: Tensor | Tile, target: Tensor | Tile) -> Shape:

@@ -18,6 +18,7 @@ from npuscope.tile.values import signature
 
 if TYPE_CHECKING:
     from npuscope.tile.record.recorder import BlockDraft, Frame
+    from npuscope.tile.values.lanes import Whole
 
 Shape = tuple[int, ...]
 
@@ -202,7 +203,7 @@ class Tile(OperandValue):
     index: int = 0
     promoted: Tensor | None = None
     overwritten: str = ""  # why what it held is gone
-    part_of: tuple[Tile, tuple[int, ...]] | None = None  # of an accumulator: where products into this part go, too
+    part_of: tuple[Tile, tuple[Whole, ...]] | None = None  # of an accumulator: where products into this part go, too
     boxes: str = ""  # the layout of a tile that lies in small boxes, MX scales: another shape shows their order
 
     def writable(self) -> Array:
