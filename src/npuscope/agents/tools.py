@@ -40,13 +40,13 @@ class Asked:
 def explain(asked: Asked) -> Told:
     """Where the time of a capture or of a simulated program went."""
     from npuscope.explain import explain as explained
-    from npuscope.explain.choosing import choose_rank
+    from npuscope.explain.choosing import choose_one
     from npuscope.trace import read
 
     if asked.is_program:
         found = _prediction(asked).explanation
     else:
-        trace = choose_rank(read(asked.path), asked.rank)
+        trace = choose_one(read(asked.path), asked.rank)
         found = explained(trace if asked.step is None else trace.select(step=[asked.step]))
     data = found.as_dict()
     causes = [{key: value for key, value in cause.items() if key != "where"} for cause in data["causes"]]  # type: ignore[attr-defined]
@@ -89,7 +89,7 @@ def what_if(asked: Asked) -> Told:
     """What each kernel, each wait and each finding is worth, the one worth most first."""
     from npuscope.explain import explain as explained
     from npuscope.explain.changes import whatif_each
-    from npuscope.explain.choosing import choose_rank
+    from npuscope.explain.choosing import choose_one
     from npuscope.report.whatif import gains_data
     from npuscope.trace import read
 
@@ -97,7 +97,7 @@ def what_if(asked: Asked) -> Told:
         one = _prediction(asked)
         data = gains_data(one.gains, one.diagnosis)
     else:
-        trace = choose_rank(read(asked.path), asked.rank)
+        trace = choose_one(read(asked.path), asked.rank)
         data = {**whatif_each(trace)[1].as_dict(), **explained(trace).diagnosis.as_dict()}
     kept = {name: data[name] for name in ("verdict", "wall_ns")}
     return {**kept, "gains": list(data["gains"])[:MOST_GAINS]}  # type: ignore[call-overload]

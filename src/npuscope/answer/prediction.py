@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import statistics  # noqa: F401 (loaded here and not by every job)
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
@@ -17,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from npuscope.answer.answer import Answer, Fullest, KernelShare, Trouble, Verdict
 from npuscope.answer.request import CaptureBase, Request
@@ -36,6 +38,7 @@ from npuscope.chip.runtimes import with_runtime
 from npuscope.explain.changes import Gains
 from npuscope.explain.diagnosis import Diagnosis
 from npuscope.explain.explanation import Explanation
+from npuscope.explain.ranks import Ranks, explain_ranks
 from npuscope.lower.build_folder import build_program, is_build, read_build, with_build
 from npuscope.lower.chip import DEFAULT, chip_to_lower_for
 from npuscope.lower.lowering import LoweringOptions
@@ -54,6 +57,7 @@ from npuscope.time.diagnosis import explained, with_findings
 from npuscope.time.measured.base import MeasuredBase, anchor, anchored
 from npuscope.time.measured.observed import observed_in, observed_of, walls
 from npuscope.time.priced import Priced, priced
+from npuscope.time.ranks.result import late_peers
 from npuscope.time.ring_sizes import SIZES, SLOWER, ring_sizes
 from npuscope.time.run import Simulated, lacking_times, refused_without_times, simulate, simulate_ranks
 from npuscope.time.uncertainty import against, known_misses, time_after, time_estimate
@@ -269,22 +273,14 @@ class Prediction:
             return time_after(wall_ns, self.change)
         return time_estimate(wall_ns, "wall", self.simulated.bound.regime)
 
-    @cached_property
-    def time(self) -> Interval:
-        """What variants are compared by: all that a rank does, where it runs several programs; else the wall."""
-        run = self.simulated
-        if len(run.programs) < 2 or self.change is not None:
-            return self.estimate
-        return time_estimate(run.rank_wall_ns, "wall", run.bound.regime)
-
     @property
     def told(self) -> str:
-        """Which of a rank's programs limits and gains are of; empty where it runs one."""
+        """Which of a rank's programs findings are of; empty where it runs one."""
         run = self.simulated
         if len(run.programs) < 2:
             return ""
         name, count = run.prepared.program.recording.program, len(run.programs)
-        return f"{name}, the longest of {count} programs of a rank: {duration(run.wall_ns)}"
+        return f"{name}, the longest of {count} programs of a rank: {duration(run.program_wall)}"
 
     @cached_property
     def priced(self) -> Priced:
@@ -301,12 +297,26 @@ class Prediction:
     @property
     def limits(self) -> Diagnosis:
         """Why the run takes so long and what mending each cause is worth, before anything is known of findings."""
-        return self.timeline.diagnosis
+        return self._among_ranks(self.timeline.diagnosis)
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
         """The same with the findings that mend them."""
-        return with_findings(self.simulated, self.limits, self.priced)
+        return self._among_ranks(self._own_diagnosis)
+
+    @cached_property
+    def _own_diagnosis(self) -> Diagnosis:
+        return with_findings(self.simulated, self.timeline.diagnosis, self.priced)
+
+    def _among_ranks(self, own: Diagnosis) -> Diagnosis:
+        """With those that its rank waits for, where it does."""
+        if not any(late_peers(one) for one in self.simulated.programs):
+            return own
+        return self._all_ranks.among(own, named=False)
+
+    @cached_property
+    def _all_ranks(self) -> Ranks:
+        return explain_ranks(self.simulated.trace_of_ranks)
 
     @cached_property
     def timeline(self) -> Explanation:
@@ -322,13 +332,17 @@ class Prediction:
     @property
     def trace(self) -> Trace:
         """The run as a capture, with what its slices do not show: whoever reads it finds the same diagnosis."""
-        if self.simulated.ranks:
-            return self.simulated.trace_of_ranks
-        trace = self.simulated.trace
+        run = self.simulated
+        trace = run.trace_of_ranks if run.ranks else run.trace
         wall = {"value": self.estimate.value, **self.estimate.as_dict()}
-        regime = self.simulated.bound.regime
-        known = {SIMULATED: {"wall": wall, "regime": regime, "diagnosis": self.diagnosis.as_dict()}}
-        return replace(trace, meta=replace(trace.meta, notes={**trace.meta.notes, **known}))
+        known: dict[str, object] = {"wall": wall, "regime": run.bound.regime}
+        own = self._own_diagnosis
+        if run.ranks:
+            known["rank"] = rank = run.programs[0].rank
+            first_lane = trace.lanes.filter(pl.col("rank") == rank)["lane"][0]
+            own = own.moved(round(run.programs[0].begin), first_lane)
+        known["diagnosis"] = own.as_dict()
+        return replace(trace, meta=replace(trace.meta, notes={**trace.meta.notes, SIMULATED: known}))
 
     @cached_property
     def audit(self) -> Priced:
@@ -366,7 +380,7 @@ class Prediction:
     @property
     def notices(self) -> str:
         """What a reader of its time should know."""
-        told = [f"limits and gains are of {self.told}"] if self.told else []
+        told = [f"findings are of {self.told}"] if self.told else []
         return "; ".join([*(notice.message for notice in self.simulated.grave), *told])
 
     def report(self, rules: Sequence[Rule], price: bool = True) -> Checked:
@@ -409,18 +423,18 @@ class Prediction:
         if self.unfit:
             first = self.unfit[0]
             return replace(one, verdict="unfit", message=first.message, line=first.line, errors=_near(self.unfit))
-        run, job = self.simulated, self.simulated.prepared.job
+        run = self.simulated
         fullest = max(usages(self.program.in_memory.values()), key=lambda usage: usage.share, default=None)
         return replace(
             one,
             message=self.notices,
-            time=self.time,
+            time=self.estimate,
             bound=self.limits.bound,
             bound_message=self.limits.verdict.sentence,
             worth=self.limits.verdict.gain,
             regime=run.bound.regime,
-            tasks=len(self.recording.tasks),
-            blocks=len(job.block_class),
+            tasks=run.tasks,
+            blocks=run.blocks,
             memory=None if fullest is None else Fullest(fullest.function, fullest.space.space, fullest.share),
         )
 
@@ -598,20 +612,20 @@ def _near(findings: Iterator[Finding] | Sequence[Finding]) -> tuple[Finding, ...
 
 def _kernels(simulated: Simulated) -> Iterator[KernelShare]:
     """Every kernel that ran, the one with most time first."""
-    program, job, times = simulated.prepared.program, simulated.prepared.job, simulated.times
     memory: dict[str, dict[str, float]] = {}
-    for usage in usages(program.in_memory.values()):
+    for usage in (one for prepared in simulated.every for one in usages(prepared.program.in_memory.values())):
         spaces = memory.setdefault(usage.body.kernel, {})
         spaces[usage.space.space] = max(spaces.get(usage.space.space, 0.0), usage.share)
-    names = [task.kernel for task in program.recording.tasks]
-    numbers = {name: n for n, name in enumerate(dict.fromkeys(names))}
-    of_task = np.array([numbers[name] for name in names], np.int64)
-    tasks = np.bincount(of_task, minlength=len(numbers))
-    of_block = of_task[job.task_of]
-    blocks = np.bincount(of_block, minlength=len(numbers))
-    run = np.bincount(of_block, times.end - times.start, minlength=len(numbers))
-    for name, n in sorted(numbers.items(), key=lambda pair: -run[pair[1]]):
-        yield KernelShare(short_name(name), int(tasks[n]), int(blocks[n]), round(float(run[n])), memory.get(name, {}))
+    tasks, blocks, ran = Counter[str](), Counter[str](), Counter[str]()
+    runs = [(one.prepared, one.times) for one in simulated.programs] or [(simulated.prepared, simulated.times)]
+    for prepared, times in runs:
+        of_block = np.bincount(prepared.job.task_of, times.end - times.start, minlength=len(prepared.job.blocks))
+        for task, took in zip(prepared.program.recording.tasks, of_block.tolist(), strict=True):
+            tasks[task.kernel] += 1
+            blocks[task.kernel] += task.blocks
+            ran[task.kernel] += took
+    for name in sorted(ran, key=lambda name: -ran[name]):
+        yield KernelShare(short_name(name), tasks[name], blocks[name], round(ran[name]), memory.get(name, {}))
 
 
 def warm_up() -> None:

@@ -32,7 +32,7 @@ from npuscope.cli import options
 from npuscope.cli.output import check_outputs, counts_of, numbers_of, progress_bar, settings_of, show
 from npuscope.explain import Change, explain, whatif
 from npuscope.explain.changes import whatif_each
-from npuscope.explain.choosing import choose_rank
+from npuscope.explain.choosing import choose_one
 from npuscope.lab.document import page
 from npuscope.report.whatif import asked as asked_report
 from npuscope.report.whatif import gains as report
@@ -81,7 +81,7 @@ def command(
 
             settings = tuple(settings_of(setting or []).items())
             one = Prediction(Request(path, tuple(arguments or ()), settings, device, program, runtime=runtime))
-        trace = one.simulated.trace if one else choose_rank(read(path), rank)
+        trace = one.simulated.trace if one else choose_one(read(path), rank)
         if asked:
             result = whatif(trace, change)
             versus = replay_against(result, one.simulated.bound.regime) if one else None
@@ -89,7 +89,7 @@ def command(
             parts = [*asked_report(result, versus)]
         elif one:
             data, parts = gains_data(one.gains, one.diagnosis), [*report(one.gains, one.diagnosis)]
-            parts += [Say(f"All of this is of {one.told}.")] if one.told else []
+            parts += [Say(f"Kernels and findings are of {one.told}.")] if one.told else []
         else:
             unchanged, gains = whatif_each(trace)
             diagnosis = explain(trace).diagnosis

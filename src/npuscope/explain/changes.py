@@ -126,6 +126,8 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
     worst = max(before, key=lambda wall: abs(wall - busy_until))
     if abs(worst - busy_until) > DOUBTFUL * busy_until:
         notes.append("The replay misses the run it came from by more than a tenth: trust the interval, not the number.")
+    if ready.between.length:
+        notes.append("Dispatches begin when they did: what the change does to the host's launches is not known.")
     outcomes: list[tuple[int, int, int]] = []  # wall, error of that replay without a change, tasks
     try:
         for model, base in zip(models, before, strict=True):

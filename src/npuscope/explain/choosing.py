@@ -7,7 +7,7 @@ from typing import NamedTuple
 import polars as pl
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.trace.core import RANK_WINDOWS, WINDOW, Trace
+from npuscope.trace.core import RANK_WINDOWS, SIMULATED, WINDOW, Trace
 from npuscope.trace.schema import is_work
 
 
@@ -76,6 +76,8 @@ def _by_rank(trace: Trace, values: list[int]) -> dict[int, Trace] | None:
         meta = trace.meta_of_part(here, counted, "not selected")
         if (window := trace.meta.notes.get(RANK_WINDOWS, {}).get(str(value))) is not None:
             meta = meta.plus(notes={WINDOW: window})
+        if (known := trace.meta.notes.get(SIMULATED, {})).get("rank") == value:
+            meta = meta.plus(notes={SIMULATED: known})
         found[value] = Trace(here, trace.lanes.filter(pl.col("rank") == value), own, counted, meta)
     return found
 
@@ -89,6 +91,11 @@ def choose_rank(trace: Trace, number: int | None) -> Trace:
         known = ", ".join(map(str, parts)) if None not in parts else "none that it tells"
         raise NpuscopeError(f"no rank or device {number}", remedy=f"The trace has {known}.")
     return parts[number].trace
+
+
+def choose_one(trace: Trace, number: int | None) -> Trace:
+    """The same for who can look at one only: of ranks that were simulated the one that `simulate` tells of."""
+    return choose_rank(trace, trace.meta.notes.get(SIMULATED, {}).get("rank") if number is None else number)
 
 
 def check_one_rank(lanes: pl.DataFrame) -> None:

@@ -76,8 +76,10 @@ class CollectiveWaits(Tabular):
         return f"{waits}: it comes last in {self.last[slow]:,} of {self.matched:,} collectives{left_out}{unsure}"
 
 
-def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:
-    """The waits between ranks, each with its name and its work."""
+def collective_waits(ranks: Sequence[tuple[str, Work]], signals: pl.DataFrame | None = None) -> CollectiveWaits:
+    """The waits between ranks, each with its name and its work; `signals` are edges that say who waited for whom."""
+    if signals is not None:
+        return _told_by_signals(ranks, signals)
     each = [_collectives(name, work) for name, work in ranks]
     everything = pl.concat(each)
     rows = _left_together(everything.filter(~pl.col("paired")))
@@ -92,19 +94,14 @@ def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:
     met = met.with_columns(wait_ns=pl.col("dur") - pl.col("least"))
     met = _followed_back(met, dict(ranks))
     others = met.filter(pl.col("rank") != pl.col("waits_for"))
-    table = others.group_by("rank", "waits_for").agg(
-        pl.col("wait_ns").sum(), pl.len().alias("collectives"), pl.col(REASONS).sum()
-    )
     sums = {
         name: dict(met.group_by("rank").agg(pl.col(column).sum()).iter_rows())
         for name, column in (("wait", "wait_ns"), ("cost", "least"))
     }
     last = dict(met.filter(pl.col("rank") == pl.col("waits_for"))["rank"].value_counts().iter_rows())
     names = [name for name, _ in ranks]
-    meeting = met.select(pl.struct(_MEETING).rank("dense").alias("meeting"), "rank", "name", "start", "dur",
-                         "wait_ns", "waits_for", "task", "lane", "in_step")  # fmt: skip
     return CollectiveWaits(
-        table.sort("wait_ns", "rank", "waits_for", descending=[True, False, False]).select(WAITS.keys),
+        _by_pair(others),
         {name: int(sums["wait"].get(name, 0)) for name in names},
         {name: int(sums["cost"].get(name, 0)) for name in names},
         {name: int(last.get(name, 0)) for name in names},
@@ -115,8 +112,82 @@ def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:
             (len(set(re.findall(r"\d+", group))) for group in rows["group"].drop_nulls().unique() if "[" in group),
             default=0,
         ),
-        meeting.sort("meeting", "start", maintain_order=True),
+        _meetings(met),
     )
+
+
+def _by_pair(waits: pl.DataFrame) -> pl.DataFrame:
+    table = waits.group_by("rank", "waits_for").agg(
+        pl.col("wait_ns").sum(), pl.len().alias("collectives"), pl.col(REASONS).sum()
+    )
+    return table.sort("wait_ns", "rank", "waits_for", descending=[True, False, False]).select(WAITS.keys)
+
+
+def _meetings(met: pl.DataFrame) -> pl.DataFrame:
+    meeting = met.select(pl.struct(_MEETING).rank("dense").alias("meeting"), "rank", "name", "start", "dur",
+                         "wait_ns", "waits_for", "task", "lane", "in_step")  # fmt: skip
+    return meeting.sort("meeting", "start", maintain_order=True)
+
+
+def _told_by_signals(ranks: Sequence[tuple[str, Work]], signals: pl.DataFrame) -> CollectiveWaits:
+    """The waits of a simulation, which knows of each task how long it waited for whose signal: a meeting of the two. A
+    collective is then any task that waits for others, and what it takes beside waits for late ones is its cost."""
+    frames = []
+    for name, work in ranks:
+        columns = [column for column in ("meeting", "run") if column in work.trace.slices.columns]
+        tasks = work.with_columns(*columns).with_columns(pl.lit(name).alias("rank"))
+        tasks = tasks.with_columns(pl.lit(None).alias(c) for c in ("meeting", "run") if c not in columns)
+        end = (pl.col("start") + pl.col("dur")).max() - pl.col("start").min()
+        in_step = pl.col("run" if "run" in columns else "step").first().cast(pl.Int64)
+        frames.append(
+            tasks.group_by("rank", "task").agg(
+                pl.col("kernel", "lane", "meeting").first(), took=end, in_step=in_step.alias("in_step"),
+                end=(pl.col("start") + pl.col("dur")).max(),
+            )
+        )  # fmt: skip
+    tasks = pl.concat(frames, how="vertical_relaxed")
+    meets = tasks.filter(pl.col("meeting").is_not_null())
+    late = signals.with_row_index("nth").select("nth", "src", "dst", "since", "late_ns")
+    late = late.join(tasks, left_on="dst", right_on="task").join(tasks, left_on="src", right_on="task", suffix="_late")
+    key = {
+        "step": pl.lit(None, dtype=pl.Int64), "group": pl.lit(None, dtype=pl.String), "row": pl.lit(-1),
+        "among": pl.lit(None, dtype=pl.String), "nth": pl.col("nth").cast(pl.Int64), "waits_for": pl.col("rank_late"),
+        "name": pl.col("kernel"),
+    }  # fmt: skip
+    late = late.join(_left_before(late, meets), on="nth", how="left", maintain_order="left")
+    waits = late.select(
+        "rank", "lane", "in_step", "left", start="since", dur="late_ns", wait_ns="late_ns", task="dst", **key
+    )
+    others = late.select(
+        pl.col("rank_late").alias("rank"), pl.col("lane_late").alias("lane"), pl.col("in_step_late").alias("in_step"),
+        left="left_late", start=pl.col("since") + pl.col("late_ns"), dur=pl.lit(0, dtype=pl.Int64),
+        wait_ns=pl.lit(0, dtype=pl.Int64), task="src", **key,
+    )  # fmt: skip
+    met = _followed_back(pl.concat([waits, others.select(waits.columns)]), dict(ranks))
+    waited = dict(late.group_by("rank").agg(pl.col("late_ns").sum()).iter_rows())
+    took = dict(meets.group_by("rank").agg(pl.col("took").sum()).iter_rows())
+    last = late.group_by("meeting").agg(pl.col("rank_late").sort_by("late_ns").last())["rank_late"].value_counts()
+    came_last = dict(last.iter_rows())
+    names = [name for name, _ in ranks]
+    return CollectiveWaits(
+        _by_pair(met.filter(pl.col("rank") != pl.col("waits_for"))),
+        {name: int(waited.get(name, 0)) for name in names},
+        {name: max(int(took.get(name, 0)) - int(waited.get(name, 0)), 0) for name in names},
+        {name: int(came_last.get(name, 0)) for name in names},
+        meets["meeting"].n_unique(),
+        left_out=0,
+        grouped=True,
+        meetings=_meetings(met),
+    )
+
+
+def _left_before(late: pl.DataFrame, meets: pl.DataFrame) -> pl.DataFrame:
+    """Of each wait by its number when both had left the last collective before it that both took part in."""
+    ends = meets.select("rank", "end", met="meeting")
+    both = late.select("nth", "rank", "rank_late", "since", sent=pl.col("since") + pl.col("late_ns"))
+    both = both.join(ends, on="rank").join(ends, left_on=["rank_late", "met"], right_on=["rank", "met"], suffix="_late")
+    both = both.filter((pl.col("end") <= pl.col("since")) & (pl.col("end_late") <= pl.col("sent")))
+    return both.sort("end").group_by("nth").agg(left=pl.col("end").last(), left_late=pl.col("end_late").last())
 
 
 def _left_together(rows: pl.DataFrame) -> pl.DataFrame:
@@ -196,8 +267,8 @@ def _blocks_together(comm: pl.DataFrame) -> pl.DataFrame:
 def _followed_back(met: pl.DataFrame, works: dict[str, Work]) -> pl.DataFrame:
     """Each wait with its REASONS: by how much the late rank began later, computed longer, was idle longer.
 
-    A rank's stretch before a meeting begins where it left the one before, or with the first work of that step, or of
-    the run where a run is several dispatches.
+    A rank's stretch before a meeting begins where it left the one before (`left`, where that is known), or with the
+    first work of that step, or of the run where a run is several dispatches.
     """
     if met.is_empty():
         return met.with_columns(pl.lit(0, dtype=pl.Int64).alias(name) for name in REASONS)
@@ -205,17 +276,21 @@ def _followed_back(met: pl.DataFrame, works: dict[str, Work]) -> pl.DataFrame:
     for key, rows in met.partition_by("rank", as_dict=True).items():
         work = works[str(key[0])]
         rows = rows.sort("start", maintain_order=True)
-        left = (pl.col("start") + pl.col("dur")).shift(1).over(pl.col("in_step").fill_null(-1))
+        if "left" not in rows.columns:
+            left = (pl.col("start") + pl.col("dur")).shift(1).over(pl.col("in_step").fill_null(-1))
+            rows = rows.with_columns(left=left)
         within = "run" if "run" in work.trace.slices.columns else "step"
         slices = work.with_columns("run") if within == "run" else work.slices
         firsts = slices.group_by(pl.col(within).alias("in_step")).agg(pl.col("start").min().alias("first"))
         rows = rows.join(firsts, on="in_step", how="left", nulls_equal=True, maintain_order="left")
-        rows = rows.with_columns(since=pl.min_horizontal(pl.coalesce(left, "first"), "start"))
+        rows = rows.with_columns(since=pl.min_horizontal(pl.coalesce("left", "first"), "start"))
         arrival, since = rows["start"].to_numpy(), rows["since"].to_numpy()
         other = ~np.isin(work.rows, rows["row"].to_numpy())  # than its meetings
         busy = inside(one_group(since, arrival), union(one_group(work.start[other], work.end[other])))
         ran = sum_by(busy.of, busy.end - busy.start, rows.height)
-        parts.append(rows.with_columns(pl.Series("ran", ran), idled=arrival - since - ran).drop("first", "since"))
+        parts.append(
+            rows.with_columns(pl.Series("ran", ran), idled=arrival - since - ran).drop("first", "since", "left")
+        )
     both = pl.concat(parts)
     late = both.filter(pl.col("rank") == pl.col("waits_for")).select(*_MEETING, late_ran="ran", late_idled="idled")
     both = both.join(late, on=_MEETING, how="left", nulls_equal=True, maintain_order="left")

@@ -33,6 +33,7 @@ from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, SHARE, TEXT, TIME, duration, percent
 from npuscope.trace.clocks import ClockOffset, by_collectives, clock_notes, not_aligned
 from npuscope.trace.core import Trace
+from npuscope.trace.schema import SIGNAL
 
 LATE_RANK = CauseKind("rank", "ranks wait for one that comes late")
 RANKS = Columns(
@@ -71,7 +72,9 @@ class Ranks(Tabular):
     @cached_property
     def waits(self) -> CollectiveWaits:
         """Who waits for whom in collectives."""
-        return collective_waits([(part.name, e.work) for part, e in zip(self.parts, self.explained, strict=True)])
+        each = [(part.name, e.work) for part, e in zip(self.parts, self.explained, strict=True)]
+        told = self._is_simulated and "meeting" in self.trace.slices.columns
+        return collective_waits(each, self.trace.edges.filter(pl.col("source") == SIGNAL) if told else None)
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -96,12 +99,19 @@ class Ranks(Tabular):
     @cached_property
     def diagnosis(self) -> Diagnosis:
         """What all of them suffer from together."""
+        return self.among(self.explained[self.shown].diagnosis)
+
+    def among(self, own: Diagnosis, named: bool = True) -> Diagnosis:
+        """The diagnosis of the rank that stands for all, with what others do to it; `named`: its causes say whose they
+        are. Where ranks are simulated only what it waits for counts: its time is without those that began before."""
         names = [part.name for part in self.parts]
         launched = {f"rank {rank}": runs for rank, runs in self.trace.meta.notes.get("launched_ns", {}).items()}
-        each = [e.diagnosis for e in self.explained]
         works = dict(zip(names, (e.work for e in self.explained), strict=True))
-        beside = causes_beside(self.trace, max(one.wall_ns for one in each))
-        return diagnose_ranks(names, each, self.shown, self.waits, bool(self.absent), launched, works, beside)
+        beside = causes_beside(self.trace, max(e.work.wall for e in self.explained))
+        waits = self.waits
+        if self._is_simulated:
+            waits = replace(waits, table=waits.table.filter(pl.col("rank") == names[self.shown]))
+        return diagnose_ranks(names, own, self.shown, waits, bool(self.absent), launched, works, beside, named)
 
     @cached_property
     def clocks(self) -> tuple[dict[int, ClockOffset], dict[int, str]]:
@@ -246,21 +256,21 @@ def explain_ranks(
 
 def diagnose_ranks(
     names: Sequence[str],
-    each: Sequence[Diagnosis],
+    one: Diagnosis,
     shown: int,
     waits: CollectiveWaits,
     some_absent: bool = False,
     launched: Mapping[str, Mapping[int, int]] | None = None,
     works: Mapping[str, Work] | None = None,
     beside: Sequence[Cause] = (),
+    named: bool = True,
 ) -> Diagnosis:
-    """The causes of the rank that stands for all, and above them, where it is worth more, the rank that is late.
+    """The causes of the rank that stands for all, `one`, and above them, where it is worth more, the rank that is late.
 
     `launched`: when the host launched each rank in each run, where its log says; `works`: what each rank did;
     `beside`: what the host takes around the run.
     """
-    one = each[shown]
-    if len(each) == 1:
+    if len(names) == 1:
         return one
     given = "The ranks that were given do not show it: " + (
         "it is one that is not here." if some_absent else "look at the host's side of this rank."
@@ -268,7 +278,7 @@ def diagnose_ranks(
     causes = [
         replace(
             cause,
-            sentence=f"{names[shown]}: {cause.sentence}",
+            sentence=f"{names[shown]}: {cause.sentence}" if named else cause.sentence,
             remedy=given if cause.remedy == ASK_FOR_RANKS else cause.remedy,
         )
         for cause in one.causes

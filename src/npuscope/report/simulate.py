@@ -76,16 +76,11 @@ def simulate(
     under = f" under {program.device.scheduled_by}" if program.device.scheduled_by else ""
     name, ranks = program.recording.program, RanksResult(simulated.ranks) if simulated.ranks else None
     on = program.device.name if ranks is None else f"{len(ranks.rows)} ranks of {program.device.name}"
-    every = [one.prepared for one in simulated.programs] or [simulated.prepared]
-    if len(every) > 1:
-        name = f"{len(every)} programs"
-    tasks, blocks = (
-        sum(len(one.program.recording.tasks) for one in every),
-        sum(len(one.job.block_class) for one in every),
-    )
-    counts = f"{many(tasks, 'task')}, {many(blocks, 'block')}"
+    if len(simulated.every) > 1:
+        name = f"{len(simulated.every)} programs"
+    counts = f"{many(simulated.tasks, 'task')}, {many(simulated.blocks, 'block')}"
     where = f"{prediction.request.file}: {name} on {on}{under}, {how}"
-    yield Heading(f"{where}: {estimate_text(prediction.time)}, {counts}")
+    yield Heading(f"{where}: {estimate_text(prediction.estimate)}, {counts}")
     if ranks is not None:
         yield from all_ranks(prediction, wide)
     yield from causes(prediction.diagnosis if full else prediction.limits)
@@ -133,7 +128,7 @@ def all_ranks(prediction: Prediction, wide: bool = False) -> Iterator[Part]:
     yield Say(
         f"All ranks: {duration(found.wall_ns)} from the launch of the first until the last is done. "
         f"Launches lie {step} apart (--skew). What follows is of rank {shown}, which is launched last"
-        + (f", and there of {prediction.told}." if prediction.told else ".")
+        + (f", findings of {prediction.told}." if prediction.told else ".")
     )
     yield Rows(found.tables()["ranks"], RANK_ROWS, wide=wide)
 
@@ -167,7 +162,7 @@ def simulate_data(
 ) -> dict[str, object]:
     """The contract of `npuscope simulate --json` (docs/reference/json.md)."""
     simulated = prediction.simulated
-    job, program, bound = simulated.prepared.job, simulated.prepared.program, simulated.bound
+    program, bound = simulated.prepared.program, simulated.bound
     return {
         "file": prediction.request.file,
         "program": program.recording.program,
@@ -175,8 +170,8 @@ def simulate_data(
         "runtime": program.device.scheduled_by or None,
         **(prediction.diagnosis if full else prediction.limits).as_dict(),
         "wall_interval_ns": prediction.estimate.as_dict(),
-        "tasks": len(program.recording.tasks),
-        "blocks": len(job.block_class),
+        "tasks": simulated.tasks,
+        "blocks": simulated.blocks,
         **_ranks_data(simulated.ranks, simulated.prepared.peers),
         "busy": {
             "cube": bound.cube_busy,

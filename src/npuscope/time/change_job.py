@@ -265,7 +265,8 @@ def without_scheduler(simulated: Simulated, share: float, submitting: float | No
     """The wall in nanoseconds where handing out costs a share of what it does, and submitting the same or another, but
     for what every run pays once: its first task started, its last one seen done."""
     job, machine, times = simulated.prepared.job, simulated.prepared.machine, simulated.times
-    once = simulated.wall - (np.max(times.end, initial=0.0) - np.min(times.start, initial=simulated.wall))
+    wall = simulated.program_wall
+    once = wall - (np.max(times.end, initial=0.0) - np.min(times.start, initial=wall))
     job = submitted_in(job, share if submitting is None else submitting)
     least = simulated.trials.wall(job, cheaper(machine, SCHEDULER, share))
     return round(min(least + once * (1 - share), simulated.wall))

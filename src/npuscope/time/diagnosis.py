@@ -107,7 +107,7 @@ def _evidence(simulated: Simulated, cause: Cause) -> list[str]:
         found.append(BEST_CASE.format(fewest_tasks(simulated.prepared)))
     if cause.kind == "dispatch" and bound.ring_wait_ns >= 1:
         found.append(f"the orchestrator waits {duration(bound.ring_wait_ns)} for room in its rings")
-    if cause.kernels:
+    if cause.kernels and cause.kernels[0] in Owners(simulated.prepared).classes:  # of the program that is told of
         sentence = block_diagnosis(inside(simulated, cause.kernels[0])).verdict.sentence
         found.append(f"`{short_name(cause.kernels[0])}`: {sentence}")
     return found
@@ -130,7 +130,7 @@ def _gain(simulated: Simulated, cause: Cause, owner: Owners) -> Gain | None:
             # a program in which nothing waits for data is none: the time in which cores idle for it is what can be had
             found = gain_of(simulated, trials.wall_ns(*without_limit(simulated.prepared, "dependency")))
             return Gain.around(min(found.ns, cause.share * wall) / 2, 0, found.high_ns)
-        case "core" if cause.kernels:
+        case "core" if cause.kernels and owner.classes.keys() >= set(cause.kernels):
             classes = np.unique(np.concatenate([owner.classes[kernel] for kernel in cause.kernels]))
             tuned, half = (trials.wall_ns(scaled(job, classes, left, left)) for left in (1 - TUNABLE, 0.5))
             return Gain.around(wall - tuned, 0, wall - half)

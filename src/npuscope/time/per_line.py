@@ -137,8 +137,9 @@ def path_of_blocks(simulated: Simulated, explained: Explanation) -> Floats:
     segments = explained.path.segments.filter(pl.col("part") == "run")
     slices = explained.work.slices[segments["row"].to_numpy()]
     first = simulated.prepared.job.first_block
-    task = slices["task"].to_numpy()
-    np.add.at(found, first[task] + slices["block"].to_numpy(), (segments["end"] - segments["start"]).to_numpy())
+    own = (slices["task"] < len(first)).to_numpy()  # not of the rank's other programs
+    task, block = (slices[name].to_numpy()[own] for name in ("task", "block"))
+    np.add.at(found, first[task] + block, (segments["end"] - segments["start"]).to_numpy()[own])
     return found
 
 
@@ -199,9 +200,9 @@ PER_KERNEL = Columns(
 
 def per_kernel(simulated: Simulated, busy: Busy, spread: Mapping[str, tuple[float, float]] | None = None) -> Table:
     """`spread`: of a kernel the ends of its interval as multiples of its mean, where a capture makes them its own."""
-    tasks = simulated.prepared.program.recording.tasks
+    tasks = [task for one in simulated.every for task in one.program.recording.tasks]
     counts = pl.DataFrame(
-        {"kernel": [t.kernel for t in tasks], "blocks": simulated.prepared.job.blocks},
+        {"kernel": [t.kernel for t in tasks], "blocks": np.concatenate([one.job.blocks for one in simulated.every])},
         schema={"kernel": pl.String, "blocks": pl.Int64},
     )
     launched = counts.group_by("kernel").agg(pl.len().alias("tasks"), pl.col("blocks").sum())

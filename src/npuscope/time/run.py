@@ -27,7 +27,7 @@ from npuscope.time.chip.prepare import COSTS, Peers, Prepared, prepare
 from npuscope.time.chip.trace import trace_of
 from npuscope.time.compiled import announced, switch, wait
 from npuscope.time.core.costs import NS
-from npuscope.time.ranks.result import ranks_trace
+from npuscope.time.ranks.result import rank_trace, ranks_trace
 from npuscope.time.ranks.together import RankRun, RanksHang, run_together, with_room
 from npuscope.trace.core import Trace
 
@@ -37,7 +37,11 @@ RING = "ring_deadlock"  # the kind of notice that tells of a ring too small for 
 
 @dataclass(frozen=True)
 class Simulated:
-    """One run on the chip's model. Times of blocks are in `times`, in nanoseconds from the first submission."""
+    """One run on the chip's model. Times of blocks are in `times`, in nanoseconds from the first submission.
+
+    Of a rank that runs several programs `prepared` and `times` are of the longest, `wall` from the launch of the first
+    until the last is done.
+    """
 
     prepared: Prepared
     times: Times
@@ -55,11 +59,24 @@ class Simulated:
         own = self.prepared.peers.own[0] if self.prepared.peers else None
         return tuple(one for one in self.ranks if one.rank == own)
 
+    @cached_property
+    def program_wall(self) -> float:
+        """Of the program alone that `times` are of."""
+        own = self.prepared.peers.own if self.prepared.peers else None
+        return next((one.wall for one in self.ranks if (one.rank, one.number) == own), self.wall)
+
     @property
-    def rank_wall_ns(self) -> int:
-        """From the launch of its rank's first program until the last is done; its own wall where it is alone."""
-        several = self.programs
-        return round(several[-1].end - several[0].begin) if len(several) > 1 else self.wall_ns
+    def every(self) -> list[Prepared]:
+        """What its rank runs, in order."""
+        return [one.prepared for one in self.programs] or [self.prepared]
+
+    @property
+    def tasks(self) -> int:
+        return sum(len(one.program.recording.tasks) for one in self.every)
+
+    @property
+    def blocks(self) -> int:
+        return sum(len(one.job.block_class) for one in self.every)
 
     @property
     def noticed(self) -> tuple[Notice, ...]:
@@ -75,7 +92,10 @@ class Simulated:
     @cached_property
     def trace(self) -> Trace:
         """The run as a real capture would have it."""
-        return trace_of(self.prepared, self.times, self.wall_ns)
+        if not self.programs:
+            return trace_of(self.prepared, self.times, self.wall_ns)
+        assert self.prepared.peers is not None
+        return rank_trace(self.programs, self.programs[0].begin, self.prepared.peers.own[1])
 
     @cached_property
     def trace_of_ranks(self) -> Trace:
@@ -85,7 +105,7 @@ class Simulated:
     @cached_property
     def bound(self) -> Bound:
         """What limits it."""
-        return bound_of(self.prepared.job, self.prepared.machine, self.times, self.wall)
+        return bound_of(self.prepared.job, self.prepared.machine, self.times, self.program_wall)
 
     @cached_property
     def trials(self) -> Trials:
@@ -99,6 +119,7 @@ class Trials:
     def __init__(self, simulated: Simulated) -> None:
         self._prepared = simulated.prepared
         self._base = simulated.wall
+        self._beside = simulated.wall - simulated.program_wall  # what the rank's other programs take
         self._walls = {_content(self._prepared.job, self._prepared.machine): simulated.wall}
 
     def wall(self, job: Job | None = None, machine: Machine | None = None) -> float:
@@ -107,7 +128,8 @@ class Trials:
         key = _content(job, machine)
         if key not in self._walls:
             try:
-                self._walls[key] = run(self._prepared, job, machine).wall
+                found = run(self._prepared, job, machine)
+                self._walls[key] = found.wall if found.ranks else found.wall + self._beside
             except RanksHang:  # without what orders its tasks a rank waits for ever: such a change buys nothing
                 self._walls[key] = self._base
         return self._walls[key]
@@ -167,7 +189,13 @@ def _run_together(prepared: Prepared, peers: Peers) -> Simulated:
 
     runs = run_together(peers, [[changed(one) for one in programs] for programs in peers.ranks])
     own = next(one for one in runs if (one.rank, one.number) == peers.own)
-    return Simulated(replace(prepared, job=own.prepared.job), own.times, own.wall, ranks=runs)
+    return Simulated(replace(prepared, job=own.prepared.job), own.times, _wall_of(runs, own.rank), ranks=runs)
+
+
+def _wall_of(runs: Sequence[RankRun], rank: int) -> float:
+    """From the launch of a rank's first program until its last is done."""
+    own = [one for one in runs if one.rank == rank]
+    return own[-1].end - own[0].begin
 
 
 def simulate_ranks(programs: Sequence[Sequence[Program]], skew: float | None = None) -> Simulated:
@@ -194,7 +222,7 @@ def simulate_ranks(programs: Sequence[Sequence[Program]], skew: float | None = N
         shown = max((one for one in runs if one.rank == len(ranks) - 1), key=lambda one: one.wall)
         peers = Peers(ranks, (shown.rank, shown.number), skew, between)
         prepared = replace(shown.prepared, peers=peers)
-        return Simulated(prepared, shown.times, shown.wall, ranks=runs)
+        return Simulated(prepared, shown.times, _wall_of(runs, shown.rank), ranks=runs)
 
 
 def _too_small(site: int, one: GrownRing) -> Notice:

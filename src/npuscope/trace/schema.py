@@ -42,7 +42,13 @@ LANES: dict[str, pl.DataType] = {
 EDGES: dict[str, pl.DataType] = {
     "src": pl.Int64(),  # null where the capture has only the other end
     "dst": pl.Int64(),
-    "source": pl.String(),  # tensormap, creator, explicit, flow, correlation
+    "source": pl.String(),  # tensormap, creator, explicit, flow, correlation, signal
+}
+SIGNAL = "signal"  # of an edge: a task waited, while it ran, until a task of another rank had told it
+SIGNALS: dict[str, pl.DataType] = {  # such edges say more
+    **EDGES,
+    "since": pl.Int64(),  # when it began to wait
+    "late_ns": pl.Int64(),  # until the signal was sent
 }
 
 COUNTERS: dict[str, pl.DataType] = {

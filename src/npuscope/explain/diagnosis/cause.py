@@ -135,6 +135,15 @@ class Diagnosis:
             "together": None if self.together is None else asdict(self.together),
         }
 
+    def moved(self, ns: int, lanes: int) -> Diagnosis:
+        """The same by a clock that is so much ahead, in a trace that has so many lanes before its own."""
+
+        def moved(one: Span) -> Span:
+            return Span(one.start + ns, one.end + ns, None if one.lane is None else one.lane + lanes)
+
+        causes = tuple(replace(cause, where=tuple(map(moved, cause.where))) for cause in self.causes)
+        return replace(self, causes=causes, window=(self.window[0] + ns, self.window[1] + ns))
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Diagnosis:
         """What `as_dict` made."""

@@ -299,7 +299,7 @@ def predicted(file: str, arguments: Sequence[str], asked: dict[str, int], device
 
 def decode_step(run: Simulated, length: int) -> DecodeStep:
     """What of a simulated run counts."""
-    job, times, wall = run.prepared.job, run.times, run.wall
+    job, times, wall = run.prepared.job, run.times, run.program_wall
     cores = np.where(job.shape[job.task_of] == MIX, 3, 1)
     records = int(np.sum(cores))
     if not records:

@@ -214,6 +214,7 @@ def _bodies(table: pl.DataFrame, simulated: Simulated) -> dict[str, Packed]:
     """Of each block its class and the line that submits its task."""
     job, recording = simulated.prepared.job, simulated.prepared.program.recording
     task, block = (table[name].fill_null(-1).to_numpy() for name in ("task", "block"))
+    task = np.where(task < len(recording.tasks), task, -1)  # of the rank's other programs
     site = np.append(np.array([one.site for one in recording.tasks], np.int64), -1)
     ran = (task >= 0) & (block >= 0)
     body = np.full(table.height, -1)
@@ -334,7 +335,7 @@ def _layers(explained: Explanation, simulated: Simulated | None) -> list[list[ob
     names = pl.Series([task.layer for task in simulated.prepared.program.recording.tasks], dtype=pl.String)
     if names.n_unique() <= 1:
         return []
-    slices = explained.work.slices.select("start", "dur", "task").drop_nulls("task")
+    slices = explained.work.slices.select("start", "dur", "task").filter(pl.col("task") < len(names))
     spans = (
         slices.with_columns(layer=names.gather(slices["task"]))
         .filter(pl.col("layer") != "")

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,6 +51,15 @@ MANY = 64  # changes of a counter that are kept apart
 MOST_NAMED = 4  # ranks that wait, in the sentence about a hang
 
 
+class Sender(NamedTuple):
+    """Who changed a counter: a task of a program of a rank, at a moment of the clock that all ranks share."""
+
+    rank: int
+    number: int
+    task: int
+    sent: float
+
+
 class RanksHang(NpuscopeError):
     """No rank can go on."""
 
@@ -64,6 +74,7 @@ class RankRun:
     begin: float
     times: Times
     wall: float
+    ended_by: tuple[Sender | None, ...] = ()  # of each stop whose signal let it go on; None where it had not to wait
 
     @property
     def end(self) -> float:
@@ -86,31 +97,31 @@ class Counter:
 
     def __init__(self) -> None:
         self.value = 0  # before the changes that are left
-        self._changes: list[tuple[float, int, str, int]] = []
+        self._changes: list[tuple[float, int, str, int, Sender]] = []
         self._used = 0  # changes that waits for an unknown value have used up, of those that are left
 
-    def change(self, when: float, number: int, sign: str, value: int | None) -> None:
-        insort(self._changes, (when, number, sign, 1 if value is None else value))
+    def change(self, when: float, number: int, sign: str, value: int | None, by: Sender) -> None:
+        insort(self._changes, (when, number, sign, 1 if value is None else value, by))
 
     def forget(self, before: float) -> None:
         """Nobody asks for an earlier moment any more."""
         gone = bisect_right(self._changes, before, key=lambda change: change[0])
-        for _, _, sign, value in self._changes[:gone]:
+        for _, _, sign, value, _ in self._changes[:gone]:
             self.value = value if sign == "set" else self.value + value
         del self._changes[:gone]
         self._used = max(self._used - gone, 0)
 
-    def holds_from(self, since: float, message: Message) -> float:
-        """The first moment not before `since` at which it is what a message waits for, as far as is known."""
+    def holds_from(self, since: float, message: Message) -> tuple[float, Sender | None]:
+        """The first moment not before `since` at which it is what a message waits for, as far as is known; by whom."""
         if message.value is None:  # only run-time data decide: the next signal is taken to be the one
             left = self._changes[self._used : self._used + 1]
-            return max(since, left[0][0]) if left else FAR
-        value, wanted, begin = self.value, message.value, since
-        for when, _, sign, by in self._changes:
+            return (max(since, left[0][0]), left[0][-1]) if left else (FAR, None)
+        value, wanted, begin, last = self.value, message.value, since, None
+        for when, _, sign, by, sender in self._changes:
             if when > since and _holds(message.sign, value, wanted):
-                return begin
-            value, begin = by if sign == "set" else value + by, max(since, when)
-        return begin if _holds(message.sign, value, wanted) else FAR
+                return begin, last
+            value, begin, last = by if sign == "set" else value + by, max(since, when), sender
+        return (begin, last) if _holds(message.sign, value, wanted) else (FAR, None)
 
     def use(self) -> None:
         """A wait for an unknown value has ended."""
@@ -152,6 +163,7 @@ class _Rank:
         self.times: Times = new_times(self.job)
         self.state: State = new_state(self.job, self.machine)
         self.reported = np.zeros(len(stops.release), bool)
+        self.ended_by: list[Sender | None] = [None] * len(stops.release)
 
     @property
     def call(self) -> int:
@@ -186,7 +198,7 @@ class _Rank:
         job = self.job._replace(stops=stops)
         kept = Prepared(prepared.program, prepared.classes, job, self.machine, prepared.messages)
         times = self.times._replace(loops=self.times.loops[: self.state.number[ROWS]])
-        return RankRun(self.rank, self.number, kept, self.begin, times, wall)
+        return RankRun(self.rank, self.number, kept, self.begin, times, wall, tuple(self.ended_by))
 
 
 class _Together:
@@ -219,9 +231,9 @@ class _Together:
 
     def _soonest(self, rank: _Rank) -> float:
         """When the first wait of a rank ends by the signals that are under way."""
-        return min((self._holds_from(rank, *one) for one in rank.waiting.items()), default=FAR)
+        return min((self._holds_from(rank, *one)[0] for one in rank.waiting.items()), default=FAR)
 
-    def _holds_from(self, rank: _Rank, stop: int, when: float) -> float:
+    def _holds_from(self, rank: _Rank, stop: int, when: float) -> tuple[float, Sender | None]:
         message = rank.prepared.messages[stop]
         return self._counter(rank, rank.rank, message).holds_from(rank.begin + when, message)
 
@@ -258,26 +270,31 @@ class _Together:
             peer, travels = rank.rank, 0.0
             rank.job.stops.release[stop] = when
             self._let_go(rank)
-        self._change(rank, peer, message, rank.begin + when + travels, message.sign, message.value)
+        sender = Sender(rank.rank, rank.number, task_of(rank.job, stop), rank.begin + when)
+        self._change(rank, peer, message, sender.sent + travels, message.sign, message.value, sender)
 
-    def _change(self, of: _Rank, rank: int, message: Message, when: float, sign: str, value: int | None) -> None:
-        self._counter(of, rank, message).change(when, next(self._numbers), sign, value)
+    def _change(
+        self, of: _Rank, rank: int, message: Message, when: float, sign: str, value: int | None, by: Sender
+    ) -> None:
+        self._counter(of, rank, message).change(when, next(self._numbers), sign, value, by)
         self.outdated.add(rank)
 
     def _resolve(self, rank: _Rank, horizon: float) -> None:
         """Ends waits that the signals known by now end, if no other could come before."""
         for stop, when in sorted(rank.waiting.items(), key=lambda one: one[1]):
-            holds = self._holds_from(rank, stop, when)
+            holds, sender = self._holds_from(rank, stop, when)
             if holds > horizon or holds >= FAR:
                 continue
             message = rank.prepared.messages[stop]
             counter = self._counter(rank, rank.rank, message)
             del rank.waiting[stop]
             rank.job.stops.release[stop] = max(holds - rank.begin, when)
+            rank.ended_by[stop] = sender if holds > rank.begin + when else None
             if message.value is None:
                 counter.use()
             if message.takes:
-                self._change(rank, rank.rank, message, holds, "add", -message.takes)
+                taker = Sender(rank.rank, rank.number, task_of(rank.job, stop), holds)
+                self._change(rank, rank.rank, message, holds, "add", -message.takes, taker)
             if len(counter) > MANY:
                 counter.forget(min([holds, *(rank.begin + at for at in rank.waiting.values())]))
 
@@ -325,10 +342,14 @@ def _stop_of(job: Job, state: State, core: int) -> int:
     return int(job.stops.first[row]) + int(state.core[PASSED, core]) - 1
 
 
+def task_of(job: Job, stop: int) -> int:
+    """The task whose block has a stop."""
+    return int(job.task_of[int(np.searchsorted(job.stops.first, stop, "right")) - 1])
+
+
 def kernel_of(prepared: Prepared, job: Job, stop: int) -> str:
-    """The kernel whose block has a stop."""
-    row = int(np.searchsorted(job.stops.first, stop, "right")) - 1
-    return prepared.program.recording.tasks[int(job.task_of[row])].kernel
+    """The same task's kernel."""
+    return prepared.program.recording.tasks[task_of(job, stop)].kernel
 
 
 def with_room(prepared: Prepared) -> Prepared:

@@ -1,0 +1,122 @@
+"""A program over several ranks, one answer: every surface tells of the same rank, by the same wall, with the same
+causes; and who waited for whom is in the trace that `simulate` writes."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import npuscope
+from lab_server import lab
+
+from npuscope.agents import tools
+from npuscope.answer.prediction import Prediction
+from npuscope.answer.request import Request
+from npuscope.models import FOLDER
+
+PROGRAM = FOLDER / "deepseek_v4/expert_parallel.py"  # six programs on each of two ranks
+Facts = dict[str, Any]
+
+
+@cache
+def expected() -> Facts:
+    one = Prediction(Request(str(PROGRAM)))
+    assert len(one.simulated.programs) == 6
+    first = one.diagnosis.verdict
+    return {
+        "wall": one.simulated.wall_ns,
+        "estimate": one.estimate.as_dict(),
+        "bound": one.diagnosis.bound,
+        "verdict": first.sentence,
+        "worth": None if first.gain is None else vars(first.gain),
+        "causes": [(one.kind, one.sentence) for one in one.diagnosis.causes],
+        "tasks": one.simulated.tasks,
+    }
+
+
+def printed(*words: str | Path) -> Any:
+    result = npuscope(*words, "--json")
+    assert result.returncode in (0, 1), result.stderr
+    return json.loads(result.stdout)
+
+
+def said_by(found: Facts) -> Facts:
+    """A diagnosis as JSON has it."""
+    return {"wall": found["wall_ns"], "bound": found["bound"], "verdict": found["verdict"],
+            "worth": found["causes"][0]["gain"],
+            "causes": [(one["kind"], one["sentence"]) for one in found["causes"]]}  # fmt: skip
+
+
+def from_simulate(folder: Path) -> Facts:
+    said = printed("simulate", PROGRAM)
+    return {**said_by(said), "estimate": said["wall_interval_ns"], "tasks": said["tasks"]}
+
+
+def from_report(folder: Path) -> Facts:
+    printed("simulate", PROGRAM, "-o", folder / "run.npu")
+    (shown,) = [one for one in printed("report", folder / "run.npu")["ranks"]["each"] if one["rank"] == 1]
+    alone = printed("report", folder / "run.npu", "--rank", "1")
+    assert said_by(shown) == said_by(alone)
+    return {**said_by(alone), "estimate": alone["wall_interval_ns"]}
+
+
+def from_whatif(folder: Path) -> Facts:
+    said = printed("whatif", PROGRAM)
+    return {**said_by(said), "estimate": said["wall_interval_ns"]}
+
+
+def from_whatif_of_its_trace(folder: Path) -> Facts:
+    printed("simulate", PROGRAM, "-o", folder / "run.npu")
+    return said_by(printed("whatif", folder / "run.npu"))
+
+
+def from_judge(folder: Path) -> Facts:
+    (said,) = printed("judge", PROGRAM)["answers"]
+    return {"wall": said["time"]["wall_ns"], "bound": said["bound"], "verdict": said["bound_message"],
+            "worth": said["worth"], "tasks": said["tasks"]}  # fmt: skip
+
+
+def from_rank(folder: Path) -> Facts:
+    other = folder / "other.py"
+    other.write_text(PROGRAM.read_text())
+    for row in (rows := printed("rank", PROGRAM, other)):
+        assert row["wall_ns"] == rows[0]["wall_ns"]
+    return {"wall": rows[0]["wall_ns"], "estimate": rows[0]["wall_interval_ns"], "bound": rows[0]["bound"],
+            "verdict": rows[0]["verdict"], "worth": rows[0]["worth"]}  # fmt: skip
+
+
+def from_lab(folder: Path) -> Facts:
+    with lab(PROGRAM) as found, found.listening() as listener:
+        version = listener.until("version", id="1")["version"]
+        listener.until("panels", id="1")
+        run = found.get("run/1.json").json()
+    assert version["wall"] == run["wall"]
+    estimate = dict(run["wall"])
+    estimate.pop("value")
+    return {**said_by(run["diagnosis"]), "estimate": estimate}
+
+
+def from_compare(folder: Path) -> Facts:
+    for name in ("a", "b"):
+        printed("simulate", PROGRAM, "-o", folder / f"{name}.npu")
+    said = printed("compare", folder / "a.npu", folder / "b.npu")
+    assert said["totals"]["wall_ns"][0] == said["totals"]["wall_ns"][1]
+    return {"wall": said["totals"]["wall_ns"][0]}
+
+
+def from_explain_tool(folder: Path) -> Facts:
+    said = tools.explain(tools.Asked(str(PROGRAM)))
+    return said_by(said)
+
+
+SURFACES = (from_simulate, from_report, from_whatif, from_whatif_of_its_trace, from_judge, from_rank, from_lab,
+            from_compare, from_explain_tool)  # fmt: skip
+
+
+@pytest.mark.parametrize("ask", SURFACES, ids=lambda ask: ask.__name__.removeprefix("from_"))
+def test_every_surface_says_the_same_of_ranks(ask: Any, tmp_path: Path) -> None:
+    said = ask(tmp_path)
+    assert said == {name: expected()[name] for name in said}
