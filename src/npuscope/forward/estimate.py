@@ -140,29 +140,45 @@ def _attention(call: Call, work: CallWork, limit: float, device: Device) -> LawT
 
 def _priced(call: Call, device: Device) -> tuple[CallWork, TimeLimit]:
     """CallWork and limit; two fused kernels that we call ourselves are priced by their parts."""
-    if call.type == "DispatchFFNCombine" and {"tokens_per_expert", "ranks"} <= set(call.given):
+    if is_fused(call):
         x, up, down, *_ = (*call.inputs, None, None, None)
         if x and up and down and len(x.shape) == 2 and len(up.shape) == len(down.shape) == 3:
-            return _fused_experts(call, x, up, down, device)
+            return _fused_experts(call, up, down, device)
     work = work_of(replace(call, type="MlaProlog") if "prolog" in call.given else call)
     return work, limit_ns(work, device, call.type)
 
 
-def _fused_experts(
-    call: Call, x: CallTensor, up: CallTensor, down: CallTensor, device: Device
-) -> tuple[CallWork, TimeLimit]:
+def is_fused(call: Call) -> bool:
+    """Whether a kernel is experts with the exchange of their tokens, as `llm` makes it."""
+    return call.type == "DispatchFFNCombine" and {"tokens_per_expert", "ranks"} <= set(call.given)
+
+
+def fused_exchange(call: Call, device: Device) -> TimeLimit:
+    """One way of a fused kernel's tokens."""
+    x, up, *_ = call.inputs
+    assert x is not None
+    assert up is not None
+    size = _rows(call, up) * x.shape[1] * 2
+    return limit_ns(
+        CallWork("moe_exchange", message_bytes=size, ranks=round(call.given["ranks"])), device, "all_to_all"
+    )
+
+
+def _rows(call: Call, up: CallTensor) -> int:
+    """Of all experts of a rank."""
+    return max(1, round(call.given["tokens_per_expert"] * up.shape[0]))
+
+
+def _fused_experts(call: Call, up: CallTensor, down: CallTensor, device: Device) -> tuple[CallWork, TimeLimit]:
     """Both matmuls of the experts, and the exchange there and back, one after the other."""
-    experts, ranks = up.shape[0], call.given["ranks"]
-    rows = max(1, round(call.given["tokens_per_expert"] * experts))
-    works = []
+    rows, works = _rows(call, up), []
     for weight in (up, down):
         a = CallTensor((rows, weight.shape[1]), weight.dtype)
         out = CallTensor((rows, weight.shape[2]))
         works.append(work_of(Call("GroupedMatmul", (a, weight), (out,), call.given)))
     limits = [limit_ns(work, device) for work in works]
-    if ranks > 1:
-        message = CallWork("moe_exchange", message_bytes=rows * x.shape[1] * 2, ranks=round(ranks))
-        limits += [limit_ns(message, device, "all_to_all")] * 2
+    if call.given["ranks"] > 1:
+        limits += [fused_exchange(call, device)] * 2
     times = [limit.ns for limit in limits if limit.ns is not None]
     if len(times) < len(limits):
         return works[0], next(limit for limit in limits if limit.ns is None)

@@ -43,6 +43,15 @@ def test_layouts_keep_tp_and_grow_groups() -> None:
         layouts(model, even, Routing(), (6,), chip)
 
 
+def test_tokens_travel_within_a_fused_kernel_too() -> None:
+    model, chip = read_config(CONFIG.with_name("deepseek_v3.json")), load("a3")
+    even = predict(model, pass_settings(model, "decode", batch=64, context=4096, dp=16), chip)
+    (row,) = layouts(model, even, Routing(), (16,), chip).main_table().rows()
+    # 64 tokens x 8 experts x 7,168 BF16 values, of 16 ranks to 15 others, there and back, in 58 layers; links: 392 GB/s
+    least = 2 * 58 * 64 * 8 * 7168 * 2 * 15 / 16 / 392
+    assert least < row["exchange_ns"] < row["experts"] * row["total_ns"]  # type: ignore[operator]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [("0.5", "from 1 to 1000 times the mean"), ("nowhere.csv", "no such file"), ("short.csv", "3 counts")],

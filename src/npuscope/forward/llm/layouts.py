@@ -14,6 +14,7 @@ from pathlib import Path
 
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.chip.devices import Device
+from npuscope.forward.estimate import fused_exchange, is_fused
 from npuscope.forward.llm.config import ModelConfig, pass_settings
 from npuscope.forward.llm.prediction import PassPrediction, predict
 from npuscope.table.columns import Column, Columns, Table, Tabular
@@ -30,7 +31,7 @@ LAYOUTS = Columns(
     Column("total_ns", TIME, "the pass on the busiest rank", title="pass"),
     Column("hot", RATIO, "work of the busiest rank's experts, over the mean", title="busiest"),
     Column("hot_ns", TIME, "what that costs: the pass without it is so much shorter", title="costs"),
-    Column("exchange_ns", TIME, "kernels that only send tokens to experts and back", title="exchange"),
+    Column("exchange_ns", TIME, "tokens to experts and back, within a fused kernel too", title="exchange"),
     Column("hidden_ns", TIME, "of it what the shared experts' kernels could hide, run beside it", title="could hide"),
     Column("experts", SHARE, "of the pass in kernels of routed experts"),
     Column("tokens_per_s", NUMBER, "of one rank", title="tokens/s of a rank"),
@@ -96,7 +97,9 @@ class Layouts(Tabular):
 
 
 def _row(one: PassPrediction, even: PassPrediction) -> dict[str, object]:
-    run, exchange, shared = one.run, _time(one, EXCHANGE), _time(one, ("shared",))
+    run, shared = one.run, _time(one, ("shared",))
+    fused = (fused_exchange(kernel.call, one.device).ns or 0.0 for kernel in one.kernels if is_fused(kernel.call))
+    exchange = _time(one, EXCHANGE) + round(2 * sum(fused))
     experts = _time(one, ("experts",))
     return {
         "ep": run.ep,
