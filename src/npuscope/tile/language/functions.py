@@ -174,7 +174,8 @@ class EntryFunction(TileFunction):
         settings = config if isinstance(config, Mapping) else getattr(config, "__dict__", {})
         with state.turn(), asked_for(settings):
             scoped = bool(self.options.get("auto_scope", True))
-            return run_entry(EntryCall(self.name, self.body, self.parameters, args, kwargs, auto_scope=scoped))
+            about = (self.name, self.body, self.parameters, args, kwargs)
+            return run_entry(EntryCall(*about, auto_scope=scoped, specialises=self.owner is None))
 
     def record(self, *args: object, mode: Mode = "values", **kwargs: object) -> Finished:
         """Runs, and returns what it did; see npuscope.tile.run.execute.record."""

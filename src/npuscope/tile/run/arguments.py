@@ -162,7 +162,7 @@ def bind(
     name, annotation = parameter.name, parameter.annotation
     if isinstance(value, Elsewhere):
         value = value.shaped_as(parameter.fixed_shape)
-        _check(parameter, value.shape, value.dtype, dynamic, where)
+        _check(run, parameter, value.shape, value.dtype, dynamic, where)
         return value.enter(run, parameter), None
     if isinstance(value, Placeholder):
         if run.computes:
@@ -192,7 +192,7 @@ def bind(
     dtype = wanted if wanted is FP4E2M1X2 and array.dtype == wanted.storage else of_storage(array.dtype)
     if dtype is None:
         raise fault(f"{where}: the argument {name} has the type {array.dtype}, which the chip has not")
-    _check(parameter, array.shape, dtype, dynamic, where)
+    _check(run, parameter, array.shape, dtype, dynamic, where)
     if parameter.direction is not None and not array.flags.writeable:
         raise fault(f"{where}: {name} is declared pl.{parameter.direction}, the array is read-only")
     flat = (array if array.flags.c_contiguous else np.ascontiguousarray(array)).reshape(-1)
@@ -243,7 +243,7 @@ def _of_placeholder(run: TileRun, parameter: Parameter, value: Placeholder, dyna
     if wanted is not None and dtype.storage is not None:
         pairs = wanted is FP4E2M1X2 and dtype.storage == wanted.storage
         dtype = wanted if pairs or _carries(dtype.storage, wanted) else dtype
-    _check(parameter, value.shape, dtype, dynamic, where)
+    _check(run, parameter, value.shape, dtype, dynamic, where)
     keeps = dtype.steers or run.gm.slice.has("parameter", parameter.name, 0)
     source = None if value.make is None else partial(_flat, value.make, dtype, parameter.direction)
     tensor = _in_gm(run, parameter, value.shape, dtype, source if keeps else None, written=True)
@@ -313,7 +313,9 @@ def _number(value: Scalar, parameter: Parameter, where: str) -> Scalar:
     return np.float32(number) if dtype.is_float else number
 
 
-def _check(parameter: Parameter, shape: tuple[int, ...], dtype: DataType, dynamic: Extents, where: str) -> None:
+def _check(
+    run: TileRun, parameter: Parameter, shape: tuple[int, ...], dtype: DataType, dynamic: Extents, where: str
+) -> None:
     """The annotation against the argument; a dynamic dimension takes the first extent it meets."""
     wanted, about = parameter.annotation, f"{parameter.name} is declared"
     if not isinstance(wanted, types.TensorType):
@@ -333,7 +335,10 @@ def _check(parameter: Parameter, shape: tuple[int, ...], dtype: DataType, dynami
         else:
             extent = dynamic.setdefault(want, have) if isinstance(want, types.DynVar) else int(want)
         if extent != have:
-            raise fault(f"{where}: axis {axis} of {about} {extent}, the argument has shape {list(shape)}")
+            differs = f"{where}: axis {axis} of {about} {extent}, the argument has shape {list(shape)}"
+            if not run.specialises or isinstance(want, types.DynVar | types.DynExpr):
+                raise fault(differs)
+            run.recorder.notice("extent", f"{differs}, for which PyPTO compiles the function")
 
 
 # --- torch

@@ -162,6 +162,7 @@ class EntryCall:
     kwargs: dict[str, object]
     rank: OneRank | None = None
     auto_scope: bool = True
+    specialises: bool = False  # a @pl.jit function is compiled for the shapes of its arguments, whatever it declares
     # as they are when it is called: ranks take turns in threads of their own, so that they end in any order
     settings: _Settings = field(default_factory=lambda: _Runs.settings)
 
@@ -241,6 +242,7 @@ def _run(call: EntryCall, settings: _Settings, phase: OrderPhase | None = None) 
         phase=phase,
         slice=settings.slice,
     )
+    run.specialises = call.specialises
     run.watch = ValueWatch() if settings.watched and settings.mode == "values" and phase is None else None
     given = with_outputs(call.name, call.parameters, call.args, call.kwargs)
     dynamic: Extents = run.extents

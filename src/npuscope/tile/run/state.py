@@ -58,6 +58,7 @@ class TileRun:
         self.orchestration = Orchestration(recorder, rank)
         self.shapes = Shapes(lanes and not computes, stepwise, reuses, recorder)
         self.block: Block | None = None  # under way; None in orchestration
+        self.specialises = False  # whether the function is compiled for the shapes of its arguments, not its own
         self.watch: ValueWatch | None = None  # where somebody asks where values come from
         self.thread = threading.get_ident()
         self.extents: dict[DynVar, int] = {}  # of the dimensions that its arguments gave
