@@ -33,6 +33,7 @@ from npuscope.cli import options
 from npuscope.cli.output import check_outputs, progress_bar, settings_of, show
 from npuscope.explain.work import area_rules
 from npuscope.report.program import run as report
+from npuscope.table.formats import many
 from npuscope.tile.graph.outputs import count_graphs
 from npuscope.tile.graph.task_graph import task_graph
 from npuscope.tile.script.run import ScriptRun, run_script
@@ -104,7 +105,9 @@ def _traces(
         return traces(run.runs, run.results, None, "")
     with other_version(file, against) as other:
         there = run_script(other, arguments, "values", echo=False, settings=settings, golden=False)
-        if len(there.runs) != len(run.runs):
-            what = f"{len(run.runs)} programs ran here, {len(there.runs)} in {against}"
-            raise BadInput(what, path=file, remedy="Only what both ran can be compared.")
+        if len(there.runs) != len(run.runs):  # as where a check that failed ended one of them
+            what = f"{many(len(run.runs), 'program')} ran here, {len(there.runs)} in {against}"
+            if not run.runs or not there.runs:
+                raise BadInput(what, path=file, remedy="Only what both ran can be compared.")
+            print(f"npuscope: {what}: only what both ran is compared", file=sys.stderr)
         return traces(run.runs, run.results, there.runs, against)

@@ -132,6 +132,8 @@ def figures(value: float, most: int | None = None) -> str:
         return "0"
     if not isfinite(value):
         return NOTHING if value != value else "∞" if value > 0 else "-∞"
+    if not 1e-9 <= abs(value) < 1e15:
+        return f"{value:.2e}"
     wanted = max(2 - floor(log10(abs(float(f"{value:.2e}")))), 0)
     digits = wanted if most is None else min(wanted, most)
     text = f"{value:,.{digits}f}"

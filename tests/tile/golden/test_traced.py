@@ -75,6 +75,29 @@ def test_sound_programs_have_no_events() -> None:
     assert not traced(lambda x: pl.cast(pl.cast(x, pl.BF16), pl.FP32))
 
 
+def test_differences_are_counted_where_both_numbers_are_finite() -> None:
+    def grown(by: float) -> Any:
+        @pl.jit
+        def program(x: pl.Tensor[[16, 32], pl.FP32], y: pl.Out[pl.Tensor[[16, 32], pl.FP32]]):
+            with pl.at(level=CORE):
+                y[:] = pl.exp(pl.mul(pl.load(x, [0, 0], [16, 32]), by))
+            return y
+
+        return program
+
+    x, y = np.zeros((16, 32), np.float32), np.zeros((16, 32), np.float32)
+    x[0, :2] = 50.0, 1.0
+    mine, other = (record(grown(by), x, y.copy()) for by in (1.0, 2.0))
+    apart = beside_version(mine, other, "twice").first.apart
+    assert (apart.differing, apart.largest) == (2, pytest.approx(np.e**2 - np.e, rel=1e-6))
+    assert apart.relative == pytest.approx((np.e**2 - np.e) / np.hypot(np.e**2, np.sqrt(510)), rel=1e-5)
+    x[0, 1] = 0.0
+    mine, other = (record(grown(by), x, y.copy()) for by in (1.0, 2.0))
+    first = beside_version(mine, other, "twice").first
+    assert (first.apart.largest, first.apart.relative) == (None, None)
+    assert "all of them NaN or infinite on one side" in first.text()
+
+
 def test_nan_in_the_input_is_said_once_and_where_it_is_loaded() -> None:
     x = ONES.copy()
     x[3, 4] = np.nan
@@ -166,7 +189,10 @@ def scaled(x: pl.Tensor[[16, 32], pl.FP32], y: pl.Out[pl.Tensor[[16, 32], pl.FP3
         y[:] = pl.mul(x, FACTOR)
     return y
 
-scaled(np.ones((16, 32), np.float32), np.zeros((16, 32), np.float32))
+for _ in range(2):
+    y = np.zeros((16, 32), np.float32)
+    scaled(np.ones((16, 32), np.float32), y)
+    assert y[0, 0] == 2.0
 """
 
 
@@ -183,6 +209,7 @@ def test_both_sides_of_a_git_change(tmp_path: Path) -> None:
     page = tmp_path / "difference.html"
     other = npuscope("run", file, "--against", "HEAD", "--json", "--html", page)
     assert other.returncode == 1, other.stderr
+    assert "1 program ran here, 2 in HEAD: only what both ran is compared" in other.stderr  # the check ended it
     (values,) = json.loads(other.stdout)["values"]
     apart = {one["name"]: one["apart"] for one in values["tensors"]}
     assert apart["x"] is None

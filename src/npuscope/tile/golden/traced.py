@@ -33,9 +33,9 @@ class ValueDifference:
     index: tuple[int, ...]
     mine: float
     other: float
-    largest: float
+    largest: float | None  # no difference is finite
     median: float  # of |difference| over the differing ones
-    relative: float  # |a - b| over |b|, as vectors
+    relative: float | None  # |a - b| over |b|, as vectors, where both are finite; None where b is 0
     writer: str  # who wrote the first of them last
     by_decade: tuple[tuple[int, int], ...] = ()  # floor(log10 |difference|), how many
     along: tuple[tuple[float, ...], ...] = ()  # largest |difference| along rows, then along columns
@@ -64,9 +64,12 @@ class TracedTensor:
         if apart is None:
             return f"{self.name}: the same"
         much = f"{apart.differing:,} of {size:,} elements ({apart.differing / max(1, size):.1%})"
-        far = f"by at most {apart.largest:.3g}, half of them by less than {apart.median:.3g}"
-        if not apart.largest:
+        if apart.largest is None:
             far = "all of them NaN or infinite on one side"
+        elif not apart.largest:
+            far = "by the sign of zeros"
+        else:
+            far = f"by at most {apart.largest:.3g}, half of them by less than {apart.median:.3g}"
         where = f"first at {list(apart.index)}: {apart.mine:.7g} here, {apart.other:.7g} there"
         return f"{self.name}: {much}, {far}; {where}; {apart.writer or 'never written'}"
 
@@ -200,7 +203,8 @@ def _difference(
     at = earliest(run.recording, number, where)
     writer = run.last_writer(name, at)
     finite = off[where][np.isfinite(off[where])]
-    norm = float(np.sqrt(np.nansum(np.square(wide[1]))))
+    both = np.isfinite(off)
+    norm = float(np.linalg.norm(wide[1][both]))
     decades = np.floor(np.log10(finite[finite > 0])).astype(int).clip(DECADES[0], DECADES[-1])
     counted = tuple((int(d), int((decades == d).sum())) for d in np.unique(decades))
     picture = off.reshape(-1, pair[0].shape[-1]) if pair[0].ndim else off.reshape(1, 1)
@@ -209,9 +213,9 @@ def _difference(
         tuple(int(n) for n in np.unravel_index(at, pair[0].shape)),
         float(wide[0][at]),
         float(wide[1][at]),
-        float(finite.max(initial=0.0)),
+        float(finite.max()) if finite.size else None,
         float(np.median(finite)) if finite.size else 0.0,
-        float(np.sqrt(np.nansum(np.square(off[np.isfinite(off)])))) / norm if norm else 0.0,
+        float(np.linalg.norm(off[both])) / norm if finite.size and norm else None,
         "" if writer is None else str(writer),
         counted,
         tuple(_along(picture, axis) for axis in (1, 0)),
