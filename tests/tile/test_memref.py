@@ -102,3 +102,20 @@ def test_a_slot_that_is_not_there_is_refused(slot: int, about: str) -> None:
 
     with pytest.raises(TileError, match=about):
         wrong(*operands()[::2])
+
+
+def test_an_annotation_says_which_part_of_a_tile_holds_data() -> None:
+    @pl.jit
+    def part(a: WHOLE, out: pl.Out[WHOLE]):  # type: ignore[valid-type]
+        with pl.at(level=CORE):
+            x: pl.Tile[[ROWS, 64], pl.FP32, pl.Mem.Vec, pl.TileView(valid_shape=[8, 32])] = pl.load(
+                a, [0, 0], [ROWS, 64]
+            )
+            out = pl.store(x, [0, 0], out)
+        return out
+
+    a, out = np.ones((TURNS * ROWS, 64), np.float32), np.zeros((TURNS * ROWS, 64), np.float32)
+    part(a, out)
+    want = np.zeros_like(out)
+    want[:8, :32] = 1
+    np.testing.assert_array_equal(out, want)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from npuscope.ops import storage
 from npuscope.ops.shaping import DECLARE
+from npuscope.tile.calls.shaping import set_validshape
 from npuscope.tile.enums import TensorLayout
 from npuscope.tile.fault import fault
 from npuscope.tile.language.history import note
@@ -27,9 +28,9 @@ from npuscope.tile.run.regions import At, Split, Spmd, close, enter, laid_out, l
 from npuscope.tile.run.state import TileRun, current
 from npuscope.tile.shapes.mode import lists_of
 from npuscope.tile.shapes.reuse import Code
-from npuscope.tile.values.checks import TaskId, is_number
+from npuscope.tile.values.checks import TaskId, is_number, shape_of
 from npuscope.tile.values.lanes import plain
-from npuscope.tile.values.signature import MemRef
+from npuscope.tile.values.signature import MemRef, TensorView
 from npuscope.tile.values.tensors import BOXES, Tensor, Tile
 
 __all__ = ["UNBOUND", "blocks", "bound", "carried", "counted", "holds_tasks", "known_bounds", "launch", "outside"]
@@ -122,6 +123,9 @@ def declared(value: object, *places: object) -> object:
     layout = next((one.name for one in places if isinstance(one, TensorLayout)), "")
     if layout in BOXES and isinstance(value, Tensor) and value.fractal is None:
         return value.laid_out(layout)
+    view = next((one for one in places if isinstance(one, TensorView) and one.valid_shape is not None), None)
+    if view is not None and isinstance(value, Tile):
+        value = set_validshape(value, *shape_of(view.valid_shape)[-2:])
     place = next((one for one in places if isinstance(one, MemRef)), None)
     if place is None or not isinstance(value, Tile):
         return value

@@ -159,11 +159,13 @@ class Array:
 
 class TensorView:
     """How a tensor parameter lies in GM: elements from one to the next along each axis (`stride`), or pl.DN for column
-    by column. Of a tile it says what the tile knows itself.
+    by column. Of a tile it says what the tile knows itself, but for which part of it holds data (`valid_shape`).
     """
 
-    def __init__(self, stride: object = None, layout: object = None, *_: object, **__: object) -> None:
-        self.stride, self.layout = stride, layout
+    def __init__(
+        self, stride: object = None, layout: object = None, *_: object, valid_shape: object = None, **__: object
+    ) -> None:
+        self.stride, self.layout, self.valid_shape = stride, layout, valid_shape
 
     def strides(self, shape: tuple[object, ...]) -> tuple[int, ...]:
         """Those of a tensor of a shape; none where it lies row by row."""
