@@ -138,7 +138,7 @@ import pypto.language as pl
 from pypto import backend, ir
 from pypto.ir.compiled_program import CompiledProgram
 from pypto.pypto_core import ir as core
-from pypto.runtime import ChipWorker, DistributedWorker, RunConfig
+from pypto.runtime import ChipWorker, DistributedWorker, RunConfig, StackedDeviceTensor
 
 @pl.jit
 def twice(x: pl.Tensor[[4, 64], pl.FP32], y: pl.Out[pl.Tensor[[4, 64], pl.FP32]]):
@@ -177,6 +177,19 @@ with DistributedWorker([compiled, compiled]) as shared:
 worker = compiled.prepare()
 worker(kept, y)
 assert (y == 24).all()
+weights = np.stack([np.full((4, 64), n, np.float32) for n in (5, 6)])
+stacked = worker.alloc_stacked_tensor(weights, worker_ids=[1, 0])
+weights[...] = 0  # a copy was kept
+assert isinstance(stacked, StackedDeviceTensor) and stacked.shape == (2, 4, 64) and stacked.worker_ids == (1, 0)
+worker(stacked[1], y)
+assert (y == 12).all()
+worker.copy_stacked_from(stacked, weights)
+assert (weights[0] == 5).all()
+worker.free_stacked_tensor(stacked)
+try:
+    worker.alloc_stacked_tensor(weights, worker_ids=[1, 1])
+except ValueError as error:
+    print(error)
 worker.close()
 try:
     worker.register(compiled)
@@ -189,9 +202,13 @@ for chip in (backend.Backend910B.instance(), backend.Backend950.instance()):
 
 def test_workers_keep_tensors_and_chips_tell_their_cores(tmp_path: Path) -> None:
     ran = run_script(script(tmp_path, WORKERS), echo=False)
-    refused = ["a call is ambiguous with 2 programs: use run(compiled, ...)", "register called after close"]
+    refused = [
+        "a call is ambiguous with 2 programs: use run(compiled, ...)",
+        "alloc_stacked_tensor: 2 parts on the cards [1, 1]: one card each",
+        "register called after close",
+    ]
     assert ran.output.splitlines() == [*refused, "48 24 48 24", "72 36 72 36"]
-    assert len(ran.recordings) == 4
+    assert len(ran.recordings) == 5
 
 
 def test_callbacks_of_a_worker_that_nobody_would_call_are_refused(tmp_path: Path) -> None:

@@ -441,6 +441,23 @@ class Submitted:
         return self._value
 
 
+@dataclass(frozen=True)
+class StackedDeviceTensor:
+    """A tensor whose parts along the first axis stay on cards, each on its own."""
+
+    whole: Any
+    worker_ids: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.whole.shape)
+
+    full_shape = shape
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.whole[at]
+
+
 class Worker:
     """Runs programs one after the other; a device's memory is this process's, so its tensors are plain ones."""
 
@@ -478,8 +495,9 @@ class Worker:
 
     def run(self, compiled: Callable[..., object], *args: object, **kwargs: object) -> object:
         self._load(compiled, "run")
+        plain = [one.whole if isinstance(one, StackedDeviceTensor) else one for one in args]
         with binding(self._callbacks):
-            return compiled(*args, **kwargs)
+            return compiled(*plain, **kwargs)
 
     def submit(self, compiled: Callable[..., object], *args: object, **kwargs: object) -> Submitted:
         return Submitted(self.run(compiled, *args, **kwargs))
@@ -503,6 +521,22 @@ class Worker:
         if not any(one is tensor for one in self._owned_tensors):
             raise ValueError("free_tensor: the tensor is not this worker's, or was freed before")
         self._owned_tensors = [one for one in self._owned_tensors if one is not tensor]
+
+    def alloc_stacked_tensor(self, init: Any, *, worker_ids: Sequence[int] | None = None) -> StackedDeviceTensor:
+        """A copy of `init` that stays, part by part on the cards `worker_ids`: 0, 1, … where none are named."""
+        cards = tuple(range(len(init)) if worker_ids is None else worker_ids)
+        if len(cards) != len(init) or len(set(cards)) != len(cards):
+            raise ValueError(f"alloc_stacked_tensor: {len(init)} parts on the cards {list(cards)}: one card each")
+        return StackedDeviceTensor(self.alloc_tensor(init.shape, init.dtype, init=init), cards)
+
+    def free_stacked_tensor(self, tensor: StackedDeviceTensor) -> None:
+        self.free_tensor(tensor.whole)
+
+    def copy_stacked_from(self, tensor: StackedDeviceTensor, host: Any) -> None:
+        host[...] = tensor.whole
+
+    def release_inherited_host_tensor_refs(self) -> None:
+        """Nothing is held: what stays was copied."""
 
     def close(self) -> None:
         self.closed = True

@@ -43,7 +43,7 @@ from npuscope.tile.record import sites
 from npuscope.tile.record.model import NO_EFFECT, Mode, Notice, Recording, Site
 from npuscope.tile.record.recorder import RUNTIME, asked_for, asked_runtime
 from npuscope.tile.record.walk import same_work
-from npuscope.tile.run.execute import Compiled, Finished, Worker, collecting, mode_of_runs, record
+from npuscope.tile.run.execute import Compiled, Finished, StackedDeviceTensor, Worker, collecting, mode_of_runs, record
 from npuscope.tile.script.places import SettingPlace
 from npuscope.tile.script.pytest_files import RunSettings, has_tests, modules, run_tests
 from npuscope.tile.script.settings import Settings, importing, package_of
@@ -483,6 +483,7 @@ def _members() -> dict[str, dict[str, object]]:
             "Worker": Worker,
             "ChipWorker": Worker,
             "DistributedWorker": Worker,
+            "StackedDeviceTensor": StackedDeviceTensor,
             "ensure_pto_isa_root": _ignored,
             "ScalarSpec": ScalarSpec,
             "TensorSpec": TensorSpec,
