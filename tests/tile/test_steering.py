@@ -3,6 +3,7 @@
 # mypy: disable-error-code="valid-type, type-arg"
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from random_programs import arguments, module, source
@@ -22,6 +24,7 @@ from npuscope.ops.dtypes import FP32
 from npuscope.tile.record.model import Recording
 from npuscope.tile.run.arguments import Placeholder
 from npuscope.tile.run.execute import collecting, mode_of_runs
+from npuscope.tile.run.memory import Allocations
 
 CORE = pl.Level.CORE_GROUP
 
@@ -113,6 +116,47 @@ def test_a_value_is_read_as_it_is_then() -> None:
     assert first_difference(shapes, values) is None
     stores = [sum(len(group.offsets) for group in task.groups) for task in shapes.tasks if task.kernel == "use"]
     assert stores[0] < stores[1] == stores[2]
+
+
+@pl.jit.inline
+def layer(h: pl.Tensor):
+    made = pl.create_tensor([16, 16], dtype=pl.FP32)
+    with pl.at(level=CORE, name_hint="layer"):
+        pl.store(pl.add(pl.load(h, [0, 0], [16, 16]), 1.0), [0, 0], made)
+    return made
+
+
+@pl.jit
+def layers(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    h = x
+    for _ in pl.range(12):
+        h = layer(h)
+        if pl.read(h, [0, 0]) > 10.5:
+            h = layer(h)
+    with pl.at(level=CORE, name_hint="last"):
+        pl.store(pl.load(h, [0, 0], [16, 16]), [0, 0], out)
+    return out
+
+
+def test_elements_go_with_the_last_tensor_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN layers, each from the one before, that their values steer
+    arrays: list[weakref.ref[np.ndarray]] = []
+    alive: list[int] = []
+
+    def create(self: Allocations, *args: Any, **named: Any) -> Any:
+        tensor = real(self, *args, **named)
+        if tensor.buffer.data is not None:
+            arrays.append(weakref.ref(tensor.buffer.data))
+            alive.append(sum(one() is not None for one in arrays))
+        return tensor
+
+    real = Allocations.create
+    monkeypatch.setattr(Allocations, "create", create)
+    # WHEN they are recorded by shapes
+    layers.record(*(Placeholder((16, 16), FP32, lambda: np.zeros((16, 16), np.float32)) for _ in "xo"), mode="shapes")
+    # THEN all were computed, and of no more than two at once there are elements
+    assert len(alive) >= 14
+    assert max(alive) == 2
 
 
 @pl.jit

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -101,6 +101,7 @@ class Allocations:
 
     def __init__(self, recorder: Recorder, computes: bool, keeps: bool, phase: OrderPhase | None, slice: Slice) -> None:
         self.buffers: list[LiveBuffer] = []
+        self._run = object()
         self.initial: dict[int, Array] | None = {} if keeps else None  # of parameters that may be written
         self.phase, self.slice = phase, slice
         self._recorder, self._computes = recorder, computes
@@ -122,7 +123,7 @@ class Allocations:
         id, recorder, parameter = len(self.buffers), self._recorder, origin == "parameter"
         mask = np.zeros(prod(shape), np.bool_) if self._computes and not written else None
         buffer = LiveBuffer(id, name or f"tensor_{id}", shape, dtype, data, mask)
-        buffer.read_only = parameter and direction == "In"
+        buffer.run, buffer.read_only = self._run, parameter and direction == "In"
         if self.phase is not None or self.initial is not None:
             self._keep(buffer, parameter)
         self.buffers.append(buffer)
@@ -161,11 +162,13 @@ class Allocations:
             data = np.full(prod(shape), storage.poison(dtype) if fill is None else fill, dtype.storage)
         written = fill is not None
         buffer = self.add(name, shape, dtype, data, origin=origin, manual_dep=manual_dep, written=written)
+        if data is not None and not self._computes:  # its elements go with the program's last tensor of it
+            self.buffers[-1] = replace(buffer, source=None)
         return Tensor(buffer, 0, shape, row_major(shape))
 
     def has(self, buffer: LiveBuffer) -> bool:
         """Whether it is one of this run's."""
-        return buffer.id < len(self.buffers) and self.buffers[buffer.id] is buffer
+        return buffer.run is self._run
 
     # --- runs in another order
 

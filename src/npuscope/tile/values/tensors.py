@@ -127,7 +127,7 @@ class Tensor(OperandValue):
     `captured` is the tensor as the runtime sees it: views made inside a region stand for the tensor they were made of.
     """
 
-    __slots__ = ("buffer", "captured", "dtype", "fractal", "offset", "shape", "strides", "valid")
+    __slots__ = ("_captured", "buffer", "dtype", "fractal", "offset", "shape", "strides", "valid")
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Tensor(OperandValue):
         self.buffer, self.offset, self.shape, self.strides = buffer, offset, shape, strides
         self.dtype = dtype or buffer.dtype
         self.valid = valid
-        self.captured = self if captured is None else captured
+        self._captured = captured  # None: itself, which would keep it and its elements until garbage is looked for
         self.fractal: Fractal | None = None
 
     def __class_getitem__(cls, item: object) -> signature.TensorType:
@@ -152,6 +152,10 @@ class Tensor(OperandValue):
         """Says that an axis is known at run time only."""
         if axis == 0 and self.shape == self.buffer.shape:
             self.buffer.rows_at_run_time = True
+
+    @property
+    def captured(self) -> Tensor:
+        return self if self._captured is None else self._captured
 
     def view(self) -> Array:
         """The elements in storage type, aliasing GM."""
@@ -253,6 +257,7 @@ class LiveBuffer:
     written: npt.NDArray[np.bool_] | None  # flat
     aside: Array | None = None  # a second memory, not in use (run/memory.py)
     known: bool = True  # shapes mode: no uncomputed value was stored here
+    run: object = None  # whose it is
     read_only: bool = False  # a parameter of the entry without a direction
     rows_at_run_time: bool = False  # a parameter whose outermost extent the program does not know
     changes: int = 0  # stores by others than the blocks of the task under way
