@@ -127,6 +127,7 @@ def test_an_entry_says_several_things() -> None:
         ('[[kernel]]\nfamily = "x"\nfound = ["x"]\n', 7, "go together"),
         ('[[kernel]]\nkind = "comm"\nfound = ["("]\n', 8, "no regular expression"),
         ('[[kernel]]\nkind = "comm"\nwhole = ["MatMul"]\n', 8, "can fit no plain name"),
+        ('[[kernel]]\nkind = "comm"\nfound = ["^\\\\D*MatMul"]\n', 8, "`spelt` finds others"),
         ('[[kernel]]\nfamily = "x"\nwork = { by = "unpriced" }\nfound = ["x"]\n', 8, "says why"),
         ('[[kernel]]\nkind = "comm"\nalign = "X"\nwhole = ["x"]\n', 8, "no `found`"),
         (GOOD, 9, "stands in an entry before"),

@@ -20,7 +20,8 @@ import npuscope
 from docs.reference_pages import columns_page, declared
 from npuscope import explain as analysis
 from npuscope.explain.changes import whatif_each
-from npuscope.explain.passes import passes, statistics
+from npuscope.explain.passes import passes
+from npuscope.explain.passes.statistics import statistics
 from npuscope.forward.align.alignment import align
 from npuscope.forward.roofline import roofline
 from npuscope.lab.payload.overview import parts

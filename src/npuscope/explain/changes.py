@@ -196,18 +196,12 @@ def models_of(work: Work, ready: Readiness, change: Change) -> tuple[list[Jobs],
     return [jobs_in_order(work, ready, across=across) for across in (True, False)], notes
 
 
-def once_ns(work: Work) -> int:
-    """What every run pays, be it of one task: submitted, handed out and started before anything runs, and seen done at
-    the end. No scheduler that is given less to do saves it."""
-    return work.wall - (int(np.max(work.end)) - int(np.min(work.start)))
-
-
 def without_scheduler(work: Work, ready: Readiness, cost: float = 0.0, submitting: float | None = None) -> list[int]:
     """What a scheduler at a share of its cost, and an orchestrator at another, save of what not every run pays, by each
     reading of the run: the likeliest first."""
     change = Change(dispatch_cost=cost)
     models, _ = models_of(work, ready, change)
-    once = round(once_ns(work) * (1 - cost))
+    once = round(work.once_ns * (1 - cost))
     changed = [changed_jobs(work, model, change) for model in models]
     if submitting is not None:
         floors = [np.rint(model.not_before * submitting).astype(np.int64) for model in models]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -27,10 +27,17 @@ _LONGEST_EVENT = 16 << 20
 _LONGEST_HEADER = 16 << 20
 
 
-class Event(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """The usual fields. Other fields, or odd types, take the slower road through `decode_odd`."""
+# those of Chrome's format, listed so that the decoder makes no text anew for each event, an eighth of its time
+Phase = Literal[
+    "X", "s", "t", "f", "B", "E", "i", "M", "C", "b", "e", "n", "S", "T", "p", "F", "I", "R", "N", "O", "D", "P", "V",
+    "v", "c", "(", ")", "",
+]  # fmt: skip
 
-    ph: str = ""
+
+class Event(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """The usual fields. Other fields, phases or types take the slower road through `decode_odd`."""
+
+    ph: Phase = ""
     name: str = ""
     cat: str = ""
     pid: int | str = 0

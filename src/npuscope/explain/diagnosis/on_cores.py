@@ -17,7 +17,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.base.interval import Gain
-from npuscope.explain.changes import fewest_tasks, once_ns, without_scheduler
 from npuscope.explain.diagnosis.cause import (
     CHAIN,
     CORES,
@@ -38,7 +37,6 @@ from npuscope.explain.diagnosis.cause import (
     top_kernel,
     tuned_text,
 )
-from npuscope.explain.replay import Cycle
 from npuscope.explain.waits import IN_WORDS, SCHEDULING, no_dependencies
 from npuscope.explain.work import CORES as UNITS
 from npuscope.explain.work import Work
@@ -113,7 +111,7 @@ def scheduler(run: RunFacts) -> Iterator[Cause]:
     if 0 < parts.get("starved", 0) < ns:
         who = "orchestrator and the scheduler" if first == "starved" else "scheduler and the orchestrator"
     mostly = f", {duration(parts[first])} of it {most}" if len(parts) > 1 else f", {most}"
-    if 0 < (once := once_ns(run.work)) < run.wall:
+    if 0 < (once := run.work.once_ns) < run.wall:
         evidence.append(f"{duration(once)} every run pays: a first task handed out, a last one seen done")
     gain, best_case = _fewer_waits(run, waits)
     yield DISPATCH(
@@ -145,6 +143,9 @@ def _fewer_waits(run: RunFacts, waits: pl.DataFrame) -> tuple[Gain, list[str]]:
     bounds = gain_of_gaps(waits["ns"].to_numpy())
     if not run.replays or len(run.work.lane) > MOST_REPLAYED:
         return bounds, []
+    from npuscope.explain.changes import fewest_tasks, without_scheduler
+    from npuscope.explain.replay import Cycle
+
     fewest = fewest_tasks(run.work, run.ready)
     try:
         saved = without_scheduler(run.work, run.ready, fewest.handing_out, fewest.submitting)
