@@ -20,14 +20,11 @@ from typing import Annotated
 
 import typer
 
-from npuscope.answer.commits import simulate_commits
 from npuscope.base.errors import NpuscopeError
 from npuscope.cli import options
 from npuscope.cli.output import Command, after_dashes, check_outputs, progress_bar, show
 from npuscope.explain.many import history_of, read_history
-from npuscope.lab.runs import parts_page
 from npuscope.report.comparison import history as report
-from npuscope.time.run import chip_to_time
 from npuscope.time.uncertainty import against
 
 __all__ = ["Command", "command"]
@@ -68,10 +65,18 @@ def command(
     check_outputs([folder], html)
     with progress_bar():
         if simulate is not None and since is not None:
+            from npuscope.answer.commits import simulate_commits
+            from npuscope.time.run import chip_to_time
+
             chip_to_time(device)  # refused before anything is unpacked
             simulate_commits(*simulate, since, Path(folder), arguments, device, jobs)
         runs = read_history(folder)
         found = history_of(runs.commits, runs.exact, threshold, kernels, against)
     parts = partial(report, folder, found)
-    pages = {html: lambda: parts_page("History", "history", parts())}
-    show(parts, found.as_dict, json=json, wide=wide, pages=pages)
+
+    def page() -> str:
+        from npuscope.lab.runs import parts_page
+
+        return parts_page("History", "history", parts())
+
+    show(parts, found.as_dict, json=json, wide=wide, pages={html: page})
