@@ -16,8 +16,8 @@ from tiers import examples
 from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
 from npuscope.time.chip.engine import run_chip
-from npuscope.time.chip.job import BYTES, HEAP, RING, SLOTS
-from npuscope.time.ring_sizes import _least, first_that
+from npuscope.time.chip.job import BYTES, CLOSES, HEAP, RING, SLOTS, Rings, with_room
+from npuscope.time.ring_sizes import RECLAIMED, SLOWER, _least, first_that, smallest_rooms
 from tests.time.jobs import job, machine, rings
 
 BGEMM = Path(__file__).resolve().parents[2] / "benchmarks" / "runtime_pairs" / "benchmark_bgemm.py"
@@ -42,6 +42,65 @@ def test_a_run_goes_on_with_the_least_room_and_stops_with_less(seed: int, tasks:
 
     assert ends(least)
     assert not ends(least - 1)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 16))
+@examples(15)
+def test_a_run_with_all_rings_as_small_as_is_said_is_no_slower_and_with_less_stops(seed: int, tasks: int) -> None:
+    random = Random(seed)
+    made = job(random, tasks)
+    made = made._replace(waits_host=np.full(tasks, -1))
+    made = made._replace(rings=rings(random, made, AMPLE, AMPLE))
+
+    def wall(tried: Rings) -> float:
+        end = run_chip(made._replace(rings=tried), machine())[1]
+        return end if end > 0 else float("inf")
+
+    found = smallest_rooms(made.rings, wall)
+    small = with_room(made.rings)
+    for (what, ring), (least, smooth) in found.items():
+        assert smooth is not None
+        assert least <= smooth
+        small = with_room(small, what, ring, smooth)
+        assert wall(with_room(with_room(made.rings), what, ring, least)) < float("inf")
+        assert wall(with_room(with_room(made.rings), what, ring, least - 1)) == float("inf")
+    assert wall(small) <= wall(with_room(made.rings)) * SLOWER
+    for at, (least, smooth) in found.items():
+        if smooth is not None and smooth > least:
+            assert wall(with_room(small, *at, smooth - 1)) > wall(with_room(made.rings)) * SLOWER
+    assert {at: least for at, (least, _) in smallest_rooms(made.rings, None).items()} == {
+        at: least for at, (least, _) in found.items()
+    }
+
+
+@given(st.integers(0, 10**6), st.integers(1, 300))
+@examples(60)
+def test_the_dependency_pool_never_locks_with_the_least_room(seed: int, tasks: int) -> None:
+    """The runtime's own protocol (simpler, pto_ring_buffer.cpp): room comes back when it is short, and only if 64
+    entries are done since it came back last; whatever is done meanwhile, it goes on."""
+    random = Random(seed)
+    made = rings(random, job(random, tasks), AMPLE, AMPLE)
+    mine = np.flatnonzero(made.entry[RING] == 0)
+    edges = np.array([random.randrange(6) for _ in range(made.entry.shape[1])])
+    least = _least(made, 0, edges, RECLAIMED - 1)
+    done = reclaimed = 0
+    for number, entry in enumerate(mine.tolist()):
+        task = int(np.searchsorted(made.first_entry, entry, "right")) - 1
+        begun = np.searchsorted(mine, made.first_entry[task])
+        could = next((n for n in range(number) if made.entry[CLOSES, mine[n]] > task), number)
+        could = min(could, int(begun))  # what is submitted now cannot have been given back
+
+        def held(needed: int, since: int) -> int:
+            return int(edges[mine[since:needed]].sum())
+
+        done = random.randint(done, max(could, done))
+        while held(number + 1, reclaimed) > least:
+            if done >= reclaimed + RECLAIMED:
+                reclaimed = done
+            elif done < could:
+                done += 1
+            else:
+                pytest.fail("nothing more can be done, and there is no room")
 
 
 def test_the_smallest_number_that_holds_is_found_in_few_tries() -> None:

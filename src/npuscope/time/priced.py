@@ -214,15 +214,17 @@ def without(removals: Iterable[Removal], owner: Owners) -> Job | None:
         early = job.early.copy()
         early[list(whole.early)] = 1
         job = job._replace(early=early)
+    edge = owner.prepared.program.device.timing["submit_edge"].value * NS * (1 - owner.prepared.machine.hosted)
     if whole.reduced or whole.joined:
-        device, tasks = owner.prepared.program.device, owner.prepared.program.recording.tasks
-        edge = device.timing["submit_edge"].value * NS * (1 - owner.prepared.machine.hosted)
+        tasks = owner.prepared.program.recording.tasks
         job = with_fewer_edges(job, whole.reduced, whole.joined, [(one.kernel, one.site) for one in tasks], edge)
     for time, moved in whole.less:
         job = scaled_each(job, time, moved)
     if whole.fewer_waits:
         kept = [pair for pair in pairs_of(job) if pair[1] not in whole.fewer_waits]
-        job = with_pairs(job, [*kept, *(pair for pair in owner.true_waits if pair[1] in whole.fewer_waits)])
+        fewer = with_pairs(job, [*kept, *(pair for pair in owner.true_waits if pair[1] in whole.fewer_waits)])
+        saved = np.maximum(job.producers - fewer.producers, 0) * edge  # of each edge that need not be submitted
+        job = fewer._replace(submit=np.maximum(job.submit - saved, 0.0))
     if whole.in_no_time:
         submit = job.submit.copy()
         submit[list(whole.in_no_time)] = 0.0

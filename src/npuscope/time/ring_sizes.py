@@ -1,10 +1,12 @@
 """The smallest sizes of the runtime's rings: that do not fail, and that do not slow the program down.
 
 A ring gives nothing back before the scope of its oldest entry closes: what is submitted until then must fit, else the
-run stops. What does not slow down is found by simulating: with ever less room, all other rings endless, as long as the
-run takes no longer. Of the dependency pool, whose room the simulation does not count, it is the most that is held in a
-run with endless rings, which is enough and may be more than is needed. Where the host builds the graph all of it must
-fit, and no size in between is slower.
+run stops. What does not slow down is found by simulating: store after store with ever less room, those before it as
+small as found, as long as the run takes no longer than with endless rings; so it takes no longer with all of them. The
+dependency pool is not simulated. It gets room back only when RECLAIMED entries of its ring are done since the last
+time, so that many more count; what does not slow down is the most that is held in a run with endless rings, which is
+enough and may be more than is needed. Where the host builds the graph all of it must fit, and no size in between is
+slower.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ SIZES = Columns(
     Column("has", COUNT, "what the run has"),
 )
 SLOWER = 1.001  # times the run with endless rings
+RECLAIMED = 64  # PTO2_DEP_POOL_CLEANUP_INTERVAL of simpler's pto_runtime2_types.h
 MOST_BLOCKS = 20_000  # of a run that is run again and again
 STORES = {"task_window": SLOTS, "heap": HEAP}
 Row = tuple[str, str, int, int | None, int]
@@ -52,21 +55,47 @@ def ring_sizes(simulated: Simulated) -> Table:
         return SIZES.table([])
     if simulated.prepared.machine.hosted:
         return SIZES.table(_resident(program, entries, limits))
-    rings = simulated.prepared.job.rings
+    job = simulated.prepared.job
+    rings, many = job.rings, len(job.block_class) > MOST_BLOCKS
     edges = _edges(program, entries)
+    found = smallest_rooms(rings, None if many else lambda tried: simulated.trials.wall(job._replace(rings=tried)))
     rows: list[Row] = []
+    for ring in np.unique(rings.entry[RING]).tolist():
+        for name, what in STORES.items():
+            if (what, ring) in found:
+                rows.append((str(ring), name, *found[what, ring], limits[name][ring]))
+        if limits["dep_pool"] and (least := _least(rings, ring, edges, RECLAIMED - 1)):
+            rows.append((str(ring), "dep_pool", least, _most_held(simulated, ring, edges), limits["dep_pool"][ring]))
+    return SIZES.table(rows)
+
+
+def smallest_rooms(
+    rings: Rings, wall: Callable[[Rings], float] | None
+) -> dict[tuple[int, int], tuple[int, int | None]]:
+    """Of SLOTS and HEAP of each ring what does not fail, and what does not slow down; `wall`: of a run with rings."""
+    found: dict[tuple[int, int], tuple[int, int | None]] = {}
+    small = with_room(rings)
+    most = wall(small) * SLOWER if wall is not None else 0.0
     used = np.unique(rings.entry[RING]).tolist()
     for done, ring in enumerate(used):
         progress.report("simulating rings", done, len(used))
-        for name, what in STORES.items():
+        for what in STORES.values():
             size = np.ones_like(rings.entry[BYTES]) if what == SLOTS else rings.entry[BYTES]
             least = _least(rings, ring, size) + (what == SLOTS)  # one slot of a ring stays empty
-            if least:
-                total = int(np.sum(size[rings.entry[RING] == ring])) + 1
-                rows.append((str(ring), name, least, _smooth(simulated, ring, what, least, total), limits[name][ring]))
-        if limits["dep_pool"] and (least := _least(rings, ring, edges)):
-            rows.append((str(ring), "dep_pool", least, _most_held(simulated, ring, edges), limits["dep_pool"][ring]))
-    return SIZES.table(rows)
+            if not least:
+                continue
+            if wall is None:
+                found[what, ring] = least, None
+                continue
+
+            def is_smooth(room: int, others: Rings = small, at: tuple[int, int] = (what, ring)) -> bool:
+                return wall(with_room(others, *at, room)) <= most
+
+            total = int(np.sum(size[rings.entry[RING] == ring])) + 1
+            smooth = first_that(is_smooth, least, max(total, least))
+            small = with_room(small, what, ring, smooth)
+            found[what, ring] = least, smooth
+    return found
 
 
 def _resident(program: Program, entries: list[RingEntry], limits: dict[str, tuple[int, ...]]) -> list[Row]:
@@ -87,8 +116,9 @@ def _edges(program: Program, entries: list[RingEntry]) -> Ints:
     return np.array([waits[entry.task] if entry.is_task else 0 for entry in entries], np.int64)
 
 
-def _least(rings: Rings, ring: int, size: Ints) -> int:
-    """The most that must be there at once: from the oldest entry whose scope is open to the task that is submitted."""
+def _least(rings: Rings, ring: int, size: Ints, before_it: int = 0) -> int:
+    """The most that must be there at once: from the oldest entry whose scope is open, and so many before it, to the
+    task that is submitted."""
     mine = np.flatnonzero(rings.entry[RING] == ring)
     closes, sums = rings.entry[CLOSES, mine].tolist(), np.concatenate([[0], np.cumsum(size[mine])]).tolist()
     ends = np.searchsorted(mine, rings.first_entry[1:]).tolist()
@@ -97,22 +127,9 @@ def _least(rings: Rings, ring: int, size: Ints) -> int:
         while head < end and closes[head] <= task:
             head += 1
         head = min(head, before) if end > before else head  # what is submitted now cannot have been given back
-        most = max(most, sums[end] - sums[min(head, end)])
+        most = max(most, sums[end] - sums[max(min(head, end) - before_it, 0)])
         before = end
     return int(most)
-
-
-def _smooth(simulated: Simulated, ring: int, what: int, least: int, total: int) -> int | None:
-    """The smallest room between what is needed and all of it with which the run is not slower."""
-    if len(simulated.prepared.job.block_class) > MOST_BLOCKS:
-        return None
-    job = simulated.prepared.job
-    best = simulated.trials.wall(job._replace(rings=with_room(job.rings)))
-
-    def is_smooth(size: int) -> bool:
-        return simulated.trials.wall(job._replace(rings=with_room(job.rings, what, ring, size))) <= best * SLOWER
-
-    return first_that(is_smooth, least, max(total, least))
 
 
 def first_that(holds: Callable[[int], bool], low: int, high: int) -> int:
@@ -135,6 +152,8 @@ def _most_held(simulated: Simulated, ring: int, size: Ints) -> int:
     mine = np.flatnonzero(rings.entry[RING] == ring)
     closed = np.append(times.submitted, np.inf)[np.minimum(rings.entry[CLOSES, mine], len(job.shape))]
     freed = np.maximum.accumulate(np.maximum(done[task_of[mine]], closed))
+    late = freed[RECLAIMED - 1 :]
+    freed = np.append(late, np.full(len(freed) - len(late), np.inf))
     taken = times.began[task_of[mine]]
     moments = np.concatenate([taken, freed])
     change = np.concatenate([size[mine], -size[mine]])

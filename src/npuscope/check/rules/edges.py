@@ -13,7 +13,7 @@ from npuscope.check.races.conflicts import conflicts_of, order_of
 from npuscope.check.rule import Example, Finding, Waste, once, rule
 from npuscope.lower.program import Program
 from npuscope.table.formats import many
-from npuscope.tile.record.model import Task, short_name
+from npuscope.tile.record.model import Form, Task, short_name
 
 INLINE = 64  # producers that a task keeps beside itself; more lie in the spill pool of its ring
 
@@ -100,6 +100,13 @@ def _named(program: Program, one: Launched) -> str:
     return ", ".join([*names][:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
+def _left_out(form: Form, name: str) -> str:
+    """How a launch leaves a tensor out of what the runtime looks up; pl.spmd takes no `no_dep_args=`."""
+    if form == "at":
+        return f"an argument of {name} in no_dep_args= takes them out"
+    return "pl.no_dep() around an argument of a kernel's call takes them out; what stands in pl.spmd itself cannot"
+
+
 @rule(
     "implied-edge",
     "hint",
@@ -117,7 +124,7 @@ def implied_edge(program: Program) -> Iterator[Finding]:
     for one in _by_launch(program, implied_edges(program)):
         name, whom = short_name(one.task.kernel), _named(program, one)
         drop = f"Leave {whom} out of deps=: another task that is named there comes after."
-        keep = f"The runtime infers them from tensors: an argument of {name} in no_dep_args= takes them out."
+        keep = f"The runtime infers them from tensors: {_left_out(one.task.form, name)}."
         yield implied_edge.at(
             program.site(one.task.site),
             f"{one.some:,} of {many(one.edges, 'edge')} into {many(len(one.waiting), 'task')} of {name} are implied: "

@@ -112,10 +112,11 @@ def stops_at(stops: Stops, blocks: Ints) -> Stops:
 NO_END = 1 << 48  # slots or bytes: more than anybody takes
 
 
-def with_room(rings: Rings, what: int = SLOTS, ring: int = 0, size: int = NO_END) -> Rings:
-    """The rings with room without end, but for one of them."""
-    room = np.full_like(rings.room, NO_END)
-    room[what, ring : ring + 1] = size
+def with_room(rings: Rings, what: int | None = None, ring: int = 0, size: int = NO_END) -> Rings:
+    """The rings with other room for one store, or with room without end."""
+    room = rings.room.copy() if what is not None else np.full_like(rings.room, NO_END)
+    if what is not None:
+        room[what, ring] = size
     return rings._replace(room=room)
 
 
