@@ -2,11 +2,11 @@
 
 A ring gives nothing back before the scope of its oldest entry closes: what is submitted until then must fit, else the
 run stops. What does not slow down is found by simulating: store after store with ever less room, those before it as
-small as found, as long as the run takes no longer than with endless rings; so it takes no longer with all of them. The
-dependency pool is not simulated. It gets room back only when RECLAIMED entries of its ring are done since the last
-time, so that many more count; what does not slow down is the most that is held in a run with endless rings, which is
-enough and may be more than is needed. Where the host builds the graph all of it must fit, and no size in between is
-slower.
+small as found, as long as the run takes no longer than with endless rings; so it takes no longer with all of them. By
+luck of the order of hand-outs a run may take no longer with less room than that, too. The dependency pool is not
+simulated. It gets room back only when RECLAIMED entries of its ring are done since the last time, so that many more
+count; what does not slow down is the most that is held in a run with endless rings, which is enough and may be more
+than is needed. Where the host builds the graph all of it must fit, and no size in between is slower.
 """
 
 from __future__ import annotations
