@@ -319,6 +319,8 @@ def rooms(tmp_path: Path) -> Path:
 def test_nothing_outside_the_roots_is_read(rooms: Path) -> None:
     # GIVEN a server with one root
     inside, out = str(rooms / "in" / "kernel.csv"), rooms / "out"
+    heir = rooms / "in" / "heir.toml"
+    heir.write_text('name = "heir"\ninherits = "../out/secret.toml"\n')
 
     async def story(client: Client) -> None:
         # WHEN tools are asked for what lies in it, and for a model
@@ -338,6 +340,8 @@ def test_nothing_outside_the_roots_is_read(rooms: Path) -> None:
             ("judge", {"programs": ["import os\n\n"], "baseline": str(out / "secret.py")}),
             ("chip", {"device": str(out / "secret.toml")}),
             ("op", {"device": str(out / "secret.toml")}),
+            ("chip", {"device": str(heir)}),
+            ("findings", {"path": "model:basics/softmax", "device": str(heir)}),
         ]
         for tool, arguments in asked:
             text = await refusal(client, tool, **arguments)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any
@@ -29,6 +30,7 @@ from npuscope.agents.roots import check_allowed, folder_of
 from npuscope.agents.tools import Asked
 from npuscope.answer.answer import LEAST_BUDGET, within
 from npuscope.answer.judge import WARM, How, judge_many
+from npuscope.answer.request import files_of_chip
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.jobs import Failed, Limits
@@ -172,8 +174,9 @@ def server(roots: Sequence[str] = ()) -> MCPServer[Any]:
         named = [folder_of(str(root.uri)) for root in (given.roots if given is not None else [])]
         device_file = device if "/" in device or os.sep in device or device.endswith(".toml") else None
         try:
-            asked = [path for path in (device_file, *paths) if path is not None]
-            check_allowed(asked, [*folders, *(folder for folder in named if folder is not None)])
+            asked = (path for path in (device_file, *paths) if path is not None)
+            inherited = map(str, files_of_chip(device) if device_file else ())
+            check_allowed(chain(asked, inherited), [*folders, *(folder for folder in named if folder is not None)])
         except NpuscopeError as error:
             raise ToolError(str(error)) from error
 

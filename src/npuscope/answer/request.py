@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -70,20 +71,21 @@ class Request:
         base = self.base and (self.base.factors.key, self.base.measured, self.base.wall_ns, self.base.bound)
         own = Path(self.file)
         rings = sorted((name, text) for name, text in os.environ.items() if name.startswith("PTO2_"))
-        files = [own.name, source_bytes(own), *_files_of_chip(self.device).values()]
+        files = [own.name, source_bytes(own), *(file.read_bytes() for file in files_of_chip(self.device))]
         facts = (source_digest(), rings, files, base, replace(self, file="", name="", base=None))
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:24]
 
 
-def _files_of_chip(name: str) -> dict[Path, bytes]:
-    """The user's own file of a chip and those that it inherits from, wherever they are; ours are npuscope's."""
-    found: dict[Path, bytes] = {}
+def files_of_chip(name: str) -> Iterator[Path]:
+    """The user's own file of a chip and those that it inherits from, wherever they are, each before it is read; ours
+    are npuscope's."""
+    seen: set[Path] = set()
     file = Path(name).resolve()
-    while file.is_file() and file not in found:
-        found[file] = file.read_bytes()
+    while file.is_file() and file not in seen:
+        seen.add(file)
+        yield file
         try:
-            parent = tomllib.loads(found[file].decode()).get("inherits")
+            parent = tomllib.loads(file.read_text()).get("inherits")
         except ValueError:  # no TOML: whoever reads it says so
             break
         file = (file.parent / str(parent)).resolve()
-    return found
