@@ -174,6 +174,10 @@ def test_a_mistake_is_one_sentence_with_the_users_line(
         (b"import sys; sys.exit(3)\n", ""),
         (b"import nowhere_at_all\n", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
         (b"import pypto.language as pl\npl.add(1, 2)\n", "inside a @pl.jit function"),
+        (
+            b"import subprocess, sys\nsubprocess.run([sys.executable, 'other.py'], check=True)\n",
+            "the script ran no tile program itself: it starts other.py, a process with PyPTO itself",
+        ),
     ],
 )
 def test_what_is_no_tile_program_is_said_in_a_sentence(tmp_path: Path, content: bytes, sentence: str) -> None:

@@ -240,6 +240,23 @@ def test_a_kernel_in_another_language_needs_a_substitute_for_its_values() -> Non
     assert (y == 42).all()
 
 
+def test_a_method_may_be_written_in_another_language_too() -> None:
+    @pl.program
+    class Program:
+        @pl.function(type=pl.FunctionType.AIC, external_source="kernel.cpp")
+        def written(self, x: X, y: pl.Out[X]): ...
+
+        @pl.function(type=pl.FunctionType.Orchestration)
+        def main(self, x: X, y: pl.Out[X]):
+            y = self.written(x, y)
+            return y
+
+    (task,) = record(Program, ones(4, 16), ones(4, 16), mode="shapes").recording.tasks
+    assert (task.kernel, task.form, task.core) == ("written", "extern", "AIC")
+    with pytest.raises(TileError, match="the extern kernel written has no Python body"):
+        record(Program, ones(4, 16), ones(4, 16))
+
+
 FLAG = False
 
 

@@ -431,6 +431,8 @@ def function(
         raise fault(f"pl.function needs type=pl.FunctionType.…, not {type!r}")
     if options.get("graph"):
         type = FunctionType.Graph
+    if options.get("external_source"):
+        return decorator(Extern)(fn, core_type=type.name.lower(), **options)
     if options.get("level") is Level.HOST and options.get("role") in (Role.Orchestrator, Role.SubWorker):
         made = jit.host if options["role"] is Role.Orchestrator else jit.sub_worker
         return cast("Callable[..., TileFunction]", made)(fn, **options)

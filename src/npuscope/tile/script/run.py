@@ -10,6 +10,7 @@ import io
 import os
 import random
 import runpy
+import subprocess
 import sys
 import time
 import traceback
@@ -163,6 +164,7 @@ def _run(
         stack.enter_context(driven(watch=results.append, shapes=mode == "shapes", golden=golden))
         seen = stack.enter_context(given.given())
         given.asked = stack.enter_context(_asked_variables())
+        started = stack.enter_context(_started_scripts())
         try:
             if has_tests(file):
                 failure = _tests(file, argv, mode, given, runs)
@@ -177,6 +179,8 @@ def _run(
             raise
         except BaseException as error:
             explained = _explained(error, file)
+            if started and not runs:
+                raise _runs_elsewhere(started[0], explained.path or file, explained.line) from error
             asserts = runs and isinstance(error, AssertionError)
             if asserts and mode == "shapes":  # what it expects of numbers cannot hold where there are none
                 raise NeedsValues(explained.what, path=explained.path, line=explained.line) from error
@@ -188,7 +192,7 @@ def _run(
         given.check()
     if not runs and not results:
         if code is None:
-            raise _ran_nothing(file)
+            raise _runs_elsewhere(started[0], file) if started else _ran_nothing(file)
         sys.stdout.write(printed.getvalue())
         raise SystemExit(code)  # it printed its usage, or refused its arguments
     code = 1 if _are_wrong(results) else code or 0
@@ -205,6 +209,30 @@ def _tests(file: Path, argv: Sequence[str], mode: Mode, given: Settings, runs: S
     if error is not None and not runs:
         raise error
     return outcome.text if outcome.failed and mode == "values" else ""
+
+
+@contextlib.contextmanager
+def _started_scripts() -> Iterator[list[str]]:
+    """The Python files that a script starts as processes of their own, in which nothing is served."""
+    started: list[str] = []
+    begin = subprocess.Popen.__init__
+
+    def noted(self: subprocess.Popen[bytes], args: Any, *rest: Any, **named: Any) -> None:
+        words = [args] if isinstance(args, str | Path) else [os.fspath(word) for word in args]
+        if Path(words[0]).name.startswith("python"):
+            started.extend([word for word in words if str(word).endswith(".py")][:1])
+        begin(self, args, *rest, **named)
+
+    subprocess.Popen.__init__ = noted  # type: ignore[assignment,method-assign]
+    try:
+        yield started
+    finally:
+        subprocess.Popen.__init__ = begin  # type: ignore[method-assign]
+
+
+def _runs_elsewhere(script: str, file: Path | str, line: int | None = None) -> BadInput:
+    what = f"the script ran no tile program itself: it starts {Path(script).name}, a process with PyPTO itself"
+    return BadInput(what, path=file, line=line, remedy="Give npuscope that script instead.")
 
 
 def _ran_nothing(file: Path) -> BadInput:
