@@ -42,6 +42,7 @@ class Axes:
         self.passes: tuple[int, ...] = ()
         self.epoch = 0
         self._passes = 0
+        self._single, self._single_at = True, 0  # is_single() at an epoch
         self._widths: list[int] = []
         self._left: dict[int, int] = {}  # of passes that ended with fewer lanes than they began with: how many
 
@@ -76,7 +77,9 @@ class Axes:
 
     def is_single(self) -> bool:
         """Whether every open loop runs one lane."""
-        return all(size == 1 for size in self.sizes)
+        if self._single_at != self.epoch:
+            self._single, self._single_at = all(size == 1 for size in self.sizes), self.epoch
+        return self._single
 
     def trim(self, values: npt.NDArray[Kind]) -> npt.NDArray[Kind]:
         """Cuts away the lanes that were dropped since an array was made in the loops still open."""
@@ -191,7 +194,7 @@ def _binary(
                 if any(form.factors):
                     return self.like(made, form)
                 return self.like(made) if made.ndim else int(made)
-        if not self.width:  # one number, now that it is looked at
+        if not self.width or self.axes.is_single():  # one number, now that it is looked at
             one = number(self.values)
             made = python(other, one) if swapped else python(one, other)
             return made  # type: ignore[no-any-return]
@@ -246,7 +249,7 @@ def _unary(name: str, kernel: np.ufunc) -> Callable[[Lane], Whole]:
     python = getattr(operator, name)
 
     def apply(self: Lane) -> Whole:
-        if self.width:
+        if self.width and not self.axes.is_single():
             return self.like(kernel(_counted(self.values)))
         return python(number(self.values))  # type: ignore[no-any-return]
 
