@@ -218,9 +218,9 @@ def _started_scripts() -> Iterator[list[str]]:
     begin = subprocess.Popen.__init__
 
     def noted(self: subprocess.Popen[bytes], args: Any, *rest: Any, **named: Any) -> None:
-        words = [args] if isinstance(args, str | Path) else [os.fspath(word) for word in args]
+        words = [os.fspath(word) for word in ([args] if isinstance(args, str | Path) else args)]
         if Path(words[0]).name.startswith("python"):
-            started.extend([word for word in words if str(word).endswith(".py")][:1])
+            started.extend([word for word in words if word.endswith(".py")][:1])
         begin(self, args, *rest, **named)
 
     subprocess.Popen.__init__ = noted  # type: ignore[assignment,method-assign]
