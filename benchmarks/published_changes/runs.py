@@ -28,6 +28,21 @@ WORKER = "benchmarks/published_changes/one_run.py"
 DEVICES = {"a2a3": "ascend910b1", "a5": "ascend950"}
 # of a file that calls an entry in no way that a user could take: a script of ours that does, run from its folder
 CALLERS = {("decode_layer_a8w8.py", "decode_fwd"): Path(__file__).with_name("a8w8_decode_fwd.py")}
+# what was measured is not what the commit has: pl718 states 16 tasks on both sides, its parent has 32 of half the work
+# (a week before, 795715d7 measured these 16 at the same time). Commit -> file, text there, text measured.
+MEASURED_AS = {
+    "8d6bbf228228700fa97e68b203eddd585f4a9360": (
+        "models/deepseek/v4/qkv_proj_rope.py",
+        """QPROJ_MM_N_TILE) // 4, name_hint="qproj_matmul"):
+        hg = hg_idx * 4
+        for h_inner in pl.range(4):
+""",
+        """QPROJ_MM_N_TILE) // 8, name_hint="qproj_matmul"):
+        hg = hg_idx * 8
+        for h_inner in pl.range(8):
+""",
+    )
+}
 RECORDING = ("errors.py", "ops", "tile")  # the parts of npuscope that a recording depends on
 
 
@@ -84,7 +99,7 @@ class Bench:
         return outcomes
 
     def tree(self, commit: str) -> Path:
-        """A whole tree of a commit, unpacked once."""
+        """A whole tree of a commit as it was measured, unpacked once."""
         tree = self.cache / "trees" / commit
         if tree.is_dir():
             return tree
@@ -97,6 +112,12 @@ class Bench:
                 raise BadRows(f"{self.repo} gives no tree of {commit}: {said.stderr.strip()}")
             packed.seek(0)
             subprocess.run(["tar", "x", "-C", part], stdin=packed, check=True)
+            if commit in MEASURED_AS:
+                name, there, measured = MEASURED_AS[commit]
+                file = Path(part) / name
+                text = file.read_text()
+                assert text.count(there) == 1, f"{file} is not what {commit} had"
+                file.write_text(text.replace(there, measured))
             Path(part).rename(tree)
             Path(part).mkdir()  # for the context manager to remove
         return tree
