@@ -206,7 +206,7 @@ MECHANISMS = (
     ),
     Mechanism(
         "rows that clash",
-        {"timing.clash_whole": (1.0, 2.0), "timing.load_clash": (1e-9, 1.2e-8)},
+        {"timing.clash_whole": (1.0, 2.0), "timing.load_clash": (1e-10, 1.2e-8)},
         {"timing.clash_whole": 1.0, "timing.load_clash": NOTHING},
     ),
     Mechanism(
