@@ -96,7 +96,7 @@ def evidence(data: Path, kept: Path = KEPT) -> Evidence:
 
 def digest(device: Device) -> str:
     """Of everything that the device file says."""
-    return hashlib.sha256(msgspec.json.encode(device)).hexdigest()[:12]
+    return hashlib.sha256(msgspec.json.encode(device, order="deterministic")).hexdigest()[:12]
 
 
 def _optional(file: Path, made: Callable[..., T]) -> T | None:

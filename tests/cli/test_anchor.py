@@ -20,7 +20,8 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The product as a chip runs it on which a block takes longer to start and loads at half the rate."""
     folder = tmp_path_factory.mktemp("measured")
     timing = load("ascend910b1").timing
-    factors = {"block_start": 3, "load_cube_hbm": 0.5, "load_cube_l2": 0.5, "pickup": 2}
+    rates = {"load_cube_hbm": 0.5, "load_cube_l2": 0.5, "load_cube_row_hbm": 2, "load_cube_row_l2": 2}
+    factors = {"block_start": 3, "pickup": 2, **rates}
     constants = "\n".join(
         f'{name} = {{ value = {timing[name].value * factor}, unit = "{timing[name].unit}", '
         'confidence = "guessed", source = "this test" }'

@@ -84,7 +84,7 @@ def test_parts_that_were_not_run_are_said_to_be_missing_and_those_that_were_are_
         (kept / f"{name}.json").unlink(missing_ok=True)
     # WHEN the page is made, THEN it says what is missing
     told = page.page(evidence(shared / "measured", kept))
-    assert "| … commit left out | 101 of 63 commits | not run |" in told
+    assert "| … commit left out | 109 of 69 commits | not run |" in told
     assert "was not run: there is no `predicted/ablation.json`" in told
     # AND with them it has their scores: what was measured, told by constants fitted without it, is never wrong
     rows = [{"id": one.row.id, "predicted_ratio": one.row.ratio} for one in known.changes]
@@ -94,7 +94,7 @@ def test_parts_that_were_not_run_are_said_to_be_missing_and_those_that_were_are_
     ablated = {"mechanism": "HBM", "constants": ["timing.hbm_rate"], "without": without, **rows_of}
     (kept / "ablation.json").write_text(json.dumps([ablated]))
     told = page.page(evidence(shared / "measured", kept))
-    assert "| … commit left out | 101 of 63 commits | held aside | 100 % | 0 % | 100 % | 1.00 | 100 % | 0 % |" in told
+    assert "| … commit left out | 109 of 69 commits | held aside | 100 % | 0 % | 100 % | 1.00 | 100 % | 0 % |" in told
     rate = load("910b1").timing["hbm_rate"].value
     assert f"| without HBM | `hbm_rate` {rate:.3g} B/s | pl718 | pl190 | 0 % | 50 % | 60 % | **100 %** |" in told
 

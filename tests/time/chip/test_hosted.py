@@ -30,7 +30,7 @@ LAYERS = """
         return y
 
     @pl.jit.graph
-    def layer(x: pl.Tensor[[64, 128], pl.FP32], y: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
+    def layer(x: pl.Tensor[[64, 128], pl.FP32], y: pl.InOut[pl.Tensor[[64, 128], pl.FP32]]):
         a = pl.create_tensor([64, 128], dtype=pl.FP32)
         a = scale(x, a)
         y = scale(a, y)
