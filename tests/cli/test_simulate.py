@@ -190,7 +190,7 @@ def test_the_trace_is_like_a_capture(two: Path, tmp_path: Path) -> None:
     assert all(starts[dst] >= ends[src] for src, dst in trace.edges.select("src", "dst").iter_rows())
     assert dict(trace.lanes.group_by("unit").len().iter_rows()) == {"AICPU": 4, "AIC": 24, "AIV": 48}
     labels = set(trace.slices.filter(pl.col("kind") == "schedule")["kernel"].cast(pl.String))
-    assert labels - {"Drain"} == {"Orchestrating", "Scheduling", "Phase1", "Phase4"}  # Drain: a turn that gives back room
+    assert labels - {"Drain"} == {"Orchestrating", "Scheduling", "Phase1", "Phase4"}  # Drain: room given back
 
 
 @pytest.fixture(scope="module")
