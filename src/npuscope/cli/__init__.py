@@ -161,8 +161,6 @@ def run() -> NoReturn:
     """
     gc.set_threshold(RARELY)
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # the least it takes
-    # groups in one piece: over threads a small table takes 1 ms, else 0.2 to 0.6, a large one as long as before
-    os.environ.setdefault("POLARS_NO_PARTITION", "1")
     code: str | int | None = 0
     try:
         on_one_stack(main)
