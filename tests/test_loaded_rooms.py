@@ -52,7 +52,7 @@ ALLOWED = {
     "demo": CAPTURES | {"forward", "lab"},
     "run model:basics/gemm": PROGRAMS,
     "memory model:basics/gemm": PREDICTED,
-    "check model:basics/gemm": PREDICTED | {"pydantic"},
+    "check model:basics/gemm": PREDICTED | {"pydantic", "numba", "scipy"},  # Numba where machine code is kept
     "ops": PROGRAMS | {"time"},
     "guide": PREDICTED | {"agents"},
     "mcp --help": ALWAYS,

@@ -111,11 +111,11 @@ def test_a_save_of_the_file_or_of_a_module_is_a_new_version(live: Live) -> None:
     before = live.run(first)
     assert before["measured"] is False
     # WHEN the file is saved
-    second = live.edited("TILE = 256, 64", "TILE = 256, 128")
+    second = live.edited("TILE = 256, 64", "TILE = 512, 64")
     assert second["has_run"]
     assert second["wall"]["value"] != before["wall"]["value"]
     # AND a module that it imports
-    (live.program.parent / "sizes.py").write_text("ROWS = 32\n")
+    (live.program.parent / "sizes.py").write_text("ROWS = 512\n")
     third = live.saved()
     assert third["wall"]["value"] != second["wall"]["value"]
     # THEN any two can be compared, with the lines that changed
@@ -123,8 +123,8 @@ def test_a_save_of_the_file_or_of_a_module_is_a_new_version(live: Live) -> None:
     assert changed["totals"]["wall_ns"][0] == before["diagnosis"]["wall_ns"]
     lines = {file["name"]: [tuple(line[2:]) for line in file["lines"] if line[2] != " "] for file in changed["source"]}
     assert lines == {
-        "program.py": [("-", "COLS, TILE = 256, 64"), ("+", "COLS, TILE = 256, 128")],
-        "sizes.py": [("-", "ROWS = 64"), ("+", "ROWS = 32")],
+        "program.py": [("-", "COLS, TILE = 256, 64"), ("+", "COLS, TILE = 512, 64")],
+        "sizes.py": [("-", "ROWS = 64"), ("+", "ROWS = 512")],
     }
     # AND each version keeps its source, to be written back only when asked for
     assert live.lab.get(f"sources/{first}.json").json()[str(live.program)] == PROGRAM
