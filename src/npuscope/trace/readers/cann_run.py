@@ -159,6 +159,8 @@ class CannRun:
 
     def _edges(self, graph: dict[int, GraphTask]) -> pl.DataFrame:
         pairs = [(row.task, to) for row in graph.values() for to in row.successors] or self.flows
+        if not all(-WHOLE <= task < WHOLE for pair in pairs for task in pair):
+            raise BadInput("a dependency on a task number that fits no 63 bits", path=Path(self.files[0]))
         src, dst = (pl.Series([pair[n] for pair in pairs], dtype=pl.Int64) for n in (0, 1))
         edges = pl.DataFrame({"src": src, "dst": dst}).unique(maintain_order=True)
         return edges.with_columns(source=pl.lit("explicit"), name=pl.lit("dependency"))
