@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from planted_ranks import RING, TICK_NS, US, Planted, Programs, write_json, write_large, write_records
 from tiers import examples
 
-from npuscope.explain.collectives import REASONS
+from npuscope.explain.meetings import REASONS
 from npuscope.explain.ranks import Ranks, explain_ranks
 from npuscope.explain.step import steps_at
 from npuscope.report.captures import ranks as report_ranks

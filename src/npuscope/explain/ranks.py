@@ -13,7 +13,7 @@ import polars as pl
 from npuscope.base import progress
 from npuscope.base.interval import Gain
 from npuscope.explain.choosing import RankTrace, split_ranks
-from npuscope.explain.collectives import REASONS, CollectiveWaits, collective_waits
+from npuscope.explain.collectives import collective_waits
 from npuscope.explain.diagnosis.cause import (
     WORTH_A_WORD,
     Cause,
@@ -28,6 +28,8 @@ from npuscope.explain.diagnosis.cause import (
 from npuscope.explain.diagnosis.on_host import LAUNCH_ORDER, causes_beside
 from npuscope.explain.diagnosis.on_streams import LATE_RANK as ASK_FOR_RANKS
 from npuscope.explain.explanation import Explanation, explain
+from npuscope.explain.meetings import REASONS, CollectiveWaits
+from npuscope.explain.signals import signal_waits
 from npuscope.explain.work import Work
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, SHARE, TEXT, TIME, duration, percent
@@ -73,8 +75,9 @@ class Ranks(Tabular):
     def waits(self) -> CollectiveWaits:
         """Who waits for whom in collectives."""
         each = [(part.name, e.work) for part, e in zip(self.parts, self.explained, strict=True)]
-        told = self._is_simulated and "meeting" in self.trace.slices.columns
-        return collective_waits(each, self.trace.edges.filter(pl.col("source") == SIGNAL) if told else None)
+        if self._is_simulated and "meeting" in self.trace.slices.columns:
+            return signal_waits(each, self.trace.edges.filter(pl.col("source") == SIGNAL))
+        return collective_waits(each)
 
     @cached_property
     def table(self) -> pl.DataFrame:
