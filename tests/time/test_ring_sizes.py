@@ -16,7 +16,7 @@ from tiers import examples
 from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
 from npuscope.time.chip.engine import run_chip
-from npuscope.time.chip.job import BYTES, CLOSES, HEAP, RING, SLOTS, Rings, with_room
+from npuscope.time.chip.job import BYTES, CLOSES, HEAP, RING, SLOTS, Rings, with_room, without_end
 from npuscope.time.ring_sizes import RECLAIMED, SLOWER, _least, first_that, smallest_rooms
 from tests.time.jobs import job, machine, rings
 
@@ -57,14 +57,14 @@ def test_a_run_with_all_rings_as_small_as_is_said_is_no_slower_and_with_less_sto
         return end if end > 0 else float("inf")
 
     found = smallest_rooms(made.rings, wall)
-    small = with_room(made.rings)
+    small = without_end(made.rings)
     for (what, ring), (least, smooth) in found.items():
         assert smooth is not None
         assert least <= smooth
         small = with_room(small, what, ring, smooth)
-        assert wall(with_room(with_room(made.rings), what, ring, least)) < float("inf")
-        assert wall(with_room(with_room(made.rings), what, ring, least - 1)) == float("inf")
-    assert wall(small) <= wall(with_room(made.rings)) * SLOWER
+        assert wall(with_room(without_end(made.rings), what, ring, least)) < float("inf")
+        assert wall(with_room(without_end(made.rings), what, ring, least - 1)) == float("inf")
+    assert wall(small) <= wall(without_end(made.rings)) * SLOWER
     assert {at: least for at, (least, _) in smallest_rooms(made.rings, None).items()} == {
         at: least for at, (least, _) in found.items()
     }

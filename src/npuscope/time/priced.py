@@ -23,7 +23,7 @@ from npuscope.table.formats import duration, many, percent
 from npuscope.tile.graph.exact import exact_edges
 from npuscope.tile.record.model import short_name
 from npuscope.time.change_job import dropped, in_first, merged, pairs_of, scaled_each, with_fewer_edges, with_pairs
-from npuscope.time.chip.job import Floats, Ints, Job, with_room
+from npuscope.time.chip.job import Floats, Ints, Job, without_end
 from npuscope.time.chip.prepare import Prepared
 from npuscope.time.core.costs import NS
 from npuscope.time.core.stream import PIPES
@@ -209,7 +209,7 @@ def without(removals: Iterable[Removal], owner: Owners) -> Job | None:
     whole = reduce(Removal.and_also, removals, Removal())
     job = owner.prepared.job
     if whole.endless:
-        job = job._replace(rings=with_room(job.rings))
+        job = job._replace(rings=without_end(job.rings))
     if whole.early:
         early = job.early.copy()
         early[list(whole.early)] = 1

@@ -21,7 +21,7 @@ from npuscope.lower.program import Program
 from npuscope.lower.rings import RingEntry, entries_of, limits_of
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import COUNT, TEXT
-from npuscope.time.chip.job import BYTES, CLOSES, HEAP, RING, SLOTS, Ints, Rings, with_room
+from npuscope.time.chip.job import BYTES, CLOSES, HEAP, RING, SLOTS, Ints, Rings, with_room, without_end
 from npuscope.time.run import Simulated
 
 SIZES = Columns(
@@ -74,7 +74,7 @@ def smallest_rooms(
 ) -> dict[tuple[int, int], tuple[int, int | None]]:
     """Of SLOTS and HEAP of each ring what does not fail, and what does not slow down; `wall`: of a run with rings."""
     found: dict[tuple[int, int], tuple[int, int | None]] = {}
-    small = with_room(rings)
+    small = without_end(rings)
     most = wall(small) * SLOWER if wall is not None else 0.0
     used = np.unique(rings.entry[RING]).tolist()
     for done, ring in enumerate(used):

@@ -28,7 +28,7 @@ from npuscope.time.chip.trace import trace_of
 from npuscope.time.compiled import announced, switch, wait
 from npuscope.time.core.costs import NS
 from npuscope.time.ranks.result import rank_trace, ranks_trace
-from npuscope.time.ranks.together import RankRun, RanksHang, run_together, with_room
+from npuscope.time.ranks.together import RankRun, RanksHang, run_together, that_goes_on
 from npuscope.trace.core import Trace
 
 MOST_IN_PLAIN = 1500  # blocks: plain Python runs a layer of 524 in 4 s, compiling takes 15 s
@@ -214,15 +214,16 @@ def simulate_ranks(programs: Sequence[Sequence[Program]], skew: float | None = N
         switch()
         if sum(len(one.job.block_class) for programs in ranks for one in programs) > MOST_IN_PLAIN:
             wait()
-        ranks = tuple(tuple(map(with_room, one)) for one in ranks)
+        with_room = [[that_goes_on(one) for one in programs] for programs in ranks]
+        ranks = tuple(tuple(prepared for prepared, _ in programs) for programs in with_room)
         runs = run_together(
             Peers(ranks, (len(ranks) - 1, 0), skew, between),
             [[(one.job, one.machine) for one in programs] for programs in ranks],
         )
         shown = max((one for one in runs if one.rank == len(ranks) - 1), key=lambda one: one.wall)
         peers = Peers(ranks, (shown.rank, shown.number), skew, between)
-        prepared = replace(shown.prepared, peers=peers)
-        return Simulated(prepared, shown.times, _wall_of(runs, shown.rank), ranks=runs)
+        prepared, (_, grown) = replace(shown.prepared, peers=peers), with_room[shown.rank][shown.number]
+        return Simulated(prepared, shown.times, _wall_of(runs, shown.rank), grown, runs)
 
 
 def _too_small(site: int, one: GrownRing) -> Notice:

@@ -178,6 +178,16 @@ def test_what_makes_one_rank_faster_makes_all_of_them(tmp_path: Path) -> None:
     assert simulated.trials.wall() == simulated.wall
 
 
+def test_a_ring_that_had_to_grow_on_every_rank_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = predicted(tmp_path, 2, 0.0).simulated
+    assert not wide.grave
+    monkeypatch.setenv("PTO2_RING_TASK_WINDOW", "2")
+    narrow = predicted(tmp_path, 2, 0.0).simulated
+    (notice,) = narrow.grave
+    assert "3 tasks are submitted in one scope" in notice.message
+    assert narrow.wall == wide.wall
+
+
 def test_a_hang_is_named_with_who_waits_for_whom(tmp_path: Path) -> None:
     with pytest.raises(NpuscopeError) as hang:
         _ = predicted(tmp_path, 2, 0.0, expected=2).simulated

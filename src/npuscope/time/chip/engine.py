@@ -16,6 +16,7 @@ owns no core. Nodes of recorded graphs are expanded by the scheduler threads, a 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +50,7 @@ from npuscope.time.chip.job import (
     Rings,
     Times,
     new_times,
+    with_room,
 )
 from npuscope.time.compiled import compiled, compiled_part
 
@@ -1039,12 +1041,18 @@ def run_with_room(job: Job, machine: Machine, grow: bool = True) -> tuple[Times,
         more = _lacking(job.rings, state) if end < 0 and grow else []
         if not more:
             return times._replace(loops=times.loops[: state.number[ROWS]]), end, tuple(found.values())
-        room = job.rings.room.copy()
         for one in more:
-            room[one.what, one.ring] = one.needs
             before = found.get((one.ring, one.what), one)
             found[one.ring, one.what] = one._replace(had=before.had)
-        job = job._replace(rings=job.rings._replace(room=room))
+        job = with_grown(job, more)
+
+
+def with_grown(job: Job, grown: Iterable[GrownRing]) -> Job:
+    """The job with the room in its rings that it was found to need."""
+    rings = job.rings
+    for one in grown:
+        rings = with_room(rings, one.what, one.ring, one.needs)
+    return job._replace(rings=rings)
 
 
 def _lacking(rings: Rings, state: State) -> list[GrownRing]:

@@ -112,11 +112,15 @@ def stops_at(stops: Stops, blocks: Ints) -> Stops:
 NO_END = 1 << 48  # slots or bytes: more than anybody takes
 
 
-def with_room(rings: Rings, what: int | None = None, ring: int = 0, size: int = NO_END) -> Rings:
-    """The rings with other room for one store, or with room without end."""
-    room = rings.room.copy() if what is not None else np.full_like(rings.room, NO_END)
-    if what is not None:
-        room[what, ring] = size
+def without_end(rings: Rings) -> Rings:
+    """The rings with more room than anybody takes."""
+    return rings._replace(room=np.full_like(rings.room, NO_END))
+
+
+def with_room(rings: Rings, what: int, ring: int, size: int) -> Rings:
+    """The rings with other room in one store of one ring: its SLOTS or its HEAP."""
+    room = rings.room.copy()
+    room[what, ring] = size
     return rings._replace(room=room)
 
 

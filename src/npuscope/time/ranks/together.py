@@ -37,10 +37,12 @@ from npuscope.time.chip.engine import (
     STOPPED,
     STUCK,
     TASK,
+    GrownRing,
     State,
     new_state,
     run,
     run_with_room,
+    with_grown,
 )
 from npuscope.time.chip.job import Floats, Job, Machine, Times, new_times
 from npuscope.time.chip.prepare import Peers, Prepared
@@ -352,13 +354,8 @@ def kernel_of(prepared: Prepared, job: Job, stop: int) -> str:
     return prepared.program.recording.tasks[task_of(job, stop)].kernel
 
 
-def with_room(prepared: Prepared) -> Prepared:
-    """The program with rings as large as it takes to go on."""
+def that_goes_on(prepared: Prepared) -> tuple[Prepared, tuple[GrownRing, ...]]:
+    """The program with rings as large as it takes to go on, and those that had to grow."""
     _, _, grown = run_with_room(prepared.job, prepared.machine)
-    if not grown:
-        return prepared
-    room = prepared.job.rings.room.copy()
-    for one in grown:
-        room[one.what, one.ring] = one.needs
-    job = prepared.job._replace(rings=prepared.job.rings._replace(room=room))
-    return Prepared(prepared.program, prepared.classes, job, prepared.machine, prepared.messages)
+    job = with_grown(prepared.job, grown)
+    return Prepared(prepared.program, prepared.classes, job, prepared.machine, prepared.messages), grown
