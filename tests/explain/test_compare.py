@@ -8,7 +8,7 @@ from made import US, Task, made
 import npuscope
 from npuscope import NpuscopeError
 from npuscope import explain as analysis
-from npuscope.explain.comparison import bare, match_kernels
+from npuscope.explain.matching import bare, match_kernels
 
 
 def test_the_second_seeds_table_is_one_call() -> None:

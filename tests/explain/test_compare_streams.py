@@ -7,8 +7,9 @@ from builders import write_events, x
 
 import npuscope
 from npuscope import explain as analysis
-from npuscope.explain.comparison import OTHER, TASKS, Comparison
+from npuscope.explain.comparison import Comparison
 from npuscope.explain.diagnosis.on_streams import GAPS, LAUNCHES, STALLS
+from npuscope.explain.waterfall import OTHER, TASKS
 from npuscope.trace import Trace
 
 Kernel = tuple[str, int, int]  # name, start and duration in microseconds

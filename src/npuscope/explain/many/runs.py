@@ -20,8 +20,8 @@ from npuscope.base import progress
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.explain.busy_idle import kernel_table
 from npuscope.explain.choosing import choose_rank, split_ranks
-from npuscope.explain.comparison import check_pairs, match_kernels
 from npuscope.explain.many.ratio import CONFIDENCE, Ratio, holm, ratio_of
+from npuscope.explain.matching import check_pairs, match_kernels
 from npuscope.explain.passes.steps import rows_in_steps, steps_of
 from npuscope.explain.work import Work
 from npuscope.table.columns import Column, Columns, Table, Tabular
