@@ -13,7 +13,6 @@ from math import ceil
 
 import numpy as np
 
-from npuscope.time.chip.engine import BELOW, EMPTY_AT_MOST
 from npuscope.time.chip.job import (
     AIC,
     AIV,
@@ -31,6 +30,8 @@ from npuscope.time.chip.job import (
     Times,
     new_times,
 )
+from npuscope.time.chip.scheduler import EMPTY_AT_MOST
+from npuscope.time.chip.state import BELOW
 
 FAR = float("inf")
 

@@ -10,8 +10,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from tiers import examples
 
-from npuscope.time.chip.engine import FAR, PAUSED, new_state, run, run_chip
+from npuscope.time.chip.engine import run, run_chip
 from npuscope.time.chip.job import ENDLESS, NONE, new_times
+from npuscope.time.chip.state import FAR, PAUSED, new_state
 from tests.time.jobs import built_by_host, hosted, job, machine, rings, stopping
 from tests.time.plain_chip import Chip
 from tests.time.rules import NEAR, check, nobody_can_go_on, speeds, stretches

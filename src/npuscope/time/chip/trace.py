@@ -21,7 +21,7 @@ import polars as pl
 from npuscope.chip.runtimes import runtime_named
 from npuscope.explain.diagnosis.on_cores import HBM, HBM_LIMIT
 from npuscope.tile.graph.outputs import timeless_trace
-from npuscope.time.chip.engine import slow_down
+from npuscope.time.chip.blocks import slow_down
 from npuscope.time.chip.job import (
     AIC,
     AIV,

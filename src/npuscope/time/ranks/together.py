@@ -22,7 +22,10 @@ import numpy as np
 
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
-from npuscope.time.chip.engine import (
+from npuscope.time.chip.engine import GrownRing, run, run_with_room, with_grown
+from npuscope.time.chip.job import Floats, Job, Machine, Times, new_times
+from npuscope.time.chip.prepare import Peers, Prepared
+from npuscope.time.chip.state import (
     AT,
     BLOCK,
     DEFERRED,
@@ -37,15 +40,9 @@ from npuscope.time.chip.engine import (
     STOPPED,
     STUCK,
     TASK,
-    GrownRing,
     State,
     new_state,
-    run,
-    run_with_room,
-    with_grown,
 )
-from npuscope.time.chip.job import Floats, Job, Machine, Times, new_times
-from npuscope.time.chip.prepare import Peers, Prepared
 from npuscope.time.core.costs import link_constant
 from npuscope.time.core.stream import Message
 
