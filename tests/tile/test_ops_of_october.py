@@ -20,7 +20,8 @@ from npuscope.chip.runtimes import with_runtime
 from npuscope.lower.program import Program
 from npuscope.tile import golden
 from npuscope.tile.run.execute import record
-from npuscope.tile.script.run import run_script, under
+from npuscope.tile.script.run import run_script
+from npuscope.tile.script.served import under
 from npuscope.time.change_job import fewest_tasks
 from npuscope.time.run import simulate
 

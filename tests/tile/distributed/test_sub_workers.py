@@ -11,7 +11,7 @@ import pytest
 
 import npuscope.tile as pl
 from npuscope.tile.fault import TileError
-from npuscope.tile.script.run import _compile  # pypto.ir.compile
+from npuscope.tile.script.served import compile_program
 
 TWO = SimpleNamespace(device_ids=[0, 1])
 
@@ -58,14 +58,14 @@ def test_they_run_in_the_order_of_what_they_read_and_write() -> None:
     def look(args: list[Any]) -> None:
         seen.extend(float(value) for value in args[0].reshape(-1))  # an array, or a tensor where torch is there
 
-    with _compile(Doubled, distributed_config=TWO).prepare(callbacks={"look": look}) as run:
+    with compile_program(Doubled, distributed_config=TWO).prepare(callbacks={"look": look}) as run:
         run(a, out)
     np.testing.assert_array_equal(out, -a)
     np.testing.assert_array_equal(seen, -2 * a.reshape(-1))
 
 
 def test_one_without_a_body_is_bound_before_it_runs() -> None:
-    made = _compile(Doubled, distributed_config=TWO)
+    made = compile_program(Doubled, distributed_config=TWO)
     assert made.sub_workers == {"negate": False, "look": True}
     with pytest.raises(ValueError, match="look"):
         made.prepare()

@@ -15,13 +15,12 @@ Why that gives the same numbers:
   logged with its place in its stream, which is moved on by as many draws when somebody draws for real.
 Whatever torch cannot do without elements is done at once, on real ones.
 
-Imported when a script imports torch, and not before.
+Imported when a script imports torch, and not before. The streams are in `random_streams.py`.
 """
 
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,14 +35,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from npuscope.base import progress
+from npuscope.tile.script.random_streams import DEFAULT, GENERATOR, LazyGenerator, PlaceInStream, Stream, stream_of
 
 LARGE = 1 << 15  # elements: a tensor of fewer is made at once
 _TO_FILL = 1 << 12  # the same of an empty one: what fills it may be reduced from large ones (scales of weights)
 _SETTLED = 1 << 22  # bytes: memory of fewer, once it was made, is worked on at once
 _FILLED = 64  # writes of real or of few elements to some memory, from which on it is filled at once
-_STREAM_BLOCK = 1 << 20  # draws that are skipped at once
 _aten: Any = torch.ops.aten
-_Generator: Any = torch.Generator  # a script finds another one under this name
 Call: TypeAlias = Any  # an overload of an op of torch
 
 
@@ -110,7 +108,7 @@ class _Logged:
     results: list[_View]  # that lie in memory of their own
     reads: frozenset[_Storage]
     changes: frozenset[_Storage]  # memory that was there before
-    place: _Place | None
+    place: PlaceInStream | None
 
     writes: frozenset[_Storage]
 
@@ -183,7 +181,7 @@ class _Log:
         results: list[_View],
         reads: frozenset[_Storage],
         changes: frozenset[_Storage],
-        place: _Place | None,
+        place: PlaceInStream | None,
     ) -> None:
         self._number += 1
         writes = changes | {view.storage for view in results}
@@ -335,7 +333,7 @@ def _draws(call: Call) -> bool:
 
 def _at_once(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Makes a call on real tensors; memory of a lazy one that it writes to is made whole before."""
-    if _draws(call) and (stream := _stream_of(args, kwargs)) is not None:
+    if _draws(call) and (stream := stream_of(args, kwargs)) is not None:
         stream.catch_up()
     flat = _leaves((args, kwargs))
     lazy = [one for one in flat if isinstance(one, LazyTensor)]
@@ -374,7 +372,7 @@ _BIRTHS[_aten.randint] = lambda *given: _of_shape(next(one for one in given if i
 
 def _makes_large(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     size = _BIRTHS.get(call.overloadpacket)
-    stream = _stream_of(args, kwargs)
+    stream = stream_of(args, kwargs)
     if size is None or stream is None:
         return False
     if str(kwargs.get("device") or "cpu") != "cpu" or kwargs.get("names") is not None:
@@ -397,7 +395,7 @@ def _logged(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     def meta_of(value: Any) -> Any:
         if isinstance(value, torch.device):
             return torch.device("meta")
-        if isinstance(value, _Generator):
+        if isinstance(value, GENERATOR):
             return None
         if not isinstance(value, torch.Tensor):
             return value
@@ -413,7 +411,7 @@ def _logged(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     meta_args, meta_kwargs = _mapped(meta_of, (args, kwargs))
     if not lazy:
         meta_kwargs["device"] = torch.device("meta")
-    stream = _stream_of(args, kwargs)
+    stream = stream_of(args, kwargs)
     draws: int | None = 0
     try:
         with _without_dynamo():
@@ -478,151 +476,13 @@ def _held(value: Any) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
-# --- streams of random numbers: torch's on the CPU are MT19937, as NumPy has it
-
-
-class _Passed:
-    """A stream from a state on. Where somebody was is kept, so that who goes on from there is soon there."""
-
-    def __init__(self, state: torch.Tensor) -> None:
-        self.state = state
-        self._places, self._states = [0], [state]  # in order
-
-    def after(self, draws: int) -> torch.Tensor:
-        at = bisect_right(self._places, draws)
-        place, state = self._places[at - 1], self._states[at - 1]
-        if place == draws:
-            return state
-        moved = _moved_on(state, draws - place)
-        self._places.insert(at, draws)
-        self._states.insert(at, moved)
-        return moved
-
-
-@dataclass(frozen=True)
-class _Place:
-    """So many draws after a state of a stream."""
-
-    stream: _Stream
-    since: _Passed
-    draws: int
-
-
-class _Stream:
-    """The numbers of a generator, whose own state stands still while draws are logged. It then has a mark that no seed
-    gives, so that a script which sets it anew, to what it was before, is seen to.
-    """
-
-    def __init__(self, generator: torch.Generator) -> None:
-        self._generator = generator
-        self._mark = torch.empty(0, dtype=torch.uint8)
-        self._since = _Passed(self._mark)  # from which `_drawn` numbers were logged
-        self._drawn = 0
-        self.has_drawn = False  # draws were logged and not made
-
-    def _now(self) -> torch.Tensor:
-        state: torch.Tensor = _Generator.get_state(self._generator)
-        return state
-
-    def place(self, draws: int) -> _Place:
-        """The place of a call in the stream, which then lies behind it."""
-        if not self.has_drawn or not torch.equal(self._now(), self._mark):
-            self._since, self._drawn, self.has_drawn = _Passed(self._now()), 0, True
-            self._mark = self._since.state.clone()
-            self._mark.numpy()[_KEY].view(np.uint64)[...] = np.random.default_rng().integers(1 << 32, size=_WORDS)
-            self._generator.set_state(self._mark)
-        found = _Place(self, self._since, self._drawn)
-        self._drawn += draws
-        return found
-
-    def catch_up(self) -> None:
-        """Before somebody draws for real, or looks at the stream."""
-        if self.has_drawn and torch.equal(self._now(), self._mark):
-            self._generator.set_state(self._since.after(self._drawn))
-        self.has_drawn = False
-
-    @contextmanager
-    def at(self, state: torch.Tensor) -> Iterator[None]:
-        """Draws for real from there."""
-        now = self._now()
-        self._generator.set_state(state)
-        try:
-            yield
-        finally:
-            self._generator.set_state(now)
-
-    def draws(self, call: Callable[[], object], count: int) -> bool:
-        """Whether a call draws so many numbers."""
-        now = self._now()
-        with self.at(now):
-            call()
-            return torch.equal(self._now(), _moved_on(now, count))
-
-
-class LazyGenerator(torch.Generator):
-    """A script's own generator. Calls of torch see another object for the same one, by its address in memory."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        self.stream = _Stream(self)
-        if self.device.type == "cpu":
-            _streams[_address(self)] = self.stream
-
-    def get_state(self) -> torch.Tensor:
-        self.stream.catch_up()
-        return super().get_state()
-
-    def clone_state(self) -> torch.Generator:
-        return LazyGenerator(self.device).set_state(self.get_state())
-
-
-def _address(generator: Any) -> int:
-    return int(generator._cdata)
-
-
-_default = _Stream(torch.default_generator)
-_streams: WeakValueDictionary[int, _Stream] = WeakValueDictionary()
-_streams[_address(torch.default_generator)] = _default
-
-
-def _stream_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Stream | None:
-    """That a call draws from; None where it is not known."""
-    generator = kwargs.get("generator") or next((one for one in args if isinstance(one, _Generator)), None)
-    return _default if generator is None else _streams.get(_address(generator))
-
-
-# A state: a seed (8 bytes), how many numbers are left (4), whether it was seeded (4), the next (8), words of 8.
-_WORDS = 624
-_KEY = slice(24, 24 + _WORDS * 8)
-
-
-def _moved_on(state: torch.Tensor, draws: int) -> torch.Tensor:
-    """The stream after so many draws."""
-    if not draws:
-        return state
-    moved = state.clone()
-    memory = moved.numpy()
-    left = memory[8:12].view(np.int32)
-    words = memory[_KEY].view(np.uint64)
-    stream = np.random.MT19937()
-    stream.state = {"bit_generator": "MT19937", "state": {"key": words.astype(np.uint32), "pos": 625 - int(left[0])}}
-    while draws:
-        block = min(draws, _STREAM_BLOCK)
-        stream.random_raw(block)
-        draws -= block
-    after: Any = stream.state["state"]
-    words[...] = after["key"]
-    left[0] = 625 - after["pos"]
-    memory[16:24].view(np.uint64)[0] = after["pos"]
-    return moved
-
-
 _ONE_EACH: dict[tuple[Any, ...], bool] = {}  # whether a call draws one number for each element
 _FILLS = {_aten.normal_, _aten.uniform_}  # in place: torch need not be asked what they make
 _KNOWN_DRAWS = {_aten.randn, _aten.rand, _aten.randint, *_FILLS}
 
 
 def _drawn_by(
-    stream: _Stream, call: Call, made: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+    stream: Stream, call: Call, made: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> int | None:
     """How many numbers a call draws; None where that is not known."""
     size = made.numel()
@@ -631,7 +491,7 @@ def _drawn_by(
     if any(isinstance(one, LazyTensor) and not one.is_contiguous() for one in args):
         return None
     small = [[64] if isinstance(x, list | tuple) else 64 if isinstance(x, LazyTensor) else x for x in args]
-    key = (call, made.dtype, repr([one for one in small if not isinstance(one, _Generator)]))
+    key = (call, made.dtype, repr([one for one in small if not isinstance(one, GENERATOR)]))
     if key not in _ONE_EACH:  # torch is asked, with a small one: it may depend on its build and on this machine
         fresh = torch.empty(64, dtype=made.dtype)
         given = [fresh if isinstance(x, LazyTensor) else n for x, n in zip(args, small, strict=True)]
@@ -648,7 +508,7 @@ def lazily() -> Iterator[None]:
     state = torch.get_rng_state
 
     def caught_up() -> torch.Tensor:
-        _default.catch_up()
+        DEFAULT.catch_up()
         return state()
 
     torch.Generator = LazyGenerator
@@ -660,7 +520,7 @@ def lazily() -> Iterator[None]:
         with _Lazily():  # type: ignore[no-untyped-call]
             yield
     finally:
-        torch.Generator = _Generator
+        torch.Generator = GENERATOR
         torch.get_rng_state = torch.random.get_rng_state = state
         for name, method in by_index.items():
             setattr(torch.Tensor, name, method)
