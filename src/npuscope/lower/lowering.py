@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from npuscope.chip.devices import Device
 from npuscope.lower.build import build, settle_carries
 from npuscope.lower.cores import measure, order_stages, split_cores
+from npuscope.lower.epilogue import fold_epilogues
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
 from npuscope.lower.placement import expand_casts, place
 from npuscope.lower.products import stream, tile_products
@@ -29,6 +30,7 @@ class LoweringOptions:
 Pass = Callable[[Lowered, Device, LoweringOptions], Lowered]
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("carries", lambda lowered, device, options: settle_carries(lowered)),
+    ("epilogues", lambda lowered, device, options: fold_epilogues(lowered, device)),
     ("casts", lambda lowered, device, options: expand_casts(lowered, device)),
     ("placement", lambda lowered, device, options: place(lowered)),
     ("streaming", lambda lowered, device, options: stream(lowered, device) if options.stream else lowered),

@@ -20,12 +20,14 @@ from npuscope.base.files import cached, source_digest
 from npuscope.chip.devices import Device
 from npuscope.lower.assembly_body import Assembly
 from npuscope.lower.build import build, name_of_result, sites_of
+from npuscope.lower.epilogue import FOLDED
 from npuscope.lower.lowering import LoweringOptions, passed
 from npuscope.lower.memory_plan import MemoryPlan, SpacePlan, plan_memory
 from npuscope.lower.model import Lowered
 from npuscope.ops.table import ADDED, FAMILIES
 from npuscope.tile.graph.task_graph import Graph, task_graph
-from npuscope.tile.record.model import Core, Loop, Op, Recording, Ref, Site, Task
+from npuscope.tile.record.model import Body, Core, Loop, Op, Recording, Ref, Site, Task
+from npuscope.tile.record.walk import ops_of
 
 KIND = "bodies"
 
@@ -154,6 +156,9 @@ class Program:
     golden: Callable[..., object] | None = None
     assemblies: Mapping[PlannedKey, Assembly] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "recording", _without_idle_cores(self.recording, self.device, self.lowering))
+
     def with_timing(self, device: Device) -> Program:
         """On a device that differs in what takes how long, which lowering, planning and the graph do not look at."""
         other = replace(self, device=device)
@@ -220,3 +225,23 @@ class Program:
 
     def first_task(self, launch: KernelLaunch) -> Task:
         return self.recording.tasks[launch.tasks[0]]
+
+
+def _without_idle_cores(recording: Recording, device: Device, options: LoweringOptions) -> Recording:
+    """Mixed tasks whose only vector work the cube core's way out does need no vector core."""
+    lowerer, tasks, core = Lowerer(recording, device, options), list(recording.tasks), dict[PlannedKey, Core]()
+    drains = [vector <= FOLDED for vector in map(_vector_ops, recording.bodies)]
+    for n, task in enumerate(tasks):
+        if task.core != "MIX" or task.form == "extern" or not all(drains[group.body] for group in task.groups):
+            continue
+        for body in {group.body for group in task.groups}:
+            if (key := planned_key(task, body)) not in core:
+                units = {one.unit for one in lowerer.planned(task, body)[0].instructions}
+                core[key] = "MIX" if "AIV" in units else "AIC"
+        if all(core[planned_key(task, group.body)] == "AIC" for group in task.groups):
+            tasks[n] = replace(task, core="AIC")
+    return recording if not core else replace(recording, tasks=tuple(tasks))
+
+
+def _vector_ops(body: Body) -> set[str]:
+    return {op.name for op, _ in ops_of(body) if op.plane == "vector"}

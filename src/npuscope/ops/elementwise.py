@@ -142,6 +142,7 @@ SUB = OpSpec(
     "sub", VECTOR, "binary", "x - y.", cost="op.vadd", with_number="op.vadds", numeric=np.subtract,
     spellings=("sub", "subs"), roles=(OpRole.TERM,),
 )
+NUMBER = "number"  # the attribute that says the constant operand of what may follow a product on its way out
 MUL = OpSpec(
     "mul", VECTOR, "binary", "x · y.", cost="op.vmul", with_number="op.vmuls", numeric=np.multiply,
     spellings=("mul", "muls", "part_mul"), roles=(OpRole.PRODUCT,),

@@ -106,21 +106,61 @@ def nobody_speaks(y: pl.Out[pl.Tensor[[2, 1, W], pl.FP32]]):
         deaf(y[r], pld.window(arrived_buf, [1, 1], dtype=pl.INT32), device=r)
 
 
-def test_a_deferred_wait_for_a_later_task_is_said_to_be_a_limit_of_npuscope() -> None:
+@pytest.mark.parametrize("order", ["wait, tell, read", "wait, read, tell", "wait, read"])
+def test_a_rank_goes_on_without_what_a_deferred_wait_waits_for(order: str) -> None:
+    """Up to the task that depends on it: every rank waits first and tells its peer later."""
+
     @pl.jit
-    def late(y: pl.Out[pl.Tensor[[1, W], pl.FP32]], arrived: pld.DistributedTensor[[1, 1], pl.INT32]):
+    def late(
+        x: pl.Tensor[[1, W], pl.FP32],
+        y: pl.Out[pl.Tensor[[1, W], pl.FP32]],
+        box: pld.DistributedTensor[[1, W], pl.FP32],
+        arrived: pld.DistributedTensor[[1, 1], pl.INT32],
+        peer: pl.Scalar[pl.INT32],
+    ):
+        for step in order.split(", "):
+            if step == "wait":
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="take") as taken:
+                    pld.system.defer_wait(signal=arrived, offsets=[0, 0], expected=1)
+            elif step == "tell":
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="tell"):
+                    pld.tile.remote_store(pl.load(x, [0, 0], [1, W]), target=box, peer=peer, offsets=[0, 0])
+                    pld.system.notify(target=arrived, peer=peer, offsets=[0, 0], value=1)
+            else:
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="read", deps=[taken]):
+                    pl.store(pl.load(box, [0, 0], [1, W]), [0, 0], y)
+        return y
+
+    @pl.jit.host
+    def host(x: pl.Tensor[[2, 1, W], pl.FP32], y: pl.Out[pl.Tensor[[2, 1, W], pl.FP32]]):
+        box_buf = pld.alloc_window_buffer([1, W], dtype=pl.FP32)
+        arrived_buf = pld.alloc_window_buffer([1, 1], dtype=pl.INT32)
+        for r in pl.range(2):
+            box = pld.window(box_buf, [1, W], dtype=pl.FP32)
+            late(x[r], y[r], box, pld.window(arrived_buf, [1, 1], dtype=pl.INT32), 1 - r, device=r)
+
+    x, y = np.arange(2 * W, dtype=np.float32).reshape(2, 1, W), np.zeros((2, 1, W), np.float32)
+    if order == "wait, tell, read":
+        host(x, y, config=ranks(2))
+        assert np.array_equal(y, x[::-1])
+    else:
+        with pytest.raises(TileError, match=r"rank 0 waits for arrived\[0, 0\] >= 1, .* depends on it.*rank 1 waits"):
+            host(x, y, config=ranks(2))
+
+
+def test_a_deferred_wait_that_nobody_ever_answers_is_an_error_though_no_task_depends_on_it() -> None:
+    @pl.jit
+    def alone(y: pl.Out[pl.Tensor[[1, W], pl.FP32]], arrived: pld.DistributedTensor[[1, 1], pl.INT32]):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="take"):
             pld.system.defer_wait(signal=arrived, offsets=[0, 0], expected=1)
-        with pl.at(level=pl.Level.CORE_GROUP, name_hint="tell"):
-            pld.system.notify(target=arrived, peer=0, offsets=[0, 0], value=1)
         return y
 
     @pl.jit.host
     def host(y: pl.Out[pl.Tensor[[1, 1, W], pl.FP32]]):
         arrived_buf = pld.alloc_window_buffer([1, 1], dtype=pl.INT32)
-        late(y[0], pld.window(arrived_buf, [1, 1], dtype=pl.INT32), device=0)
+        alone(y[0], pld.window(arrived_buf, [1, 1], dtype=pl.INT32), device=0)
 
-    with pytest.raises(TileError, match="deferred: a chip would go on"):
+    with pytest.raises(TileError, match=r"rank 0 waits for arrived\[0, 0\] >= 1, which is 0"):
         host(np.zeros((1, 1, W), np.float32), config=ranks(1))
 
 

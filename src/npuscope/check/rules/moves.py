@@ -46,7 +46,7 @@ def _moves(body: PlannedBody, program: Program) -> Iterator[Problem]:
         way = f"{source.space}->{target.space}"
         fix = ""
         if way == "Acc->Acc":
-            fix = OWN_ACCUMULATOR
+            fix = "" if source.storage == target.storage else OWN_ACCUMULATOR  # the same, as its own way out makes it
         elif source.space == target.space or way in rules.moves:
             if way == "Acc->Mat" and not rules.ring_on_chip and target.dtype not in ("BF16", "FP16"):
                 fix = 'Only BF16 or FP16 can go this way: pl.cast(…, pl.BF16, mode="rint") it first.'
@@ -248,11 +248,16 @@ def _stored(lowered: Lowered) -> Iterator[tuple[Instruction, Value]]:
 
 def _store_types(body: PlannedBody, program: Program) -> Iterator[Problem]:
     assert program.device.rules is not None
-    types = program.device.rules.store_types
-    fix = f"Store it as one of {', '.join(sorted(types)).upper()}, or cast it on the vector cores first."
+    rules = program.device.rules
+    drained = {one.result: one for one in body.lowered.instructions if one.attribute("pre_quant") is not None}
     for one, tile in _stored(body.lowered):
+        out, types = drained.get(one.reads[0]), rules.store_types
+        if out is not None and (out.attribute("pre_quant") != 1 or tile.dtype.lower() not in types):
+            types = rules.scaled_types[body.lowered.values[out.reads[0]].dtype.lower()]
         if tile.space == "Acc" and tile.dtype.lower() not in types:
-            yield one.site, f"{tile.name}: an accumulator cannot be stored as {tile.dtype}", fix
+            how = "an accumulator cannot be stored" if out is None else "the accumulator's way out cannot scale it"
+            fix = f"Store it as one of {', '.join(sorted(types)).upper()}, or cast it on the vector cores first."
+            yield one.site, f"{tile.name}: {how} as {tile.dtype}", fix
 
 
 @rule(

@@ -94,6 +94,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     moves: frozenset[str]  # "Mat->Left": moves that an instruction does
     ring_on_chip: bool  # cube and vector cores hand tiles over on chip, not through GM
     store_types: frozenset[str]  # an accumulator can be written to GM as these
+    scaled_types: dict[str, frozenset[str]]  # accumulator -> types it can be written as, multiplied by a constant
     atomic_types: frozenset[str]  # GM can add these
     casts: dict[str, frozenset[str]]  # type -> types that one instruction converts it to
 

@@ -168,7 +168,11 @@ def _binary(spec: OpSpec, options: _Options) -> Callable[..., object]:
         value, dtype = literal(number, tile.dtype, name)
         if spec.bits and (dtype.is_float or isinstance(number, float)):
             raise _no_bits(name, *operands)
+        drains = (tile.space == "Acc" or tile.drains) and not swapped and spec in (elementwise.MUL, elementwise.MAXIMUM)
+        if drains and (type(number) is float or (type(number) is int and number == 0)):
+            attributes = (*attributes, (elementwise.NUMBER, float(number)))
         result = run.result(spec, operands, tile.shape, dtype, tile.valid, attributes=attributes)
+        result.drains = drains
         if tile.array is not None and value is not UNKNOWN:
             array = tile.array if dtype is tile.dtype else tile.array.astype(np.float32)
             made = kernel(np.asarray(value, array.dtype), array) if swapped else kernel(array, value)

@@ -70,7 +70,9 @@ def cast(
     tile = run.tile(input, "cast")
     if tile.dtype.pairs or dtype.pairs:
         return _cast_pairs(run, tile, dtype, mode)
-    result = run.result(CAST, (tile,), tile.shape, dtype, tile.valid, attributes=(("mode", mode),))
+    held = (("mode", mode), *((("saturation", saturation_mode),) if saturation_mode else ()))
+    result = run.result(CAST, (tile,), tile.shape, dtype, tile.valid, attributes=held)
+    result.drains = tile.space == "Acc" or tile.drains
     if tile.array is not None:
         array = tile.array
         if saturation_mode == "on" and dtype is not tile.dtype:

@@ -1,7 +1,8 @@
 """Several ranks at once: a host function calls entries with `device=`, and they run side by side.
 
 Every such call is a stepped thread with a record of its own. It runs until it waits for a signal that is not there yet;
-then another goes on. When all of them wait nobody will ever signal: that is an error, not a hang. Calls on one device
+then another goes on. When all of them wait, those in a deferred wait go on without what they wait for, up to a task
+that depends on it; where there is none nobody will ever signal: that is an error, not a hang. Calls on one device
 run in order, and so do calls that share memory of the host where one of them writes it. `ranks_by_chance` takes turns
 in another order, and also where nobody waits: what a program computes must not depend on it.
 """
@@ -14,7 +15,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from math import prod
 from random import Random
@@ -78,11 +79,16 @@ def ranks_by_chance(seed: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Waiting:
-    """What a thread stopped for."""
+    """What a thread stopped for; `task`: the one that is done then, while its rank may go on."""
 
     holds: Callable[[], bool]
     says: Callable[[], str]
     site: Site
+    task: int | None = None
+
+
+def _depended(one: Waiting) -> str:
+    return f"{one.says()}, deferred, and this task depends on it: npuscope keeps to their order, notify before"
 
 
 class Rank:
@@ -96,6 +102,7 @@ class Rank:
         self.after: list[Rank] = []
         self.touches = _touched(entry.arguments(args, kwargs))
         self.waiting: Waiting | None = None
+        self.postponed: list[Waiting] = []  # that the rank went on without
         given = [_outside(value) for value in args]
         named = {key: _outside(value) for key, value in kwargs.items()}
         name = f"{entry.name}@{place.rank}"
@@ -118,7 +125,7 @@ class Rank:
     @property
     def can_go_on(self) -> bool:
         if self.waiting is not None:
-            return self.waiting.holds()
+            return self.waiting in self.postponed or self.waiting.holds()
         return all(other.thread.ended for other in self.after)
 
     def may_change(self) -> None:
@@ -131,15 +138,25 @@ class Rank:
         if _Turns.reads is not None:
             _Turns.reads.append(WindowRead(self.device, window, sites.site(sites.here()), values.tobytes()))
 
-    def wait(self, holds: Callable[[], bool], says: Callable[[], str]) -> None:
-        """Called in the thread: comes back when the condition holds."""
+    def wait(self, holds: Callable[[], bool], says: Callable[[], str], task: int | None = None) -> None:
+        """Called in the thread: comes back when the condition holds; where a `task` waits and all ranks do, before."""
         self.may_change()
         if not holds():
-            self._pause(holds, says)
+            self._pause(holds, says, task)
 
-    def _pause(self, holds: Callable[[], bool], says: Callable[[], str]) -> None:
+    def before_task(self, deps: Sequence[int]) -> None:
+        """Called in the thread that submits a task: what the rank went on without must hold for the tasks it names."""
+        for one in [one for one in self.postponed if one.task in deps]:
+            if not one.holds():
+                self._pause(one.holds, partial(_depended, one))
+
+    def settle(self) -> None:
+        """Forgets what it went on without and what holds by now."""
+        self.postponed = [one for one in self.postponed if one is self.waiting or not one.holds()]
+
+    def _pause(self, holds: Callable[[], bool], says: Callable[[], str], task: int | None = None) -> None:
         run = state.current()
-        self.waiting = Waiting(holds, says, sites.site(sites.here()))
+        self.waiting = Waiting(holds, says, sites.site(sites.here()), task)
         self.thread.pause()
         self.waiting = None
         state.switch(run)
@@ -151,7 +168,7 @@ class SubWorkerCall(Rank):
     def __init__(self, function: SubWorker, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         given = function.arguments(args, kwargs)
         self.device, self.name = -1, function.name
-        self.after, self.waiting, self.touches = [], None, _touched(given)
+        self.after, self.waiting, self.touches, self.postponed = [], None, _touched(given), []
         self.thread = SteppedThread(lambda: function.run(given))
 
 
@@ -203,12 +220,20 @@ class HostRun:
         while live:
             ready = [rank for rank in live if rank.can_go_on]
             if not ready:
+                ready = [rank for rank in live if rank.waiting is not None and rank.waiting.task is not None]
+                for rank in ready:
+                    rank.postponed += [rank.waiting] if rank.waiting else []
+            if not ready:
                 raise _deadlock(live)
             for rank in ready if _Turns.draw is None else [_Turns.draw.choice(ready)]:
                 if rank.can_go_on:
                     state.switch(None)
                     rank.thread.advance()
+            for rank in self.ranks:
+                rank.settle()
             live = [rank for rank in live if not rank.thread.ended]
+        if any(rank.postponed for rank in self.ranks):
+            raise _deadlock(self.ranks)
 
     def abandon(self) -> None:
         """Ends ranks that nobody will run on, where an error has ended one of them or the host."""
@@ -218,7 +243,7 @@ class HostRun:
 
 
 def _deadlock(live: list[Rank]) -> TileError:
-    stuck = [(rank, rank.waiting) for rank in live if rank.waiting is not None]
+    stuck = [(rank, one) for rank in live for one in (*([rank.waiting] if rank.waiting else rank.postponed),)]
     says = "; ".join(
         f"rank {rank.device} waits for {w.says()} ({w.site.function}, line {w.site.line})" for rank, w in stuck
     )

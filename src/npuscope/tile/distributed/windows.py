@@ -171,7 +171,6 @@ def window(buf: object, shape: Sequence[Extent], *, dtype: object) -> Window:
 
 _COMPARE: dict[WaitCmp, Callable[[int, int], bool]] = {WaitCmp.Eq: operator.eq, WaitCmp.Ge: operator.ge}
 _SIGN = {WaitCmp.Eq: "==", WaitCmp.Ge: ">="}
-_LATER = ", deferred: a chip would go on with later tasks, npuscope keeps to their order, so submit the notify before"
 
 
 def _window(run: TileRun, value: object, op: str) -> tuple[Tensor, Window]:
@@ -263,12 +262,12 @@ def _wait(op: OpSpec, signal: object, offsets: Offsets, expected: Whole, cmp: Wa
     data = mine.buffer.data
     if data is None or not run.exchanges:
         return
-    at, wanted, where, deferred = int(start), int(expected), [int(o) for o in offsets], op is DEFER_WAIT
+    at, wanted, where = int(start), int(expected), [int(o) for o in offsets]
+    assert run.block is not None
     _rank(run).wait(
         lambda: _COMPARE[cmp](int(data[at]), wanted),
-        lambda: (
-            f"{mine.buffer.name}{where} {_SIGN[cmp]} {wanted}, which is {int(data[at])}{_LATER if deferred else ''}"
-        ),
+        lambda: f"{mine.buffer.name}{where} {_SIGN[cmp]} {wanted}, which is {int(data[at])}",
+        run.block.task.id if op is DEFER_WAIT and not takes else None,
     )
 
 

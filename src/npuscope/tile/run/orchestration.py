@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -78,7 +78,9 @@ class OneRank(Protocol):
     def signal(self, buffer: int) -> int | None:
         """The number of the window that a buffer of the run stands for, where ranks signal each other with it."""
 
-    def wait(self, holds: Callable[[], bool], says: Callable[[], str]) -> None: ...
+    def wait(self, holds: Callable[[], bool], says: Callable[[], str], task: int | None = None) -> None: ...
+
+    def before_task(self, deps: Sequence[int]) -> None: ...
 
 
 class Orchestration:

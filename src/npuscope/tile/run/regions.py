@@ -88,6 +88,8 @@ def open_task(run: TileRun, kernel: str, blocks: int, form: Form, launch: Launch
         kernel = cluster.name or orchestration.name_of_region().replace("_incore_", "_cluster_")
         launch = Launch()
     launch.manual_scope = orchestration.in_manual_scope
+    if orchestration.rank is not None:
+        orchestration.rank.before_task(launch.deps)
     task = run.recorder.open_task(kernel, blocks, form, launch)
     task.computes = task.site in run.gm.slice.tasks
     if cluster is not None:
