@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from npuscope.answer.prediction import Prediction
@@ -18,6 +19,7 @@ from npuscope.time.change_job import scaled
 from npuscope.time.core.costs import link_constant
 from npuscope.time.ranks.result import RanksResult, waiting_time
 from npuscope.time.run import Simulated, run
+from npuscope.trace.formats import read, write
 from npuscope.trace.intervals import one_group, union
 
 PROGRAM = """
@@ -168,6 +170,24 @@ def test_the_trace_says_who_waited_for_which_late_peer(tmp_path: Path, ranks: in
     assert found.waits.matched == 1
     if skew:
         assert found.waits.last[f"rank {ranks - 1}"] == 1
+
+
+def test_what_ranks_meet_in_is_communication_in_the_trace(tmp_path: Path) -> None:
+    # GIVEN the trace that a simulation of two ranks writes
+    simulated = predicted(tmp_path, 2, 30e3).simulated
+    write(simulated.trace_of_ranks, tmp_path / "run.npu")
+    # WHEN it is read as any capture is
+    ranks = explain_ranks(read(tmp_path / "run.npu"))
+    # THEN its collective is communication, and what no compute hides of it a cause
+    for one, run_of_rank in zip(ranks.explained, simulated.ranks, strict=True):
+        kinds = one.work.slices.group_by("kernel").agg(pl.col("kind").unique())
+        assert dict(kinds.iter_rows()) == {"work": ["task"], "meet": ["comm"]}
+        times = run_of_rank.times  # one block each: `work`, then `meet`, which waits for it
+        took = [round(end) - round(start) for start, end in zip(times.start, times.end, strict=True)]
+        comm = one.communication
+        assert comm is not None
+        assert (comm.compute_ns, comm.on_core_ns, comm.exposed_ns) == pytest.approx((took[0], took[1], took[1]), abs=1)
+    assert "communication" in {cause.kind for cause in ranks.explained[0].diagnosis.causes}
 
 
 def test_what_makes_one_rank_faster_makes_all_of_them(tmp_path: Path) -> None:

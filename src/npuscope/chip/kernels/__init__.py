@@ -246,7 +246,7 @@ def is_comm(names: pl.Series) -> pl.Series:
 # go earlier, so it says nothing of clocks and of who was late.
 Exchange = Literal["all", "wait", "pairs", "one-sided"]
 _EXCHANGES: tuple[tuple[re.Pattern[str], Exchange], ...] = (
-    (re.compile(r"_(notify|signal|put|get|send|recv|push|pull|post|copy|start|stage|publish)(_\d+)?$"), "one-sided"),
+    (re.compile(r"_(notify|signal|put|get|send|recv|push|pull|copy|start|stage|publish)(_\d+)?$"), "one-sided"),
     (re.compile(r"(^|_)wait(_all|_peers?|_for_\w+)?(_\d+)?$"), "wait"),
     (re.compile(r"all_?to_?all|all_?reduce|reduce_?scatter|all_?gather|barrier"), "all"),
     (

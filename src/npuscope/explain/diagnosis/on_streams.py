@@ -287,6 +287,8 @@ def exposed_communication(run: RunFacts) -> Iterator[Cause]:
     late, words = _late_collectives(run.work)
     hideable = min(exposed, free)
     words = words or f", nearly all of it in {name}" if longest > MOSTLY * exposed else words
+    # tasks that others wait for may run beside compute, which then does not hide them
+    where = "that no compute hides" if exposed <= run.communication.exposed_ns else "on the critical path"
     remedy = "Overlap communication with compute, or send less."
     if late > exposed / 2:
         remedy = LATE_RANK
@@ -295,7 +297,7 @@ def exposed_communication(run: RunFacts) -> Iterator[Cause]:
     yield COMMUNICATION(
         run,
         exposed,
-        f"Communication that no compute hides takes {run.in_words(exposed)}{words}.",
+        f"Communication {where} takes {run.in_words(exposed)}{words}.",
         f"{percent(hidden)} of all communication is hidden by compute",
         f"{name} is {percent(longest / exposed)} of what is not hidden",
         f"it is {percent(exposed / run.ran.length)} of the time in which anything runs",

@@ -332,10 +332,10 @@ def decode_step(run: Simulated, length: int) -> DecodeStep:
 
 def _device_parts(one: RankRun) -> tuple[float, float, float]:
     """Computing, waiting for ranks that come later, and the rest of collectives, in ns: a moment counts once, and for
-    a collective where a block that talks to other ranks is under way."""
-    stops, times = one.prepared.job.stops, one.times
+    a collective where a task that is communication is under way."""
+    times = one.times
     blocks = [np.round(moment).astype(np.int64) for moment in (times.start, times.end)]
-    meets = np.diff(stops.first) > 0 if len(stops.first) else np.zeros(len(times.start), dtype=bool)
+    meets = one.prepared.communicates[one.prepared.job.task_of]
     together = union(one_group(*(moment[meets] for moment in blocks))).length
     waiting = min(waiting_time(one), together)
     return union(one_group(*blocks)).length - together, waiting, together - waiting

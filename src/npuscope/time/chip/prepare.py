@@ -15,6 +15,7 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 
 from npuscope.chip.devices import Device
 from npuscope.lower.model import Items, Repeat
@@ -44,6 +45,7 @@ from npuscope.time.core.costs import NS, line_bytes, link_constant, link_rate, l
 from npuscope.time.core.pipes import Timing, time_ways
 from npuscope.time.core.stream import CachedStreams, InstructionStream, KnownReads, Message, fresh_lines, stream_of
 
+Flags = npt.NDArray[np.bool_]
 SHAPE = {"MIX": MIX, "AIC": AIC, "AIV": AIV, "none": NONE}
 
 
@@ -90,6 +92,18 @@ class Prepared:
     @cached_property
     def _kinds(self) -> list[BlockKind]:
         return self.classes.entries
+
+    @cached_property
+    def communicates(self) -> Flags:
+        """Of each task whether it is communication: it tells other ranks something, waits for them or moves data from
+        or to them, and multiplies nothing. One that sends its own products is compute."""
+        job, place = self.job, self.program.recording.place
+        found = np.zeros(len(job.shape), bool)
+        exchanges = [one.exchanges(-1 if place is None else place.rank) for one in self.classes.streams]
+        if any(exchanges):
+            of_class = np.array([exchanges[self.kind_of(n)[0]] for n in range(len(job.run))])
+            found[job.task_of[of_class[job.block_class]]] = True
+        return found
 
 
 @dataclass(frozen=True)

@@ -85,12 +85,8 @@ def slices_of(prepared: Prepared, times: Times) -> pl.DataFrame:
     share = np.ones(len(ran))
     share[is_mixed] = parts[:, 0]
     cube = _slices(ran, times.core[ran] + first_core, prepared, times, kernels, share)
-    vectors = [
-        _slices(
-            mixed, first_core + machine.clusters + 2 * times.core[mixed] + n, prepared, times, kernels, parts[:, n + 1]
-        )
-        for n in range(2)
-    ]
+    vector = first_core + machine.clusters + 2 * times.core[mixed]
+    vectors = [_slices(mixed, vector + n, prepared, times, kernels, parts[:, n + 1]) for n in range(2)]
     cores = _with_slots(pl.concat([cube, *vectors]))
     threads = [_scheduler(prepared, times)]
     if not machine.hosted:
@@ -123,7 +119,7 @@ def _slices(rows: Ints, lanes: Ints, prepared: Prepared, times: Times, kernels: 
             "start": start,
             "dur": end - start,
             "kernel": names.gather(tasks),
-            "kind": pl.Series(["task"] * len(rows), dtype=pl.String),
+            "kind": np.where(prepared.communicates[tasks], "comm", "task"),
             "task": tasks,
             "block": (rows - prepared.job.first_block[tasks]).astype(np.int32),
             "dispatch": _ns(times.dispatch[rows]),

@@ -96,6 +96,12 @@ class InstructionStream:
     def stops(self) -> tuple[Message, ...]:
         return tuple(one for one in self.messages if one is not None)
 
+    def exchanges(self, rank: int) -> bool:
+        """Whether a block of this rank has to do with other ranks and does not multiply."""
+        multiplies = np.any((self.code[:, 0] == RUN) & (self.code[:, 1] == PLACE["AIC", "M"]))
+        others = any(one.waits or one.peer not in (-1, rank) for one in self.stops)
+        return (others or self.remote > 0) and not multiplies
+
 
 class KnownReads(NamedTuple):
     """What is known of the tensors that a body reads.
