@@ -320,7 +320,8 @@ class Writer:
 
     def write(self, depth: int, loops: int) -> None:
         target, size = self.random.choice([("log", 64), ("log", 64), (self.random.choice(ROWS), 16)])
-        self.emit(depth, f"pl.write({target}, [0, ({self.expression()}) % {size}], ({self.expression()}) % 40)")
+        place = f"({self.random.choice([self.expression(), *self.loops[-1:]])}) % {size}"
+        self.emit(depth, f"pl.write({target}, [0, {place}], ({self.expression()}) % 40)")
 
     def rows(self, depth: int, loops: int) -> None:
         r, q = self.random.choice(ROWS), self.random.choice(ROWS)
@@ -376,7 +377,16 @@ class Writer:
     def put(self, depth: int, loops: int) -> None:
         rows = self.random.choice(["0:2", "1:3"])
         part = f"pl.slice({self.tile()}, [2, 16], [({self.expression()}) % 3, 0])"
-        self.emit(depth, f"{self.random.choice(TILES)}[{rows}, :] = {part}")
+        r, q = self.random.choice(ROWS), self.random.choice(ROWS)
+        form = self.random.choice(
+            [
+                f"{self.random.choice(TILES)}[{rows}, :] = {part}",
+                f"{r}[:, 4:12] = pl.slice({q}, [1, 8], [0, ({self.expression()}) % 9])",
+            ]
+        )
+        self.emit(depth, form)
+        if self.random.randint(0, 3) == 0:  # a list holds it, too
+            self.emit(depth, f"xs.append({self.random.choice([*TILES, r])})")
 
     def helper(self, depth: int, loops: int) -> None:
         if self.random.randint(0, 1):

@@ -295,3 +295,48 @@ def test_equal_turns_are_run_once() -> None:
 
     main.record(pl.Placeholder((64, 16), pl.FP32), pl.Placeholder((16, 16), pl.FP32), mode="shapes")
     assert turns == 2
+
+
+def test_a_list_of_rows_written_one_by_one_is_written_by_turns_run_as_one() -> None:
+    """What turns only write, they write together; a turn that looks at what the one before wrote is run by itself."""
+    turns = 0
+
+    def counted() -> Iterator[None]:
+        nonlocal turns
+        turns += 1
+        yield
+
+    @pl.jit
+    def main(x: pl.Tensor, table: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]):
+        with pl.at(level=CORE):
+            rows, held = pl.full([1, 64], dtype=pl.INT32, value=-1), pl.full([1, 8], dtype=pl.INT32, value=2)
+            for i in pl.range(64):
+                next(counted())
+                if i < 40:
+                    pl.write(rows, [0, i], (i * 7) % 60)
+                    pl.write(rows, [0, 63], i)
+            stage = pl.full([64, 16], dtype=pl.FP32, value=0.0)
+            for i in pl.range(64):
+                next(counted())
+                row = pl.read(rows, [0, i])
+                if row >= 0:
+                    stage[i : i + 1, :] = x[row : row + 1, :]
+            for _ in pl.range(3):
+                next(counted())
+                pl.write(held, [0, 1], pl.read(held, [0, 1]) * 3)
+            table[:, 0:8] = held
+            table[:, 8:72] = rows
+            pl.store(stage, [pl.read(held, [0, 1]) - 54 + pl.read(table, [0, 71]) - 39, 0], out)
+        return out
+
+    tables: list[np.ndarray] = []
+
+    def tensors() -> tuple[np.ndarray, ...]:
+        tables.append(np.zeros((1, 72), np.int32))
+        return np.ones((64, 16), np.float32), tables[-1], np.zeros((64, 16), np.float32)
+
+    shapes, values = in_both_modes(main, tensors)
+    assert first_difference(shapes, values) is None
+    assert tables[1][0].tolist() == [2, 54, *[2] * 6, *[i * 7 % 60 for i in range(40)], *[-1] * 23, 39]
+    # Rows before the 40th and after; a stage just made, written (39), kept, kept longer (22), written; three counts.
+    assert turns == (2 + 5 + 3) + (64 + 64 + 3)

@@ -158,7 +158,7 @@ def _element(value: int | float | np.number | np.bool_, dtype: DataType) -> Arra
 
 
 def _write_tile(run: TileRun, x: Tile, where: list[Whole], value: Scalar) -> None:
-    if x.array is None:
+    if x.source is None or run.shapes.writes_late(x, where, value):
         return
     run.shapes.only_first()  # the next turn finds what this one wrote
     if isinstance(value, Unknown):

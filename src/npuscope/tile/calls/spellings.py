@@ -138,8 +138,7 @@ def _put_tile(x: Tile, value: object, offsets: list[Whole]) -> None:
     if x.block is not run.block:
         transfer.assemble(x, value, offsets)
         return
-    if not run.is_new(x):
-        run.shapes.only_first()  # the next turn finds another tile under the same name
+    run.shapes.changes(x)
     new = transfer.into_tile(run, x, value, offsets, in_place=True)
     x.array, x.frame, x.iteration, x.index = new.array, new.frame, new.iteration, new.index
 

@@ -26,7 +26,7 @@ from npuscope.tile.run import loops
 from npuscope.tile.run.loops import TileLoop, carried, counted, holds_tasks, in_orchestration, in_region, known_bounds
 from npuscope.tile.run.regions import At, Split, Spmd, close, enter, laid_out, leave, open_task
 from npuscope.tile.run.state import TileRun, current
-from npuscope.tile.shapes.mode import lists_of
+from npuscope.tile.shapes.mode import changeable
 from npuscope.tile.shapes.reuse import Code
 from npuscope.tile.values.checks import TaskId, is_number, shape_of
 from npuscope.tile.values.lanes import plain
@@ -61,7 +61,7 @@ def blocks(
     cells = [cell.cell_contents for cell in getattr(body, "__closure__", None) or () if cell != _EMPTY]
 
     def execute(values: list[object]) -> Names:
-        return spmd.run(lambda index: body(index, *values), lists_of([*values, *cells])) or {}
+        return spmd.run(lambda index: body(index, *values), changeable([*values, *cells])) or {}
 
     run = current()
     if spmd.task is None or spmd.skip or not spmd.blocks:

@@ -15,7 +15,7 @@ from npuscope.tile.run.block import Block
 from npuscope.tile.run.orchestration import Carry
 from npuscope.tile.run.regions import half_of
 from npuscope.tile.run.state import TileRun, current
-from npuscope.tile.shapes.mode import TurnState, bound, lists_of, user_frame
+from npuscope.tile.shapes.mode import TurnState, bound, changeable, user_frame
 from npuscope.tile.values.checks import flag, index, is_number, member, shown
 from npuscope.tile.values.lanes import Number, Whole, plain
 from npuscope.tile.values.tensors import Tile
@@ -51,7 +51,7 @@ class TileLoop:
         # What turns hand to each other; known once the rewritten program said it.
         self._names_known = False
         self._names: tuple[str, ...] = ()  # names that the body may read before it sets them
-        self._lists: list[object] = []  # lists in reach, which it may change
+        self._in_reach: list[object] = []  # lists and tiles that it may change
         self._seeded = False  # whether some of the names hold a tile or number from before the loop
 
     def __iter__(self) -> Iterator[object]:
@@ -95,13 +95,13 @@ class TileLoop:
         if self._names_known:
             return
         self._names_known, self._names = True, names
-        self._lists = lists_of(values.get(name) for name in used)
+        self._in_reach = changeable(values.get(name) for name in used)
         held = [values.get(name) for name in names]
         self._seeded = self.init_values is not None or any(is_number(x) or type(x) is Tile for x in held)
 
     def note_names_of(self, other: TileLoop) -> None:
         """The same as of a loop that this one is a part of."""
-        self._names_known, self._names, self._lists = other._names_known, other._names, other._lists
+        self._names_known, self._names, self._in_reach = other._names_known, other._names, other._in_reach
 
     def may_go_together(self, done: int, single: int) -> bool:
         """Whether turns may be run as one. The first finds what came before the loop, the others what a turn left.
@@ -111,11 +111,11 @@ class TileLoop:
 
     def state(self, block: Block, frame: Frame, turn: int) -> TurnState:
         """What a turn finds, or leaves."""
-        values: list[object] = [] if self.carry is None else [self.carry.values]
+        values: list[object] = list(self._in_reach) if self.carry is None else [*self._in_reach, self.carry.values]
         user = user_frame() if self._names else None
         if user is not None:
             values += bound(user.f_locals, self._names)
-        return TurnState(block, frame, turn, values, self._lists)
+        return TurnState(block, frame, turn, values)
 
 
 def _initial(kind: str, values: object) -> tuple[object, ...]:
@@ -167,8 +167,8 @@ def _by_lanes(run: TileRun, block: Block, frame: Frame, loop: TileLoop) -> Itera
     done = single = 0
     while done < trips:
         width = trips - done if loop.may_go_together(done, single) else 1
-        shapes.axes.open(width)
         before = loop.state(block, frame, frame.iteration) if width > 1 else None
+        shapes.begin_pass(width, before)
         left = True
         try:
             yield loop.value(shapes.lane_numbers(done, width, frame.depth))

@@ -113,7 +113,7 @@ def enter(run: TileRun, task: TaskDraft) -> Block:
     cluster = run.orchestration.cluster
     block = (cluster and cluster.block) or Block(task, 0, 0, 1)
     run.enter(block)
-    run.shapes.axes.open(1)
+    run.shapes.begin_pass(1, None)
     return block
 
 
@@ -307,7 +307,7 @@ class Spmd:
         shapes, result = run.shapes, None
         first = 0
         while first < self.blocks:
-            shapes.axes.open(self.blocks - first)
+            shapes.begin_pass(self.blocks - first, None)
             block = Block(task, first, shapes.lane_numbers(first, self.blocks - first, 0), self.blocks)
             run.enter(block)
             before = [contents(one) for one in lists]

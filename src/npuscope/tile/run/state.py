@@ -224,16 +224,6 @@ class TileRun:
         tensor.buffer.read_only = False  # said once
         tensor.buffer.copy_on_write()
 
-    def is_new(self, tile: Tile) -> bool:
-        """Whether a tile was made in this turn of the innermost loop."""
-        block = self.block
-        made, iteration = tile.frame, tile.iteration
-        if block is None or made is None:
-            return False
-        while made is not block.frame and not made.open and made.parent is not None:
-            iteration, made = made.parent_iteration, made.parent
-        return made is block.frame and iteration == made.iteration
-
     # --- tasks and blocks
 
     def enter(self, block: Block) -> None:

@@ -13,12 +13,12 @@ tensors the block holds whole.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import is_
 from types import FrameType
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ from npuscope.tile.record.recorder import Frame, Offset, Recorder, TaskDraft
 from npuscope.tile.shapes.reuse import Reuse
 from npuscope.tile.values import lanes
 from npuscope.tile.values.checks import ValueArray, is_number
-from npuscope.tile.values.lanes import Axes, Lane, Number, Unknown
+from npuscope.tile.values.lanes import Axes, Lane, Number, Unknown, Whole
 from npuscope.tile.values.tensors import LiveBuffer, Tensor, Tile
 
 
@@ -88,6 +88,8 @@ class Shapes:
         self._log: list[tuple[LiveBuffer, npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
         self._touched: set[int] = set()  # buffers that the turn under way read or wrote
         self._meetings: dict[int, _Meeting] = {}
+        self._starts: list[TurnState | None] = []  # of each pass under way over a loop, where it runs several turns
+        self._late: list[_LateWrites] = []
 
     # --- lanes
 
@@ -132,11 +134,19 @@ class Shapes:
             self.only_first()
         return int(start)
 
+    def begin_pass(self, width: int, start: TurnState | None) -> None:
+        """A pass over the next inner loop with this many lanes, and what its first turn starts from."""
+        self.axes.open(width)
+        self._starts.append(start)
+
     def end_pass(self) -> int:
         """Ends the innermost pass of a loop; how many lanes were left of it."""
+        for late in [late for late in self._late if late.depth == len(self.axes.sizes)]:
+            late.made()
         if self._log:
             self._log = [(buffer, self.axes.trim(at), self.axes.trim(value)) for buffer, at, value in self._log]
         left = self.axes.close()
+        self._starts.pop()
         if self._log or self._touched:
             self._flush_if_single()
         return left
@@ -159,6 +169,34 @@ class Shapes:
             if self._lost:
                 raise RestartWithoutLanes(self._lost) from error
             raise
+
+    # --- tiles
+
+    def changes(self, tile: Tile) -> None:
+        """Before another op makes what a tile is: turns of a loop that would not see it go on one by one."""
+        if not all(start is None or start.knows(tile) for start in self._starts):
+            self.only_first()
+
+    def writes_late(self, tile: Tile, where: list[Whole], value: Number | Unknown) -> bool:
+        """Whether an element that a turn writes can wait until it is known which turns count as one: none of them
+        looks at the tile.
+        """
+        if isinstance(value, Unknown) or not tile.dtype.is_int or self.axes.is_single():
+            return False
+        if any(size > 1 for size in self.axes.sizes[:-1]):  # their passes end later than the writes can wait
+            return False
+        start = self._starts[-1]
+        if start is None or start.looks.get(id(tile)) != tile.looks:
+            return False
+        late = tile.source
+        if not isinstance(late, _LateWrites):
+            late = tile.source = _LateWrites(tile, self)
+            self._late.append(late)
+        late.writes.append([np.asarray(lanes.of(number)) for number in (*where, value)])
+        return True
+
+    def forget(self, late: _LateWrites) -> None:
+        self._late.remove(late)
 
     # --- whole numbers in GM
 
@@ -224,6 +262,33 @@ class Shapes:
             raise RestartWithoutLanes({block.task.site})
 
 
+class _LateWrites:
+    """Elements of a tile that several turns write as one: in it when their pass is over, or when somebody looks."""
+
+    def __init__(self, tile: Tile, shapes: Shapes) -> None:
+        assert isinstance(tile.source, np.ndarray)
+        self.before, self.depth = tile.source, len(shapes.axes.sizes)
+        self.writes: list[list[npt.NDArray[Any]]] = []  # places and value, in the order of a turn
+        self._tile, self._shapes = tile, shapes
+
+    def __call__(self) -> Array:
+        """The next turn would look at what this one wrote."""
+        self._shapes.only_first()
+        return self.made()
+
+    def made(self) -> Array:
+        """The elements with all that is written, turn by turn."""
+        axes, tile = self._shapes.axes, self._tile
+        shape = axes.sizes[: self.depth][::-1]
+        each = [[np.broadcast_to(axes.trim(n), shape).reshape(-1) for n in write] for write in self.writes]
+        *places, value = [np.stack(column, axis=-1).reshape(-1) for column in zip(*each, strict=True)]
+        tile.array = self.before
+        array = tile.writable()
+        array[tuple(places)] = value.astype(array.dtype)
+        self._shapes.forget(self)
+        return array
+
+
 _MUTABLE = {list, dict, set, bytearray, ValueArray}
 _UNBOUND = object()
 
@@ -250,18 +315,26 @@ def unchanged(one: list[object], other: list[object]) -> bool:
 class TurnState:
     """What a loop finds at the start of a turn."""
 
-    def __init__(
-        self, block: RunningBlock, frame: Frame, turn: int, values: Iterable[object], lists: list[object]
-    ) -> None:
+    def __init__(self, block: RunningBlock, frame: Frame, turn: int, values: Iterable[object]) -> None:
         self._block, self._frame, self._turn = block, frame, turn
         # Tensors that were loaded whole, with what then became out of date; in a turn before or outside the loop.
         self._whole = (block.whole_changes, [self._where(tile) for tile in block.whole_tiles() if tile.frame])
-        self._entries = [self._entry(value) for value in values] + [_Objects(True, contents(one)) for one in lists]
+        self.looks: dict[int, int] = {}  # how often each tile was looked at before
+        self._entries = [self._entry(value) for value in values]
+
+    def knows(self, tile: Tile) -> bool:
+        """Whether another op behind a tile would be noticed: it is part of the state, or a new one in every turn."""
+        made, iteration = tile.frame, tile.iteration
+        while made is not None and made is not self._frame:
+            iteration, made = made.parent_iteration, made.parent
+        return id(tile) in self.looks or (made is not None and iteration == self._turn)
 
     def _entry(self, value: object) -> _Entry:
         if type(value) is Tile:
             kind = (value.shape, value.dtype, value.valid, value.space)
-            return _Tile((self._where(value), kind), value.array)
+            self.looks[id(value)] = value.looks
+            source = value.source
+            return _Tile((self._where(value), kind), source.before if isinstance(source, _LateWrites) else source)
         if is_number(value):
             return _Objects(False, [value]) if isinstance(value, Unknown) else _Number(value)
         if isinstance(value, Tensor):
@@ -313,7 +386,7 @@ class _Tile(NamedTuple):
     """A tile by the op that made it and, where it is computed, by its elements; a tensor by where it lies."""
 
     key: tuple[object, ...]
-    array: Array | None
+    array: Array | Callable[[], Array] | None
 
 
 class _Tuple(NamedTuple):
@@ -343,8 +416,10 @@ def _lanes_like(one: _Entry, other: _Entry, width: int, axes: Axes) -> int:
     return width if same else 1
 
 
-def _equal(one: Array | None, other: Array | None) -> bool:
-    return one is other or (one is not None and other is not None and np.array_equal(one, other))
+def _equal(one: Array | Callable[[], Array] | None, other: Array | Callable[[], Array] | None) -> bool:
+    return one is other or (
+        isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and np.array_equal(one, other)
+    )
 
 
 def _equal_lanes(one: Number, other: Number, width: int, axes: Axes) -> int:
@@ -362,9 +437,9 @@ def _equal_lanes(one: Number, other: Number, width: int, axes: Axes) -> int:
     return int(np.argmax(np.any(differs.reshape(len(differs), -1), axis=1))) + 1
 
 
-def lists_of(values: Iterable[object]) -> list[object]:
+def changeable(values: Iterable[object]) -> list[object]:
     """Those of some values that code may change in place."""
-    return [value for value in values if type(value) in _MUTABLE]
+    return [value for value in values if type(value) in _MUTABLE or type(value) is Tile]
 
 
 def bound(values: Mapping[str, object], names: tuple[str, ...]) -> list[object]:

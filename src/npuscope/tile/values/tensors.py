@@ -187,7 +187,7 @@ class Tensor(OperandValue):
         return f"Tensor({self.buffer.name}, {list(self.shape)}, {self.dtype})"
 
 
-_HELD_HERE = 2  # references to an array that one tile holds, as `sys.getrefcount` counts: its own is one
+_HELD_HERE = 3  # references to an array that one tile holds, as `sys.getrefcount` counts: its own and a name are two
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -196,7 +196,7 @@ class Tile(OperandValue):
     GM.
     """
 
-    array: Array | None
+    source: Array | Callable[[], Array] | None  # of `array`, or what makes it when somebody asks
     shape: Shape
     dtype: DataType
     valid: Shape | None = None
@@ -210,13 +210,26 @@ class Tile(OperandValue):
     part_of: tuple[Tile, tuple[Whole, ...]] | None = None  # of an accumulator: where products into this part go, too
     drains: bool = False  # an accumulator that its own way out may have changed so (lower/epilogue.py)
     boxes: str = ""  # the layout of a tile that lies in small boxes, MX scales: another shape shows their order
+    looks: int = 0  # how often somebody asked for its elements
+
+    @property
+    def array(self) -> Array | None:
+        """The elements."""
+        self.looks += 1
+        made = self.source
+        return made() if callable(made) else made
+
+    @array.setter
+    def array(self, array: Array | None) -> None:
+        self.source = array
 
     def writable(self) -> Array:
         """The array, to be written in place: copied where anybody else holds it, or a part of it."""
-        assert self.array is not None
-        if self.array.base is not None or sys.getrefcount(self.array) > _HELD_HERE:
-            self.array = self.array.copy()
-        return self.array
+        array = self.array
+        assert array is not None
+        if array.base is not None or sys.getrefcount(array) > _HELD_HERE:
+            self.array = array = array.copy()
+        return array
 
     def __class_getitem__(cls, item: object) -> signature.TensorType:
         return signature.tensor(item)
