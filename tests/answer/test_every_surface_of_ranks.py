@@ -70,7 +70,11 @@ def from_whatif(folder: Path) -> Facts:
 
 def from_whatif_of_its_trace(folder: Path) -> Facts:
     printed("simulate", PROGRAM, "-o", folder / "run.npu")
-    return said_by(printed("whatif", folder / "run.npu"))
+    said = printed("whatif", folder / "run.npu")
+    (waits,) = [one for one in said["causes"] if one["kind"] == "dispatch"]
+    of_scheduler = [one["gain_ns"] for one in said["gains"] if one["kind"] == "dispatch"]
+    assert 0 < max(of_scheduler) <= waits["share"] * said["wall_ns"] + 1  # what the host takes no scheduler saves
+    return said_by(said)
 
 
 def from_judge(folder: Path) -> Facts:
@@ -107,13 +111,39 @@ def from_compare(folder: Path) -> Facts:
     return {"wall": said["totals"]["wall_ns"][0]}
 
 
+def from_tpot(folder: Path) -> Facts:
+    said = printed("tpot", PROGRAM, "--tokens", "1")
+    return {"wall": round(said["ms_per_token"] * 1e6), "bound": said["bound"], "verdict": said["verdict"],
+            "tasks": said["tasks_per_step"]}  # fmt: skip
+
+
+def from_lab_of_two_traces(folder: Path) -> Facts:
+    """It opens with the same rank of both beside each other; all ranks together are one run more."""
+    for name in ("a", "b"):
+        printed("simulate", PROGRAM, "-o", folder / f"{name}.npu")
+    with lab(folder / "a.npu", folder / "b.npu") as found:
+        versions = {one["id"]: one["name"] for one in found.versions()}
+        ids = {name: id for id, name in versions.items()}
+        one_page = found.get("").text
+        together, one = (found.get(f"run/{ids[name]}.json").json() for name in ("b.npu: all 2 ranks", "b.npu: rank 1"))
+        compared = found.get(f"compare/{ids['a.npu: rank 1']}/{ids['b.npu: rank 1']}.json").json()
+        whole = found.get(f"compare/{ids['a.npu: all 2 ranks']}/{ids['b.npu: all 2 ranks']}.json").json()
+    assert f'"run":"{ids["b.npu: rank 1"]}","beside":"{ids["a.npu: rank 1"]}"' in one_page
+    assert '"title":"a.npu and b.npu"' in one_page
+    assert not together["measured"]
+    assert together["wall"] > one["wall"]["value"]  # from the first launch on
+    assert whole["totals"] == compared["totals"]
+    assert [name.endswith("all 2 ranks (rank 1, launched last of 2)") for name in whole["names"]] == [True, True]
+    return {**said_by(one["diagnosis"]), "wall": one["wall"]["value"]}
+
+
 def from_explain_tool(folder: Path) -> Facts:
     said = tools.explain(tools.Asked(str(PROGRAM)))
     return said_by(said)
 
 
 SURFACES = (from_simulate, from_report, from_whatif, from_whatif_of_its_trace, from_judge, from_rank, from_lab,
-            from_compare, from_explain_tool)  # fmt: skip
+            from_compare, from_tpot, from_lab_of_two_traces, from_explain_tool)  # fmt: skip
 
 
 @pytest.mark.parametrize("ask", SURFACES, ids=lambda ask: ask.__name__.removeprefix("from_"))

@@ -169,6 +169,12 @@ class Prediction:
             return self._program_of(self._run)
         return self.rank_programs[0][0] if self.unfit else self.plain.prepared.program
 
+    @property
+    def recordings(self) -> tuple[Recording, ...]:
+        """What is recorded of it; of several ranks all programs of the one that is launched last."""
+        own = self.rank_programs[-1] if self.rank_programs else (self.program,)
+        return tuple(program.recording for program in own)
+
     def _program_of(self, run: Finished) -> Program:
         goldens: dict[int, Callable[..., object] | None] = {id(one.run): one.golden_fn for one in self.ran.results}
         lowering = LoweringOptions(ring_slots=self.request.ring_slots)

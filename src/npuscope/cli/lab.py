@@ -109,8 +109,9 @@ def serve_lab(
         captures = _read(paths, kernels, areas, rank) if paths else Captures((), {})
     place, token = bound(port), secrets.token_urlsafe(18)
     url = f"http://{LOOPBACK}:{place.getsockname()[1]}/{token}/"
-    names = [version.name for version in captures.versions[:3]]
-    title = " and ".join([*names, *([Path(subject.file).name] if subject else [])])
+    title = " and ".join(
+        [*(names_of(list(paths))[:3] if paths else []), *([Path(subject.file).name] if subject else [])]
+    )
 
     def ready() -> None:
         print(f"lab  {url}\nCtrl-C stops.", flush=True)

@@ -32,7 +32,7 @@ from npuscope.cli import options
 from npuscope.cli.output import check_outputs, counts_of, numbers_of, progress_bar, settings_of, show
 from npuscope.explain import Change, explain, whatif
 from npuscope.explain.changes import whatif_each
-from npuscope.explain.choosing import choose_one
+from npuscope.explain.choosing import choose_one, rank_told
 from npuscope.lab.document import page
 from npuscope.report.whatif import asked as asked_report
 from npuscope.report.whatif import gains as report
@@ -71,6 +71,9 @@ def command(
     if (arguments or setting) and not is_program:
         remedy = "Those after -- and --set are a tile program's."
         raise NpuscopeError("a capture takes no arguments", path=path, remedy=remedy)
+    if rank is not None and is_program:
+        remedy = "`simulate -o run.npu` writes all ranks, and --rank chooses one of those."
+        raise NpuscopeError("--rank is a capture's; of a program the rank launched last is told", remedy=remedy)
     check_outputs([path], html)
     with progress_bar():
         one = None
@@ -81,7 +84,12 @@ def command(
 
             settings = tuple(settings_of(setting or []).items())
             one = Prediction(Request(path, tuple(arguments or ()), settings, device, program, runtime=runtime))
-        trace = one.simulated.trace if one else choose_one(read(path), rank)
+        if one:
+            trace, peers = one.simulated.trace, one.simulated.prepared.peers
+            told = None if peers is None else peers.own[0]
+        else:
+            whole = read(path)
+            trace, told = choose_one(whole, rank), rank_told(whole) if rank is None else None
         if asked:
             result = whatif(trace, change)
             versus = replay_against(result, one.simulated.bound.regime) if one else None
@@ -95,6 +103,8 @@ def command(
             diagnosis = explain(trace).diagnosis
             data = {**unchanged.as_dict(), **gains.as_dict(), **diagnosis.as_dict()}
             parts = [*report(gains, diagnosis)]
+        if told is not None:
+            parts.append(Say(f"This is of rank {told}, which is launched last."))
 
     def written() -> str:
         from npuscope.lab.program_runs import whatif_document

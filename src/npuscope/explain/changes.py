@@ -36,6 +36,7 @@ RUNS = Columns(
     Column("wall_ns", TIME, "its wall"),
 )
 MOST_KERNELS = 40  # replayed, those with the most core time
+AS_LAUNCHED = "Dispatches begin when they did: what the change does to the host's launches is not known."
 EVERY_WAIT = "every wait for the scheduler"
 EVERY_PRODUCER = "every wait for a producer"
 Kind = Literal["kernel", "dependency", "dispatch", "bandwidth", "finding"]
@@ -127,7 +128,7 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
     if abs(worst - busy_until) > DOUBTFUL * busy_until:
         notes.append("The replay misses the run it came from by more than a tenth: trust the interval, not the number.")
     if ready.between.length:
-        notes.append("Dispatches begin when they did: what the change does to the host's launches is not known.")
+        notes.append(AS_LAUNCHED)
     outcomes: list[tuple[int, int, int]] = []  # wall, error of that replay without a change, tasks
     try:
         for model, base in zip(models, before, strict=True):
@@ -204,7 +205,7 @@ def without_scheduler(work: Work, ready: Readiness, cost: float = 0.0, submittin
     once = round(work.once_ns * (1 - cost))
     changed = [changed_jobs(work, model, change) for model in models]
     if submitting is not None:
-        floors = [np.rint(model.not_before * submitting).astype(np.int64) for model in models]
+        floors = [_sooner(model, submitting) for model in models]
         changed = [replace(jobs, not_before=floor) for jobs, floor in zip(changed, floors, strict=True)]
     return [max(wall_of(model) - wall_of(jobs) - once, 0) for model, jobs in zip(models, changed, strict=True)]
 
@@ -322,8 +323,13 @@ def changed_jobs(
     waits += [] if jobs.hand_out is None else ["hand_out"]
     scaled = {name: np.rint(getattr(jobs, name) * factor).astype(np.int64) for name in waits}
     launches = factor if work.on_cores else change.dispatch_cost  # an orchestrator's queue shortens, a host's does not
-    floor = np.rint(jobs.not_before * launches).astype(np.int64)
-    return replace(jobs, cores=cores, not_before=floor, **scaled)
+    return replace(jobs, cores=cores, not_before=_sooner(jobs, launches), **scaled)
+
+
+def _sooner(jobs: Jobs, factor: float) -> Ints:
+    """When tasks are submitted at a share of that cost; the host's launches stay where they are."""
+    found: Ints = jobs.launched + np.rint((jobs.not_before - jobs.launched) * factor).astype(np.int64)
+    return found
 
 
 def _named(work: Work, jobs: Jobs, pattern: str) -> NDArray[np.bool_]:
@@ -332,7 +338,7 @@ def _named(work: Work, jobs: Jobs, pattern: str) -> NDArray[np.bool_]:
 
 def _only(jobs: Jobs, kept: NDArray[np.bool_]) -> Jobs:
     """Some jobs. Tasks that lose all their blocks stay in the graph as barriers, so that order is kept."""
-    columns = ["kernel", "task", "unit", "pool", "dur", "delay", "late", "not_before", "order"]
+    columns = ["kernel", "task", "unit", "pool", "dur", "delay", "late", "not_before", "launched", "order"]
     columns += [] if jobs.hand_out is None else ["hand_out", "behind"]
     return replace(jobs, **{name: getattr(jobs, name)[kept] for name in columns})
 
@@ -471,8 +477,8 @@ def whatif_each(trace: Trace) -> tuple[WhatIf, Gains]:
     if work.on_cores and (model.late > 0).any():
         gains.append(gain("dispatch", "FIN", "from a task's end to the scheduler's seeing it", *less("late")))
     if work.on_cores and (ready.submitted > work.window[0]).any():
-        how = "from the beginning to the orchestrator's having submitted the task"
-        gains.append(gain("dispatch", "submit", how, *less("not_before")))
+        how = "from the launch to the orchestrator's having submitted the task"
+        gains.append(gain("dispatch", "submit", how, *less("not_before", model.not_before - model.launched)))
     stamped = ready.dispatch != NEVER
     if work.on_cores and stamped.any():
         pickup = np.where(stamped, work.start - np.maximum(ready.dispatch, work.start - model.delay), 0)
@@ -488,6 +494,7 @@ def whatif_each(trace: Trace) -> tuple[WhatIf, Gains]:
     else:
         order = f"{sentence_start(no_dependencies(trace))}: work keeps its order with what had ended before."
     notes = [f"{order} Replay error {percent(unchanged.replay_error)}; options give bounds (docs/howto/whatif.md)."]
+    notes += [AS_LAUNCHED] if ready.between.length else []
     if len(names) > MOST_KERNELS:
         notes.append(f"{len(names) - MOST_KERNELS:,} kernels with the least core time were not tried.")
     return unchanged, Gains(work.wall, ranked(gains), notes=tuple(notes))

@@ -95,7 +95,13 @@ def choose_rank(trace: Trace, number: int | None) -> Trace:
 
 def choose_one(trace: Trace, number: int | None) -> Trace:
     """The same for who can look at one only: of ranks that were simulated the one that `simulate` tells of."""
-    return choose_rank(trace, trace.meta.notes.get(SIMULATED, {}).get("rank") if number is None else number)
+    return choose_rank(trace, rank_told(trace) if number is None else number)
+
+
+def rank_told(trace: Trace) -> int | None:
+    """The rank that `simulate` tells of; None where ranks are not simulated, or it is one alone."""
+    known: int | None = trace.meta.notes.get(SIMULATED, {}).get("rank")
+    return known if len(trace.lanes["rank"].drop_nulls().unique()) > 1 else None
 
 
 def check_one_rank(lanes: pl.DataFrame) -> None:

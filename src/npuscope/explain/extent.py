@@ -45,8 +45,11 @@ def extent(start: Ints, end: Ints, launched: Ints, window: tuple[int, int]) -> t
 
 def marked_steps(rows: pl.DataFrame, launched: Ints) -> pl.Series:
     """The step of each row that has a start and a dur, perhaps a step: one without a step that begins inside a step
-    belongs to it, and what a long pause parts from the step's work belongs to none."""
+    belongs to it, and what a long pause parts from the step's work belongs to none. Several dispatches of a run are one
+    step, the run."""
     step = rows["step"]
+    if "run" in rows.columns and step.n_unique() > rows["run"].n_unique():
+        return rows["run"].alias("step")
     if step.null_count() == len(step):
         return step
     timed = rows.select("start", "step", end=pl.col("start") + pl.col("dur")).with_row_index("row")

@@ -75,7 +75,7 @@ class Ranks(Tabular):
     def waits(self) -> CollectiveWaits:
         """Who waits for whom in collectives."""
         each = [(part.name, e.work) for part, e in zip(self.parts, self.explained, strict=True)]
-        if self._is_simulated and "meeting" in self.trace.slices.columns:
+        if self.is_simulated and "meeting" in self.trace.slices.columns:
             return signal_waits(each, self.trace.edges.filter(pl.col("source") == SIGNAL))
         return collective_waits(each)
 
@@ -112,7 +112,7 @@ class Ranks(Tabular):
         works = dict(zip(names, (e.work for e in self.explained), strict=True))
         beside = causes_beside(self.trace, max(e.work.wall for e in self.explained))
         waits = self.waits
-        if self._is_simulated:
+        if self.is_simulated:
             waits = replace(waits, table=waits.table.filter(pl.col("rank") == names[self.shown]))
         return diagnose_ranks(names, own, self.shown, waits, bool(self.absent), launched, works, beside, named)
 
@@ -122,7 +122,7 @@ class Ranks(Tabular):
         reader that aligned them already leaves nothing to move, nor does a simulation, which has one clock."""
         meta = self.trace.meta
         ranks = [part.rank for part in self.parts if part.rank is not None]
-        if clock_notes(meta) or not_aligned(meta) or len(ranks) < 2 or self._is_simulated:
+        if clock_notes(meta) or not_aligned(meta) or len(ranks) < 2 or self.is_simulated:
             return {}, not_aligned(meta)
         met = self.waits.meetings
         if met is None or met.is_empty():
@@ -181,18 +181,23 @@ class Ranks(Tabular):
         """The place of the part that stands for all where one has to: that with the longest window; of a simulation the
         rank that is launched last, as `simulate` shows it, which is the same one for every variant of a program."""
         walls = [e.work.wall for e in self.explained]
-        return len(walls) - 1 if self._is_simulated else walls.index(max(walls))
+        return len(walls) - 1 if self.is_simulated else walls.index(max(walls))
 
     @property
-    def _is_simulated(self) -> bool:
+    def is_simulated(self) -> bool:
         return self.trace.meta.clock == "simulated"
 
     def named(self, name: str) -> str:
         """A name that says which part stands for all where one has to."""
         if len(self.parts) == 1:
             return name
-        which = "launched last" if self._is_simulated else "the slowest"
-        return f"{name} ({self.parts[self.shown].name}, {which} of {len(self.parts)})"
+        return f"{name} ({self.told})"
+
+    @property
+    def told(self) -> str:
+        """Which part stands for all where one has to."""
+        which = "launched last" if self.is_simulated else "the slowest"
+        return f"{self.parts[self.shown].name}, {which} of {len(self.parts)}"
 
     def title(self) -> str:
         return "\n".join([*self.absent, str(self.diagnosis.verdict), self.overview, self.waits.title()])

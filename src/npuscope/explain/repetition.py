@@ -181,15 +181,16 @@ def numbers_of_repeats(symbols: Ints, start: Ints, end: Ints) -> Ints | None:
 def _all_rows(work: Work) -> pl.DataFrame:
     """The device's rows of the window, those that list work again too, since a step's span and plain sum cover them."""
     everything = work.trace.slices
+    run = [name for name in ("run",) if name in everything.columns]
     if work.slices.height and everything["duplicate_of"].null_count() < everything.height:
         kinds = work.slices["kind"].unique().implode()
         inside = (pl.col("start") < work.window[1]) & (pl.col("start") + pl.col("dur") >= work.window[0])
         rows = everything.lazy().with_row_index("row").filter(pl.col("kind").is_in(kinds) & inside)
         kernel = kernel_group(everything)
     else:
-        rows, kernel = work.slices.lazy().with_columns(pl.Series("row", work.rows)), pl.col("kernel")
+        rows, kernel = work.with_columns(*run).lazy().with_columns(pl.Series("row", work.rows)), pl.col("kernel")
     duplicate = pl.col("duplicate_of").is_not_null().alias("duplicate")
-    return rows.select("start", "dur", kernel, "step", "task", duplicate, "row").collect()
+    return rows.select("start", "dur", kernel, "step", "task", duplicate, "row", *run).collect()
 
 
 def _ends(rows: pl.DataFrame) -> Ints:

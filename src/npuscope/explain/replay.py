@@ -38,7 +38,8 @@ class Jobs:
     dur: Ints
     delay: Ints  # from "could start" to start, as measured; below zero for one that began before its turn
     late: Ints  # from end to the scheduler's seeing it
-    not_before: Ints  # an outside event: the host's launch
+    not_before: Ints  # an outside event: the host's launch, and on cores the submission after it
+    launched: Ints  # of that the host's launch of its dispatch, which no scheduler moves
     order: Ints  # measured order of hand-out
     src: Ints
     dst: Ints
@@ -68,7 +69,8 @@ def jobs_with_edges(work: Work, ready: Readiness, *, keep_core: bool) -> Jobs:
     for (unit, _, _), number in numbers.items():
         named.setdefault(unit, []).append(number)
     free = np.where(work.previous == NONE, work.window[0], work.end[work.previous])
-    could = np.maximum(ready.ready, np.maximum(free, work.window[0]))
+    launched = _launched(work, ready)
+    could = np.maximum(np.maximum(ready.ready, launched), free)
     return Jobs(
         kernel=work.kernel,
         task=ready.task,
@@ -77,7 +79,8 @@ def jobs_with_edges(work: Work, ready: Readiness, *, keep_core: bool) -> Jobs:
         dur=work.end - work.start,
         delay=work.start - could,
         late=np.maximum(np.where(work.finish != NEVER, work.finish - work.end, 0), 0),
-        not_before=np.maximum(ready.submitted, work.window[0]) - work.window[0],
+        not_before=np.maximum(ready.submitted, launched) - work.window[0],
+        launched=launched - work.window[0],
         order=work.start,
         src=ready.src,
         dst=ready.dst,
@@ -102,7 +105,7 @@ def jobs_in_order(work: Work, ready: Readiness, *, across: bool) -> Jobs:
         src, dst = np.append(src, last[met]), np.append(dst, met)
         ended = np.maximum(ended, np.where(last == NONE, work.window[0], work.end[last]))
     # a host's launch comes from outside; a scheduler's hand-out follows from the work itself
-    launched = np.full(len(rows), work.window[0])
+    launched = _launched(work, ready)
     if not work.on_cores:
         launched = np.maximum(ready.dispatch, launched)
     could = np.maximum(ended, launched)
@@ -115,11 +118,19 @@ def jobs_in_order(work: Work, ready: Readiness, *, across: bool) -> Jobs:
         delay=work.start - could,
         late=np.zeros_like(rows),
         not_before=launched - work.window[0],
+        launched=_launched(work, ready) - work.window[0],
         order=work.start,
         src=src,
         dst=dst,
         cores=dict.fromkeys(range(work.lanes.height), 1),
     )
+
+
+def _launched(work: Work, ready: Readiness) -> Ints:
+    """When the host launched the dispatch of each slice, where the card had paused for it; else the window's start."""
+    begins = np.sort(np.concatenate([[work.window[0]], ready.between.end, ready.apart.end]))
+    found: Ints = begins[np.maximum(np.searchsorted(begins, work.start, "right") - 1, 0)]
+    return found
 
 
 class WaitingTasks:
@@ -222,7 +233,7 @@ def served_jobs(work: Work, ready: Readiness) -> Jobs | None:
     turn = 0
     finish = work.end + jobs.late - first
     dispatch, start, end = (times - first for times in (ready.dispatch, work.start, work.end))
-    could = np.maximum(ready.ready, first) - first
+    could = np.maximum(ready.ready - first, jobs.launched)
     for row in order.tolist():
         free = cores[int(jobs.pool[row])]
         seen, idle = free[0]

@@ -419,6 +419,9 @@ def steps_at(
     """What lies at a path: ranks with the host's logs, a log, a server's profile, or a folder with any of them."""
     if not path.exists():
         raise BadInput("no such file or folder", path=path)
+    if path.suffix == ".py":
+        what = "a Python program, and this wants the host's logs of a run"
+        raise BadInput(what, path=path, remedy="`npuscope tpot` predicts a decode step of a tile program.")
     log, ranks, device = HostLog(), dict[int, int](), dict[DispatchKey, DeviceTime]()
     served = [] if profile is None else profile_files(profile) or [profile]
     if path.is_dir():

@@ -24,7 +24,7 @@ from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.futures import send_early
 from npuscope.base.unsaved import unsaved
-from npuscope.explain import explain
+from npuscope.explain import explain, explain_ranks
 from npuscope.explain.changes import Change, WhatIf, whatif, whatif_each
 from npuscope.explain.comparison import compare_explained
 from npuscope.explain.explanation import Explanation
@@ -101,8 +101,8 @@ def _performed(job: VersionJob) -> VersionResult:
 
 
 def _program(one: Prediction) -> str:
-    """The program that is shown of those of all ranks, without the rank's number; "" of a program on one card."""
-    return one.recording.program.partition("@")[0] if one.simulated.ranks else ""
+    """The program of each rank, without the rank's number; "" on one card, and where a rank runs several."""
+    return one.recording.program.partition("@")[0] if len(one.simulated.programs) == 1 else ""
 
 
 def _versus(before: SaveBefore | None, sources: Mapping[str, str], one: Prediction | None = None) -> Payload | None:
@@ -143,8 +143,8 @@ def knobs_payload(request: Request, seen: Reads) -> dict[str, object]:
 
 def compared(pair: Pair) -> bytes:
     """The payload of the compare panel, with the lines of the source that differ."""
-    a, b = map(_explained, pair.both)
-    found = comparison(pair.names, compare_explained(a, b))
+    (a, first), (b, second) = map(_explained, pair.both, pair.names)
+    found = comparison((first, second), compare_explained(a, b))
     sources = source_changes(*(one.sources for one in pair.both))
     old, new = pair.both
     versus = None  # what was measured once has no interval
@@ -154,9 +154,12 @@ def compared(pair: Pair) -> bytes:
     return orjson.dumps(orjson.loads(as_json(found)) | more)
 
 
-def _explained(made: VersionResult) -> Explanation:
-    diagnosis = pickle.loads(made.diagnosis) if made.diagnosis else None
-    return explain(pickle.loads(made.trace), diagnosis=diagnosis)
+def _explained(made: VersionResult, name: str) -> tuple[Explanation, str]:
+    """Of several ranks the one that stands for all, and a name that says so."""
+    if made.diagnosis:
+        return explain(pickle.loads(made.trace), diagnosis=pickle.loads(made.diagnosis)), name
+    found = explain_ranks(pickle.loads(made.trace))
+    return found.explained[found.shown], found.named(name)
 
 
 def reprice(question: Question) -> VersionResult:
@@ -194,8 +197,8 @@ def answered(question: Question) -> bytes:
             case "whatif" if question.asked:
                 found = _replayed(question)
             case "whatif" if question.request is None:  # every change alone, as `npuscope whatif` has it
-                trace = pickle.loads(question.trace)
-                found = gains(whatif_each(trace)[1], explain(trace).diagnosis)
+                trace, told = _one_of(pickle.loads(question.trace))
+                found = [*told, *gains(whatif_each(trace)[1], explain(trace).diagnosis)]
             case "whatif":
                 one = _once_more(question)
                 found = gains(one.gains, one.diagnosis)
@@ -217,10 +220,19 @@ def _kind(question: Question) -> tuple[Simulated, TimedKind]:
 
 def _replayed(question: Question) -> Iterator[Part]:
     """What a change would buy, as `npuscope whatif CAPTURE` has it."""
-    trace = pickle.loads(question.trace)
+    trace, told = _one_of(pickle.loads(question.trace))
     found = whatif(trace, change_of(question.asked))
+    yield from told
     yield from _without_effect(trace, question.asked, found)
     yield from asked(found, replay_against(found, question.bound) if question.bound else None)
+
+
+def _one_of(trace: Trace) -> tuple[Trace, list[Part]]:
+    """Of several ranks the one that stands for all, with a sentence that says so."""
+    found = explain_ranks(trace)
+    if len(found.parts) == 1:
+        return trace, []
+    return found.parts[found.shown].trace, [Say(f"This is of {found.told}.")]
 
 
 def _without_effect(trace: Trace, change: Mapping[str, object], found: WhatIf) -> Iterator[Part]:

@@ -67,10 +67,11 @@ def wall_of(one: Prediction) -> dict[str, object]:
 
 def part_of_ranks(one: Prediction) -> str:
     """Which rank and program the run is of, where there are several."""
-    peers = one.simulated.prepared.peers
+    run, peers = one.simulated, one.simulated.prepared.peers
     assert peers is not None
-    whole = duration(RanksResult(one.simulated.ranks).wall_ns)
-    return f"{one.recording.program.partition('@')[0]} on rank {peers.own[0]} of {len(peers.ranks)}; all ranks: {whole}"
+    whole, count = duration(RanksResult(run.ranks).wall_ns), len(run.programs)
+    what = f"{count} programs" if count > 1 else one.recording.program.partition("@")[0]
+    return f"{what} on rank {peers.own[0]} of {len(peers.ranks)}; all ranks: {whole}"
 
 
 def panels_of(one: Prediction, files: Iterable[str] = ()) -> Iterator[tuple[str, Payload]]:
@@ -125,8 +126,8 @@ def _counted(counts: GraphCounts) -> Iterator[Part]:
 
 @dataclass(frozen=True)
 class Captures:
-    """Their runs, one per rank, and the panels that belong to no single one; `pair` are the first two captures' first
-    runs."""
+    """Their runs, one per rank, and the panels that belong to no single one; `pair` are of the first two captures the
+    runs that stand for their ranks."""
 
     versions: tuple[Version, ...]
     shared: Mapping[str, Payload]
@@ -141,12 +142,12 @@ def captures_of(
     firsts = []
     for name, explained in zip(names, found, strict=True):
         id = f"c{known + len(versions) + 1}"
-        firsts.append(id)
         if len(explained.parts) > 1 and (together := all_ranks(explained, id)) is not None:
             together["name"] = title = f"{name}: {together['name']}"
             verdict, trace = explained.diagnosis.verdict.sentence, pickle.dumps(explained.trace)
             made = VersionResult(id, as_json(together), together["wall"], verdict, trace=trace)
             versions.append(Version(id, str(title), time.time(), measured=True, made=made))
+        firsts.append(f"c{known + len(versions) + 1 + explained.shown}")
         for part, one in zip(explained.parts, explained.explained, strict=True):
             id = f"c{known + len(versions) + 1}"
             title = name if len(explained.parts) == 1 else f"{name}: {part.name}"

@@ -127,8 +127,8 @@ def all_ranks(prediction: Prediction, wide: bool = False) -> Iterator[Part]:
     shown, step = peers.own[0], duration(peers.skew)
     yield Say(
         f"All ranks: {duration(found.wall_ns)} from the launch of the first until the last is done. "
-        f"Launches lie {step} apart (--skew). What follows is of rank {shown}, which is launched last"
-        + (f", findings of {prediction.told}." if prediction.told else ".")
+        f"Launches lie {step} apart (--skew). The rest is of rank {shown}, which is launched last"
+        + (f"; findings are of {prediction.told}." if prediction.told else ".")
     )
     yield Rows(found.tables()["ranks"], RANK_ROWS, wide=wide)
 

@@ -14,7 +14,8 @@ A regime (`KIND_OF`) has the word of the kind of cause that the limit would be.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -120,6 +121,22 @@ def bound_of(job: Job, machine: Machine, times: Times, wall: float) -> Bound:
         float(np.sum(times.loops[:, POLLED:])) / ((machine.threads + machine.resolver) * whole),
         float(np.sum(times.submitted - times.began)) / whole,
         _waited_for_room(job, times),
+    )
+
+
+def after_each_other(told: Bound, runs: Sequence[tuple[Bound, float]], wall: float) -> Bound:
+    """The limits of one run, with how busy units are over all runs, each with its own wall, within another wall."""
+
+    def busy(of: Callable[[Bound], float]) -> float:
+        return sum(of(one) * own for one, own in runs) / max(wall, 1e-9)
+
+    return replace(
+        told,
+        cube_busy=busy(lambda one: one.cube_busy),
+        vector_busy=busy(lambda one: one.vector_busy),
+        scheduler_busy=busy(lambda one: one.scheduler_busy),
+        orchestrator_busy=busy(lambda one: one.orchestrator_busy),
+        ring_wait_ns=sum(one.ring_wait_ns for one, _ in runs),
     )
 
 

@@ -19,7 +19,7 @@ from npuscope.chip.devices import Device, load, names
 from npuscope.lower.chip import chip_to_lower_for
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import NO_EFFECT, PAST_THE_END, Notice
-from npuscope.time.bound import Bound, bound_of
+from npuscope.time.bound import Bound, after_each_other, bound_of
 from npuscope.time.chip import engine
 from npuscope.time.chip.engine import GrownRing, run_with_room
 from npuscope.time.chip.job import SLOTS, Job, Machine, Times
@@ -104,8 +104,10 @@ class Simulated:
 
     @cached_property
     def bound(self) -> Bound:
-        """What limits it."""
-        return bound_of(self.prepared.job, self.prepared.machine, self.times, self.program_wall)
+        """What limits it; how busy its rank is with all programs."""
+        own = bound_of(self.prepared.job, self.prepared.machine, self.times, self.program_wall)
+        each = [(bound_of(p.prepared.job, p.prepared.machine, p.times, p.wall), p.wall) for p in self.programs]
+        return after_each_other(own, each, self.wall) if len(each) > 1 else own
 
     @cached_property
     def trials(self) -> Trials:

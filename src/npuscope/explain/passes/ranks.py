@@ -14,7 +14,7 @@ from npuscope.base import progress
 from npuscope.base.errors import CannotWrite, NpuscopeError
 from npuscope.base.jobs import Failed
 from npuscope.base.pool import Workers, run
-from npuscope.explain.choosing import split_ranks
+from npuscope.explain.choosing import RankTrace, split_ranks
 from npuscope.explain.passes.export import CLEAN, fill, is_export, selected, with_tracks, write_pass
 from npuscope.explain.passes.found import WINDOWS, Passes, passes
 from npuscope.explain.passes.statistics import RankPasses, Skew, skew, statistics
@@ -107,8 +107,8 @@ def forward(
 
 def forward_of(trace: Trace, name: str, anchor: str | None = None) -> ForwardRanks:
     """The forward passes of one trace that was read already, under a name."""
-    found = passes(trace, anchor)
-    return ForwardRanks((_rank_passes(found, name, None, None, ForwardOptions(anchor, statistics=True)),))
+    options = ForwardOptions(anchor, statistics=True)
+    return ForwardRanks(tuple(_of_part(part, name, part.rank, options) for part in split_ranks(trace)))
 
 
 def is_table(path: Path | None) -> bool:
@@ -169,15 +169,11 @@ def _one(piece: Piece) -> list[RankPasses]:
     parts = split_ranks(read(path))
     options.check_one_file(path, len(parts))
     options = replace(options, only_one=options.only_one and len(parts) == 1)
-    return [
-        _rank_passes(
-            passes(one.trace, options.anchor), path, rank if one.rank is None else one.rank, one.device, options
-        )
-        for one in parts
-    ]
+    return [_of_part(one, path, rank if one.rank is None else one.rank, options) for one in parts]
 
 
-def _rank_passes(found: Passes, path: str, rank: int | None, device: int | None, options: ForwardOptions) -> RankPasses:
+def _of_part(part: RankTrace, path: str, rank: int | None, options: ForwardOptions) -> RankPasses:
+    found, device = passes(part.trace, options.anchor), part.device
     comm = found.order.filter(pl.col("kind") == "comm")
     count = found.table.height
     of = comm["in_pass"].to_numpy()

@@ -57,7 +57,7 @@ class Sequence:
     @staticmethod
     def of(trace: Trace) -> Sequence:
         ai_cpu_lanes = trace.lanes.filter(pl.col("unit") == "AICPU")["lane"].implode()
-        known = [name for name in (*TYPES, *CORE_KINDS) if name in trace.slices.columns]
+        known = [name for name in (*TYPES, *CORE_KINDS, "run") if name in trace.slices.columns]
         work = trace.slices.lazy().with_row_index("row").filter(counts_once())
         rows = work.select(
             "row", "start", "dur", "lane", "step", "task", "kernel", "kind", *dict.fromkeys(known)
@@ -69,6 +69,7 @@ class Sequence:
             pl.col("lane", "row").cast(pl.Int64),
             "step",
             "task",
+            *(name for name in ("run",) if name in known),
             kernel_group(rows),
             (pl.col("kind") == "comm").alias("is_comm"),
             (~beside).alias("on_device"),

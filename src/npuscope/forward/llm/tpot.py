@@ -29,7 +29,7 @@ from npuscope.models import FOLDER, file_of
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, NUMBER, SHARE, TEXT, TIME, significant
 from npuscope.tile.record.model import Recording
-from npuscope.time.chip.job import MIX, POLLED
+from npuscope.time.chip.job import MIX
 from npuscope.time.ranks.result import waiting_time
 from npuscope.time.ranks.together import RankRun
 from npuscope.time.run import Simulated
@@ -202,7 +202,7 @@ def tpot(file: str, arguments: Sequence[str], decoding: Decoding, device: Device
         progress.report("simulating steps", done, len(wanted))
         one = predicted(file, arguments, {"batch": decoding.batch, "context": length}, device)
         steps.append(decode_step(one.simulated, length))
-    whole = groups_by_area(one.recording, rules)
+    whole = groups_by_area(one, rules)
     layers, groups = _per_layer(file, arguments, decoding, whole, rules)
     notes = ignored_sizes(file, arguments, decoding, {} if layers is None else {"layers": 1})
     asked = (file, tuple(arguments), device.name, decoding)
@@ -218,12 +218,12 @@ def ignored_sizes(file: str, arguments: Sequence[str], decoding: Decoding, alike
     last = decoding.lengths[-1]
     asked = {"batch": decoding.batch, "context": last, **alike}
     others = {"batch": (1 if decoding.batch > 1 else 16,), "context": (2 * last + BLOCK, last - BLOCK)}
-    known = predicted(file, arguments, asked).recording
+    known = predicted(file, arguments, asked).recordings
     found = []
     for name, sizes in others.items():
         for size in (size for size in sizes if size > 0):
             try:
-                other = predicted(file, arguments, {**asked, name: size}).recording
+                other = predicted(file, arguments, {**asked, name: size}).recordings
             except NpuscopeError:  # a size that it does not take
                 continue
             if _work(other) == _work(known):
@@ -233,10 +233,12 @@ def ignored_sizes(file: str, arguments: Sequence[str], decoding: Decoding, alike
     return tuple(found)
 
 
-def _work(recording: Recording) -> tuple[object, ...]:
-    """What its tasks do, wherever their data lies."""
-    tasks = [(t.kernel, t.deps, [(g.body, len(g.blocks)) for g in t.groups]) for t in recording.tasks]
-    return tasks, recording.bodies
+def _work(recordings: Sequence[Recording]) -> list[tuple[object, ...]]:
+    """What their tasks do, wherever their data lies."""
+    return [
+        ([(t.kernel, t.deps, [(g.body, len(g.blocks)) for g in t.groups]) for t in recording.tasks], recording.bodies)
+        for recording in recordings
+    ]
 
 
 def lengths_to_simulate(decoding: Decoding, most: int = MOST_STEPS) -> list[int]:
@@ -257,7 +259,7 @@ def _per_layer(
     """How many layers the step has, and what one more layer adds: the program asked for one layer and for two."""
     asked = {"batch": decoding.batch, "context": decoding.lengths[-1]}
     try:
-        one, two = (groups_by_area(predicted(file, arguments, {**asked, "layers": n}).recording, rules) for n in (1, 2))
+        one, two = (groups_by_area(predicted(file, arguments, {**asked, "layers": n}), rules) for n in (1, 2))
     except Refused:  # it takes no --layers
         return None, whole
     layer = two - one
@@ -298,36 +300,42 @@ def predicted(file: str, arguments: Sequence[str], asked: dict[str, int], device
 
 
 def decode_step(run: Simulated, length: int) -> DecodeStep:
-    """What of a simulated run counts."""
-    job, times, wall = run.prepared.job, run.times, run.program_wall
-    cores = np.where(job.shape[job.task_of] == MIX, 3, 1)
-    records = int(np.sum(cores))
+    """What of a simulated run counts; of several programs of a rank all, and the host's time between them."""
+    wall = run.wall
+    own = run.programs or (RankRun(0, 0, run.prepared, 0.0, run.times, wall),)
+    records, ran, held = np.sum([_records(one) for one in own], axis=0).tolist()
     if not records:
         raise NpuscopeError(f"no task of {run.prepared.program.recording.program} does any work")
-    ran = float(np.sum(cores * (times.end - times.start)))
-    held = float(np.sum(cores * (times.finish - times.dispatch)))
     of_rank: dict[int, list[RankRun]] = {}
-    for one in run.ranks or (RankRun(0, 0, run.prepared, 0.0, times, wall),):
+    for one in run.ranks or own:
         of_rank.setdefault(one.rank, []).append(one)
     slowest = max(of_rank.values(), key=lambda runs: sum(one.wall for one in runs))
     parts = np.sum([_device_parts(one) for one in slowest], axis=0) / 1e6
     return DecodeStep(
         length=length,
         ms=wall / 1e6,
-        tasks=int(np.count_nonzero(job.blocks)),
-        blocks=len(job.block_class),
-        records=records,
+        tasks=sum(int(np.count_nonzero(one.prepared.job.blocks)) for one in own),
+        blocks=run.blocks,
+        records=int(records),
         mean_run_us=ran / records / 1e3,
         mean_dispatch_to_finish_us=held / records / 1e3,
         overhead=1 - ran / held,
-        orchestrator_busy=float(np.sum(times.submitted - times.began)) / wall,
-        schedulers_busy=float(np.sum(times.loops[:, POLLED:])) / wall / run.prepared.machine.threads,
+        orchestrator_busy=run.bound.orchestrator_busy,
+        schedulers_busy=run.bound.scheduler_busy,
         regime=run.bound.regime,
         rank_ms=sum(one.wall for one in slowest) / 1e6,
         computing_ms=float(parts[0]),
         waiting_ms=float(parts[1]),
         collective_ms=float(parts[2]),
     )
+
+
+def _records(one: RankRun) -> tuple[float, float, float]:
+    """Blocks on cores, for how long they ran, and from dispatch to finish."""
+    job, times = one.prepared.job, one.times
+    cores = np.where(job.shape[job.task_of] == MIX, 3, 1)
+    ran, held = times.end - times.start, times.finish - times.dispatch
+    return float(np.sum(cores)), float(np.sum(cores * ran)), float(np.sum(cores * held))
 
 
 def _device_parts(one: RankRun) -> tuple[float, float, float]:
@@ -341,9 +349,10 @@ def _device_parts(one: RankRun) -> tuple[float, float, float]:
     return union(one_group(*blocks)).length - together, waiting, together - waiting
 
 
-def groups_by_area(recording: Recording, rules: Rules) -> Counter[str]:
+def groups_by_area(one: Prediction, rules: Rules) -> Counter[str]:
     """Tasks that do work, per area."""
-    return Counter(area_of(task.kernel, rules) for task in recording.tasks if task.core != "none")
+    tasks = (task for recording in one.recordings for task in recording.tasks)
+    return Counter(area_of(task.kernel, rules) for task in tasks if task.core != "none")
 
 
 OURS = {"qwen3-14b": "qwen3_14b/decode.py", "qwen3-14b-a8w8": "qwen3_14b/decode_a8w8.py"}

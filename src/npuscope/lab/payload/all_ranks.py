@@ -53,7 +53,7 @@ def all_ranks(found: Ranks, id: str) -> Run | None:
         "id": id,
         "name": f"all {len(names)} ranks",
         "text": f"{trace.meta.format}, {many(trace.slices.height, 'slice')} on one clock",
-        "measured": True,
+        "measured": not found.is_simulated,
         "wall": wall,
         "diagnosis": diagnosis,
         "timeline": timeline,
@@ -80,6 +80,8 @@ def _timeline(trace: Trace, found: Ranks) -> tuple[dict[str, object], int]:
     work = trace.slices.filter(counts_once())
     first = int(work["start"].min() or 0)  # type: ignore[arg-type]
     last = int((work["start"] + work["dur"]).max() or 0)  # type: ignore[arg-type]
+    if found.is_simulated:  # from the launch of the first until the last is done
+        first, last = trace.window_ns
     window = _window(trace, first, last)
     origin, wall = window[0], window[1] - window[0]
     lanes, units = _lanes(trace)

@@ -219,6 +219,8 @@ def _shifted(one: RankRun, since: float) -> Trace:
         submitted=later(times.submitted), began=later(times.began), ready=later(times.ready), loops=loops,
     )  # fmt: skip
     trace = trace_of(one.prepared, moved, round(one.end - since))
+    early = pl.max_horizontal(round(one.begin - since) - pl.col("start"), 0)  # a thread is not there before the launch
+    trace = replace(trace, slices=trace.slices.with_columns(pl.col("start") + early, pl.col("dur") - early))
     stops = one.prepared.job.stops
     meets = [stop for stop, message in enumerate(one.prepared.messages) if message.waits]
     rows = np.searchsorted(stops.first, np.array(meets, np.int64), "right") - 1
