@@ -60,6 +60,7 @@ def from_report(folder: Path) -> Facts:
     (shown,) = [one for one in printed("report", folder / "run.npu")["ranks"]["each"] if one["rank"] == 1]
     alone = printed("report", folder / "run.npu", "--rank", "1")
     assert said_by(shown) == said_by(alone)
+    assert alone["steps"]["count"]["passes"] == 1  # six dispatches of one run are no six forward passes
     return {**said_by(alone), "estimate": alone["wall_interval_ns"]}
 
 

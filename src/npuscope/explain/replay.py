@@ -233,7 +233,7 @@ def served_jobs(work: Work, ready: Readiness) -> Jobs | None:
     turn = 0
     finish = work.end + jobs.late - first
     dispatch, start, end = (times - first for times in (ready.dispatch, work.start, work.end))
-    could = np.maximum(ready.ready - first, jobs.launched)
+    could = np.maximum(ready.ready, jobs.launched + first) - first
     for row in order.tolist():
         free = cores[int(jobs.pool[row])]
         seen, idle = free[0]

@@ -136,6 +136,7 @@ def test_the_trace_has_every_rank_by_one_clock(tmp_path: Path) -> None:
     ranks = explain_ranks(trace)
     first, second = (one.trace.slices.filter(kind="task")["start"].min() for one in ranks.parts)
     assert second - first == 30_000  # type: ignore[operator]
+    assert ranks.parts[1].trace.slices["start"].min() == 30_000  # its threads are not there before
     assert prediction.answer().time is not None
 
 
