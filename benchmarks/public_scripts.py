@@ -23,8 +23,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import date
+from io import FileIO
 from pathlib import Path
 
 from compatibility import Checkout, cards
@@ -32,12 +34,14 @@ from compatibility import Checkout, cards
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = ("simulate", "check")
 OPTIONS = {"simulate": ("--program", "0"), "check": ()}  # of several programs of a script the first
+ANSWER = re.compile(rb"fits on chip|will not work")  # what `check` says in a terminal as soon as it knows
+DUE = 3.0  # CPU seconds in which it should
 WITH_VALUES = "was run with values"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One command on one script. `first`: wall seconds until it printed its first line; `said`: why it was refused."""
+    """One command on one script. `first`: CPU seconds until `check` said if it fits; `said`: why it was refused."""
 
     script: str
     command: str
@@ -55,30 +59,40 @@ def measured(checkout: Checkout, script: str, command: str, cpu: float, gigabyte
     """Runs one command in a process of its own."""
     called = [sys.executable, "-m", "npuscope", command, script, *OPTIONS[command]]
     begin = time.perf_counter()
-    with tempfile.TemporaryFile("w+") as errors:
+    mine, terminal = os.openpty()
+    with tempfile.TemporaryFile() as printed, os.fdopen(mine, "rb", buffering=0) as errors:
         process = subprocess.Popen(
             called,
             cwd=checkout.path,
-            stdout=subprocess.PIPE,
-            stderr=errors,
+            stdout=printed,
+            stderr=terminal,
             preexec_fn=lambda: _limited(cpu, gigabytes),
-            env={**os.environ, "NPUSCOPE_NO_CACHE": "1"},
+            env={**os.environ, "NPUSCOPE_NO_CACHE": "1", "COLUMNS": "400", "TERM": "dumb"},
         )
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        first = time.perf_counter() - begin
-        out = line + process.stdout.read()
+        os.close(terminal)
+        said, first = _heard(errors, process.pid)
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - begin
         process.returncode = os.waitstatus_to_exitcode(status)
-        errors.seek(0)
-        said = errors.read()
+        printed.seek(0)
+        text = printed.read().decode(errors="replace")
     used = usage.ru_utime + usage.ru_stime
-    text = out.decode(errors="replace")
     result, why = _judged(process.returncode, said, checkout.path)
     peak, values = usage.ru_maxrss / 1024, WITH_VALUES in re.sub(r"\s+", " ", text + said)
     day = date.today().isoformat()
     return Measured(script, command, result, round(used, 1), round(wall, 1), round(first, 1), peak, why, values, day)
+
+
+def _heard(terminal: FileIO, pid: int) -> tuple[str, float]:
+    """All that a process says in its terminal, and the CPU seconds that it had taken when it first knew an answer."""
+    said, first = b"", 0.0
+    with suppress(OSError):  # Linux says so when the process has closed it
+        while part := terminal.read(1 << 16):
+            said += part
+            if not first and ANSWER.search(said):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                first = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", said.decode(errors="replace")), first
 
 
 def _limited(cpu: float, gigabytes: float) -> None:
@@ -107,17 +121,21 @@ def table(found: Sequence[Measured]) -> list[list[str]]:
     """A row per script: what each command takes, and on which day that was seen."""
     commands = [c for c in COMMANDS if any(one.command == c for one in found)]
     known = {(one.script, one.command): one for one in found}
-    rows = [["script", *(cell for c in commands for cell in (f"`{c}`, CPU-s", "GiB", "day"))]]
+    rows = [["script", *(cell for c in commands for cell in (f"`{c}`, CPU-s", *_ANSWERS[c], "GiB", "day"))]]
     for script in sorted({one.script for one in found}):
-        rows.append([script, *(cell for c in commands for cell in _cells(known.get((script, c))))])
+        rows.append([script, *(cell for c in commands for cell in _cells(c, known.get((script, c))))])
     return rows
 
 
-def _cells(one: Measured | None) -> list[str]:
+_ANSWERS = {"simulate": (), "check": ("first answer",)}
+
+
+def _cells(command: str, one: Measured | None) -> list[str]:
     if one is None:
-        return ["", "", ""]
+        return [""] * (3 + len(_ANSWERS[command]))
     words = {"answered": "", "refused": " refused", "time": " over", "memory": " no memory", "died": " died"}
-    return [f"{one.cpu:.1f}{words[one.result]}", f"{one.megabytes / 1024:.1f}", one.day]
+    first = [f"{one.first:.1f}" if one.first else "" for _ in _ANSWERS[command]]
+    return [f"{one.cpu:.1f}{words[one.result]}", *first, f"{one.megabytes / 1024:.1f}", one.day]
 
 
 def summary(found: Sequence[Measured]) -> str:
@@ -127,12 +145,15 @@ def summary(found: Sequence[Measured]) -> str:
         if not mine:
             continue
         cpu, memory = [one.cpu for one in mine], sorted(one.megabytes for one in mine)
+        late = [f"{one.script} {one.first:.1f}" for one in mine if one.first > DUE]
         at = min(int(0.95 * len(mine)), len(mine) - 1)
         answered = sum(one.result == "answered" for one in mine)
         lines.append(
             f"{command}: {answered} of {len(mine)} answered; CPU-s median {cpu[len(cpu) // 2]:.1f}, "
             f"95 % {cpu[at]:.1f}, most {cpu[-1]:.1f}; GiB 95 % {memory[at] / 1024:.1f}, most {memory[-1] / 1024:.1f}"
         )
+        if late:
+            lines.append(f"  first answer after more than {DUE} CPU-s: {len(late)}: {', '.join(late)}")
         lines += [f"  {one.result}: {one.script}: {one.said}" for one in mine if one.result != "answered"]
     return "\n".join(lines)
 
@@ -168,7 +189,7 @@ def main() -> None:
 
     with ThreadPoolExecutor(args.jobs) as pool:
         for one in pool.map(lambda job: measured(checkout, *job, args.cpu, args.memory), wanted):
-            about = f"{one.command} {one.script}  {one.said}{' (values)' if one.values else ''}"
+            about = f"{one.first:4.1f} {one.command} {one.script}  {one.said}{' (values)' if one.values else ''}"
             print(f"{one.result:9}{one.cpu:7.1f} s {one.megabytes / 1024:5.1f} GiB  {about}", flush=True)
             kept[one.script, one.command] = one
             args.keep.write_text(json.dumps([asdict(each) for each in kept.values()], indent=1))
