@@ -13,8 +13,9 @@ from command import npuscope
 from lab_server import lab
 
 from npuscope.agents import tools
-from npuscope.answer.prediction import Prediction
+from npuscope.answer.prediction import Prediction, checks
 from npuscope.answer.request import Request
+from npuscope.check.run import rules_of
 from npuscope.models import FOLDER
 
 PROGRAM = FOLDER / "deepseek_v4/expert_parallel.py"  # six programs on each of two ranks
@@ -151,3 +152,22 @@ SURFACES = (from_simulate, from_report, from_whatif, from_whatif_of_its_trace, f
 def test_every_surface_says_the_same_of_ranks(ask: Any, tmp_path: Path) -> None:
     said = ask(tmp_path)
     assert said == {name: expected()[name] for name in said}
+
+
+def test_check_prices_findings_by_the_run_of_all_ranks() -> None:
+    # GIVEN a step of six programs on each of two ranks
+    whole = Prediction(Request(str(PROGRAM)))
+    # WHEN it is checked
+    found = checks(Request(str(PROGRAM)), rules_of())
+    # THEN what ranks run alike is told of once, each finding by the wall of the rank that is launched last
+    names = ("choose", "__builtin_allgather", "__builtin_allgather", "compute", "__builtin_reduce_scatter", "finish")
+    assert [one.program for one in found] == [f"{name} on 2 ranks" for name in names]
+    assert {(one.ranks, one.diagnosis.wall_ns) for one in found if one.diagnosis} == {(2, whole.simulated.wall_ns)}
+    (finding,) = (one for checked in found for one in checked.findings)
+    (same,) = whole.findings  # of the program that is told of: `compute` of the last rank
+    assert (finding.id, finding.price) == (same.id, same.price)
+    assert finding.price is not None
+    assert finding.price.saves_ns
+    alone = Prediction(Request(str(PROGRAM)), whole.ran, 7)
+    assert alone.recording.program == "compute@1"
+    assert alone.simulated.wall_ns < whole.simulated.wall_ns / 5

@@ -59,7 +59,7 @@ from npuscope.time.measured.observed import observed_in, observed_of, walls
 from npuscope.time.priced import Priced, priced
 from npuscope.time.ranks.result import late_peers
 from npuscope.time.ring_sizes import SIZES, SLOWER, ring_sizes
-from npuscope.time.run import Simulated, lacking_times, refused_without_times, simulate, simulate_ranks
+from npuscope.time.run import Simulated, lacking_times, refused_without_times, simulate, simulate_ranks, told_of
 from npuscope.time.uncertainty import against, known_misses, time_after, time_estimate
 from npuscope.time.warm_up import smallest_run
 from npuscope.time.whatif import whatif_each
@@ -88,7 +88,8 @@ def refusals(file: str, argv: Sequence[str], remedy: str = "") -> Iterator[None]
 
 
 class Prediction:
-    """Of one program of a script. `ran` and `number` are given where the script has run, `chip` where it is loaded."""
+    """Of one program of a script. `ran` and `number` are given where the script has run, `chip` where it is loaded,
+    `among` where it runs beside the programs of other ranks, which are simulated with it."""
 
     def __init__(
         self,
@@ -96,6 +97,7 @@ class Prediction:
         ran: ScriptRun | None = None,
         number: int | None = None,
         chip: Device | None = None,
+        among: Prediction | None = None,
     ) -> None:
         self.request = request
         if request.texts != standing():
@@ -104,6 +106,7 @@ class Prediction:
             self.chip = chip
         self._number = request.program if number is None else number
         self._one = number is not None  # of several ranks this one, alone
+        self._whole = self if among is None else among
         if ran is not None:
             self.ran = ran
 
@@ -150,17 +153,22 @@ class Prediction:
         """The programs of each rank in order, where a host function ran several and not one of them is asked for."""
         if self._one:
             return ()
-        runs = [run for run in self.ran.runs if run.recording.tasks]
+        ranks = self._runs_of_ranks
+        return tuple(tuple(self._program_of(self.ran.runs[n]) for n in ranks[rank]) for rank in sorted(ranks))
+
+    @cached_property
+    def _runs_of_ranks(self) -> dict[int, list[int]]:
+        """The numbers of the runs of each rank; none where they are not all of ranks."""
+        runs = [n for n, run in enumerate(self.ran.runs) if run.recording.tasks]
         if self._number is not None:  # all ranks of the call that it belongs to
             asked = self._run.recording.place
-            runs = [run for run in runs if asked is not None and _call(run) == asked.call]
-        ranks: dict[int, list[Program]] = {}
-        for run in runs:
-            place = run.recording.place
-            if place is not None:
-                ranks.setdefault(place.rank, []).append(self._program_of(run))
+            runs = [n for n in runs if asked is not None and _call(self.ran.runs[n]) == asked.call]
+        ranks: dict[int, list[int]] = {}
+        for n in runs:
+            if (place := self.ran.runs[n].recording.place) is not None:
+                ranks.setdefault(place.rank, []).append(n)
         whole = len(ranks) > 1 and sum(map(len, ranks.values())) == len(runs)
-        return tuple(tuple(ranks[rank]) for rank in sorted(ranks)) if whole else ()
+        return ranks if whole else {}
 
     @cached_property
     def program(self) -> Program:
@@ -245,6 +253,10 @@ class Prediction:
     def plain(self) -> Simulated:
         """The run by the chip's model alone."""
         refused_without_times(self.chip)
+        if self._whole is not self:
+            ranks, number = self._whole._runs_of_ranks, self._number or 0
+            rank = next(rank for rank, runs in ranks.items() if number in runs)
+            return told_of(self._whole.plain, sorted(ranks).index(rank), ranks[rank].index(number))
         if not self.rank_programs:
             return simulate(self.fitting)
         self._refuse_unfit()
@@ -312,13 +324,13 @@ class Prediction:
 
     @cached_property
     def _own_diagnosis(self) -> Diagnosis:
-        return with_findings(self.simulated, self.timeline.diagnosis, self.priced)
+        return with_findings(self.simulated, self._whole.timeline.diagnosis, self.priced)
 
     def _among_ranks(self, own: Diagnosis) -> Diagnosis:
         """With those that its rank waits for, where it does."""
-        if not any(late_peers(one) for one in self.simulated.programs):
+        if not any(late_peers(one) for one in self._whole.simulated.programs):
             return own
-        return self._all_ranks.among(own, named=False)
+        return self._whole._all_ranks.among(own, named=False)
 
     @cached_property
     def _all_ranks(self) -> Ranks:
@@ -409,6 +421,7 @@ class Prediction:
             diagnosis=None if unpriced else self.diagnosis,
             unpriced=unpriced,
             costly=0 if unpriced else sum(one.id in wanted for one in self.priced.costly),
+            ranks=0 if self._whole is self else len(self._whole.rank_programs),
         )
 
     def _unpriced(self) -> str:
@@ -538,13 +551,44 @@ def checks(
     if planned is not None:
         for one in every:
             planned(one)
+    whole = Prediction(request, every[0].ran)
+    if price and whole.rank_programs:
+        every = _among(whole, every)
     found = {one._number or 0: one.report(rules, price) for one in every}
     if seed is not None:
         last = max(found) + 1
         sought = [found[n].races if n in found else () for n in range(last)]
         replayed = replay_races(request.file, request.argv, sought, chip_to_lower_for(request.device), seed)
         found = {n: replace(one, races=replayed[n].races, replayed=replayed[n]) for n, one in found.items()}
-    return tuple(dict.fromkeys(found.values()))
+    return _once(found.values())
+
+
+def _among(whole: Prediction, every: Iterable[Prediction]) -> tuple[Prediction, ...]:
+    """The programs priced by the run of all ranks together; what ranks run alike is priced once."""
+    kept: dict[object, Prediction] = {}
+    found = tuple(Prediction(one.request, one.ran, one._number, one.chip, whole) for one in every)
+    for one in found if whole.broken is None else ():
+        blocks = one.simulated.prepared.job.block_class.tobytes()
+        first = kept.setdefault((blocks, replace(one.checked, program=_without_rank(one.recording.program))), one)
+        if first is not one:
+            vars(one)["priced"] = first.priced
+    return found
+
+
+def _once(checks: Iterable[Checked]) -> tuple[Checked, ...]:
+    """Equal ones once; those of several ranks say of how many."""
+    equal: dict[Checked, list[str]] = {}
+    for one in checks:
+        name = _without_rank(one.program) if one.ranks else one.program
+        equal.setdefault(replace(one, program=name), []).append(one.program)
+    return tuple(
+        replace(one, program=names[0] if len(set(names)) == 1 else f"{one.program} on {len(names)} ranks")
+        for one, names in equal.items()
+    )
+
+
+def _without_rank(program: str) -> str:
+    return program.rpartition("@")[0] or program
 
 
 def fits(request: Request, kernel: str | None = None) -> tuple[Fit, ...]:

@@ -52,6 +52,7 @@ class Checked:
     notes: tuple[str, ...] = ()  # on what was read of the compiler's assembly
     costly: int = 0  # found, and left out: mended, the program would take longer
     device: str = ""
+    ranks: int = 0  # that were simulated together, where the program is one of several ranks
 
 
 def check(program: Program, rules: Sequence[Rule] | None = None) -> Checked:

@@ -73,7 +73,7 @@ def check(file: str, checks: Sequence[Checked], everything: bool = False) -> Ite
         yield Say(f"{file}:{name} {short_name(checked.program)} on {checked.device}", where=In.TEXT)
         if len(checks) > 1:
             yield Heading(f"Program {short_name(checked.program)}", where=In.MARKDOWN)
-        yield from _diagnosis(checked)
+        yield from _diagnosis(checked, checks[number - 1] if number else None)
         yield Notes(checked.notes, "note: ")
         replayed = checked.replayed
         yield from _by_scope(checked, everything, None if number and replayed and replayed.ranks else replayed)
@@ -92,14 +92,17 @@ def counts(checks: Sequence[Checked]) -> str:
     return ", ".join(parts) or "nothing found"
 
 
-def _diagnosis(checked: Checked) -> Iterator[Part]:
-    """How long the program takes, simulated, and what bounds it; or why findings have no price."""
+def _diagnosis(checked: Checked, before: Checked | None) -> Iterator[Part]:
+    """How long the program takes, simulated, and what bounds it; or why findings have no price. All programs of ranks
+    were simulated in one run, which is told of once."""
     found = checked.diagnosis
     if found is None:
         if checked.unpriced:
             yield Say(f"{sentence_start(checked.unpriced)}.")
         return
-    yield Say(f"Simulated: {duration(found.wall_ns)}. {found.verdict.sentence}")
+    how = f"Simulated, {checked.ranks} ranks together" if checked.ranks else "Simulated"
+    if not checked.ranks or before is None:
+        yield Say(f"{how}: {duration(found.wall_ns)}. {found.verdict.sentence}")
     if checked.findings:
         yield Say(EACH_ONE)
     if found.together is not None:

@@ -191,7 +191,15 @@ def _run_together(prepared: Prepared, peers: Peers) -> Simulated:
 
     runs = run_together(peers, [[changed(one) for one in programs] for programs in peers.ranks])
     own = next(one for one in runs if (one.rank, one.number) == peers.own)
-    return Simulated(replace(prepared, job=own.prepared.job), own.times, _wall_of(runs, own.rank), ranks=runs)
+    return Simulated(replace(prepared, job=own.prepared.job), own.times, _wall_of(runs, runs[-1].rank), ranks=runs)
+
+
+def told_of(simulated: Simulated, rank: int, number: int) -> Simulated:
+    """The same run of ranks, told of another of their programs; the wall stays that of the rank launched last."""
+    (one,) = (one for one in simulated.ranks if (one.rank, one.number) == (rank, number))
+    assert simulated.prepared.peers is not None
+    peers = replace(simulated.prepared.peers, own=(rank, number))
+    return replace(simulated, prepared=replace(one.prepared, peers=peers), times=one.times, grown=())
 
 
 def _wall_of(runs: Sequence[RankRun], rank: int) -> float:
