@@ -169,7 +169,7 @@ class Bench:
             str(CALLERS.get((file.name, side.entry), file.name)),
             *shlex.split(side.arguments),
         ]
-        environment = {**os.environ, "PYTHONPATH": str(self.simulator), "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "PYTHONPATH": str(self.simulator / "src"), "OMP_NUM_THREADS": "1"}
         with tempfile.TemporaryFile("w+") as err:
             process = subprocess.Popen(
                 command,
