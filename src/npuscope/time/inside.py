@@ -22,7 +22,7 @@ from npuscope.table.formats import COUNT, MEAN_TIME, SHARE, TEXT, rough_percent,
 from npuscope.time.chip.job import SLOW, Floats
 from npuscope.time.chip.prepare import STEPS
 from npuscope.time.core.pipes import CUBE_SCALAR, ISSUING, REASONS, BlockTrace, Timing, trace_block
-from npuscope.time.core.stream import BARRIER, ISSUE, LATENCY, PIPES, UNITS, InstructionStream, Ints
+from npuscope.time.core.stream import BARRIER, ISSUE, PIPES, UNITS, InstructionStream, Ints
 from npuscope.time.run import Simulated
 from npuscope.trace.core import Meta, Trace
 
@@ -193,7 +193,7 @@ Piece = tuple[float, float, int, int, int]
 
 def chain_of(stream: InstructionStream, timing: Timing, lane: BlockTrace) -> Chain:
     """The chain of a block whose instructions were all traced."""
-    arrived = lane.end + stream.costs[lane.row, LATENCY]
+    arrived = lane.arrived
     pieces: list[Piece] = []
     until = timing.duration
     now = int(np.argmax(arrived)) if len(arrived) else -1

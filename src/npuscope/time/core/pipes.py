@@ -43,6 +43,7 @@ from npuscope.time.core.stream import (
     Ints,
 )
 
+START, DONE, THERE = range(3)  # moments of an instruction: it begins, leaves its pipe, and its result is there
 ISSUING, SLOT = len(PIPES), len(PIPES) + 1  # reasons to wait beside the pipe whose result is awaited
 REASONS = (*PIPES, "issue", "slot")
 CUBE_SCALAR, VECTOR_SCALAR = PLACE["AIC", "S"], PLACE["AIV", "S"]
@@ -64,7 +65,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class BlockTrace:
-    """What one block did, one row per instruction: pipe, row of the stream, site, start, end, why it waited.
+    """What one block did, one row per instruction: pipe, row of the stream, site, times, why it waited.
 
     `slot`: where its result lies, -1 for none. `because`: the instruction whose end let it start, -1 for none; one that
     waited to be issued names the last that the scalar unit waited for.
@@ -75,6 +76,7 @@ class BlockTrace:
     site: Ints
     start: Floats
     end: Floats
+    arrived: Floats  # when its result is there
     reason: Ints
     slot: Ints
     because: Ints
@@ -92,6 +94,16 @@ def copy_of(home: int, turns: Ints, turn: Ints, copies: Ints, pushed: Ints) -> i
             break
         copy = copy * turns[home, 2 * n + 1] + turn[loop] % turns[home, 2 * n + 1]
     return copy
+
+
+@compiled
+def _until(times: Floats, row: int, others: Floats, other: int) -> bool:
+    """Puts off a row of times, a column per way, until a row of others; whether that is so in the first way, of which
+    the causes are kept."""
+    later = bool(others[other, 0] > times[row, 0])
+    for w in range(times.shape[1]):
+        times[row, w] = max(times[row, w], others[other, w])
+    return later
 
 
 def _run(
@@ -123,9 +135,9 @@ def _run(
     most = 1
     for n in range(len(copies)):
         most = max(most, copies[n])
-    ready = np.zeros((len(storage), most, ways))
-    maker = np.full((len(storage), most), -1, np.int64)
-    made_by = np.full((len(storage), most), -1, np.int64)  # instructions, as the trace counts them
+    ready = np.zeros((len(storage) * most, ways))  # every copy of every value
+    maker = np.full(len(ready), -1, np.int64)
+    made_by = np.full(len(ready), -1, np.int64)  # instructions, as the trace counts them
     released = np.zeros((np.max(slots) + 1 if len(slots) else 1, ways))
     released_by = np.full(len(released), -1, np.int64)
     free = np.zeros((pipes + 2, ways))  # pipes, then what takes from the ring on the cube core and on the vector core
@@ -137,8 +149,8 @@ def _run(
     tensors = 1
     for n in range(len(code)):
         tensors = max(tensors, code[n, LOADED] + 1, code[n, STORED] + 1)
-    arrived = np.zeros((2, 2, tensors, ways))  # all that was loaded from a tensor in GM or stored to it, by each core
-    arrived_by = np.full((2, 2, tensors), -1, np.int64)
+    arrived = np.zeros((2 * 2 * tensors, ways))  # all that was loaded from a tensor in GM or stored to it, by each core
+    arrived_by = np.full(len(arrived), -1, np.int64)
     issued = np.zeros((2, ways))
     issued_by = np.full(2, -1, np.int64)
     turn = np.zeros(loops, np.int64)
@@ -146,9 +158,7 @@ def _run(
     at = np.zeros(MOST_NESTED, np.int64)  # rows of the loops begun
     left = np.zeros(MOST_NESTED, np.int64)
     used = np.zeros(READS, np.int64)  # slots of the operands
-    start = np.zeros(ways)
-    end = np.zeros(ways)
-    there = np.zeros(ways)
+    now = np.zeros((3, ways))  # of the instruction at hand
     depth = 0
     row = 0
     traced = 0
@@ -201,10 +211,8 @@ def _run(
                     break
                 home = storage[value]
                 slot = slots[first_slot[home] + copy_of(home, turns, turn, copies, pushed)]
-                if released[slot, 0] > free[pipe, 0]:
+                if _until(free, pipe, released, slot):
                     free_by[pipe] = released_by[slot]
-                for w in range(ways):
-                    free[pipe, w] = max(free[pipe, w], released[slot, w])
             row += 1
             continue
         result = code[row, 2]
@@ -223,30 +231,30 @@ def _run(
         if kind == RUN:
             for w in range(ways):
                 issued[unit, w] += costs[row, ISSUE]
-                start[w] = max(issued[unit, w], free[queue, w])
+                now[START, w] = issued[unit, w]
             because = issued_by[unit]
-            if free[queue, 0] > issued[unit, 0]:
+            if _until(now, START, free, queue):
                 reason = -1
                 because = free_by[queue]
         else:
-            start[:] = 0.0
+            now[START] = 0.0
         reads = 0
         while reads < READS and code[row, 4 + reads] >= 0:
             value = code[row, 4 + reads]
             home = storage[value]
             copy = copy_of(home, turns, turn, copies, pushed)
+            at_copy = value * most + copy
             used[reads] = slots[first_slot[home] + copy]
-            if ready[value, copy, 0] > start[0]:
-                reason = maker[value, copy]
-                because = made_by[value, copy]
-            for w in range(ways):
-                start[w] = max(start[w], ready[value, copy, w])
+            if _until(now, START, ready, at_copy):
+                reason = maker[at_copy]
+                because = made_by[at_copy]
             reads += 1
         if kind != RUN:  # a view or a carried value: there when its source is
             if result >= 0 and reads > 0:
-                ready[result, target] = start
-                maker[result, target] = reason if reason != ISSUING else -1
-                made_by[result, target] = because
+                for w in range(ways):
+                    ready[result * most + target, w] = now[START, w]
+                maker[result * most + target] = reason if reason != ISSUING else -1
+                made_by[result * most + target] = because
             row += 1
             continue
         source = code[row, LOADED]
@@ -255,81 +263,66 @@ def _run(
             tensor = sink if moved == 0 or source < 0 else source
             if tensor < 0:
                 continue
-            if arrived[moved, unit, tensor, 0] > start[0]:
-                because = arrived_by[moved, unit, tensor]
+            if _until(now, START, arrived, (moved * 2 + unit) * tensors + tensor):
+                because = arrived_by[(moved * 2 + unit) * tensors + tensor]
                 reason = VECTOR_STORE if moved == 1 else LOADS[unit]
-            for w in range(ways):
-                start[w] = max(start[w], arrived[moved, unit, tensor, w])
         if slot >= 0:
-            if released[slot, 0] > start[0]:
+            if _until(now, START, released, slot):
                 reason = SLOT
                 because = released_by[slot]
-            for w in range(ways):
-                start[w] = max(start[w], released[slot, w])
             home = storage[result]
             if (groups >> pipe) & 1 and copies[home] > 1 and turns[home, 0] >= 0:
                 if target == 0:  # the first of the turns in flight
                     gate[home] = 0.0
                     for n in range(copies[home]):
                         other = slots[first_slot[home] + n]
-                        if released[other, 0] > gate[home, 0]:
+                        if _until(gate, home, released, other):
                             gate_by[home] = released_by[other]
-                        for w in range(ways):
-                            gate[home, w] = max(gate[home, w], released[other, w])
-                if gate[home, 0] > start[0]:
+                if _until(now, START, gate, home):
                     reason = SLOT
                     because = gate_by[home]
-                for w in range(ways):
-                    start[w] = max(start[w], gate[home, w])
         for w in range(ways):
             cost = costs[row, FIXED] + costs[row, NEAR] * (1 - share[w]) + costs[row, FAR] * share[w] * slow[w]
             busy[pipe, w] += cost
-            end[w] = start[w] + cost
-            there[w] = end[w] + costs[row, LATENCY]
-            free[queue, w] = end[w]
+            now[DONE, w] = now[START, w] + cost
+            now[THERE, w] = now[DONE, w] + costs[row, LATENCY]
+            free[queue, w] = now[DONE, w]
         free_by[queue] = traced
-        if there[0] > done[pipe, 0]:
+        if _until(done, pipe, now, THERE):
             done_by[pipe] = traced
-        for w in range(ways):
-            done[pipe, w] = max(done[pipe, w], there[w])
         for moved in range(2):
             tensor = source if moved == 0 else sink
             if tensor < 0:
                 continue
-            if there[0] > arrived[moved, unit, tensor, 0]:
-                arrived_by[moved, unit, tensor] = traced
-            for w in range(ways):
-                arrived[moved, unit, tensor, w] = max(arrived[moved, unit, tensor, w], there[w])
+            if _until(arrived, (moved * 2 + unit) * tensors + tensor, now, THERE):
+                arrived_by[(moved * 2 + unit) * tensors + tensor] = traced
         if pipe in (CUBE_SCALAR, VECTOR_SCALAR):
-            issued[unit] = end
+            for w in range(ways):
+                issued[unit, w] = now[DONE, w]
             issued_by[unit] = traced
         for n in range(reads):  # what is stored may be written over when it has arrived
-            if (there[0] if result < 0 else end[0]) > released[used[n], 0]:
+            if _until(released, used[n], now, THERE if result < 0 else DONE):
                 released_by[used[n]] = traced
-            for w in range(ways):
-                released[used[n], w] = max(released[used[n], w], there[w] if result < 0 else end[w])
         if result >= 0:
-            if there[0] > released[slot, 0]:
+            if _until(released, slot, now, THERE):
                 released_by[slot] = traced
             for w in range(ways):
-                ready[result, target, w] = there[w]
-                released[slot, w] = max(released[slot, w], there[w])
-            maker[result, target] = pipe
-            made_by[result, target] = traced
+                ready[result * most + target, w] = now[THERE, w]
+            maker[result * most + target] = pipe
+            made_by[result * most + target] = traced
         if traced < len(trace_ints):
             trace_ints[traced, 0] = pipe
             trace_ints[traced, 1] = row
             trace_ints[traced, 2] = reason
             trace_ints[traced, 3] = slot
             trace_ints[traced, 4] = because
-            trace_floats[traced, 0] = start[0]
-            trace_floats[traced, 1] = end[0]
+            for n in range(3):
+                trace_floats[traced, n] = now[n, 0]
         traced += 1
         row += 1
     for n in range(pipes):
         unit = 0 if n <= CUBE_SCALAR else 1
-        for w in range(ways):
-            cores[unit, w] = max(cores[unit, w], done[n, w])
+        _until(cores, unit, done, n)
     return traced
 
 
@@ -364,7 +357,7 @@ def _timed(
     busy, met, cores = (
         np.zeros((size, len(slow))) for size in (len(PIPES), max(len(stream.messages), stream.barriers), 2)
     )
-    ints, floats = np.zeros((most, 5), np.int64), np.zeros((most, 2))
+    ints, floats = np.zeros((most, 5), np.int64), np.zeros((most, 3))
     run = _run if plain else _run_compiled
     count = run(
         stream.code,
@@ -386,7 +379,8 @@ def _timed(
     )
     ints, floats = ints[: min(count, most)], floats[: min(count, most)]
     pipe, rows, reason, slot, because = ints.T
-    lane = BlockTrace(pipe, rows, stream.sites[rows], floats[:, 0], floats[:, 1], reason, slot, because)
+    start, end, arrived = floats.T
+    lane = BlockTrace(pipe, rows, stream.sites[rows], start, end, arrived, reason, slot, because)
     found = zip(cores.T.tolist(), busy.T, met.T, strict=True)
     stops = np.array([one is not None for one in stream.messages], bool)
     if not stops.any():
