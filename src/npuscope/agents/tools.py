@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 
 if TYPE_CHECKING:
     from npuscope.answer.prediction import Prediction

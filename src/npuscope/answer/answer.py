@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from npuscope.base.errors import BadInput
+from npuscope.base.frozen import dataclass
 from npuscope.base.interval import Gain, Interval
 from npuscope.check.rule import Finding
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,6 +18,7 @@ from npuscope.answer.request import Request
 from npuscope.base import progress
 from npuscope.base.errors import BadInput, CannotWrite, NpuscopeError
 from npuscope.base.files import source_digest
+from npuscope.base.frozen import dataclass
 from npuscope.base.jobs import Failed
 from npuscope.base.pool import Workers, run
 from npuscope.explain.many.files import append_line, git

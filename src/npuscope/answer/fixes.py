@@ -17,7 +17,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -26,6 +26,7 @@ from npuscope.answer.judge import ENDED, How, versus
 from npuscope.answer.request import Request
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.base.jobs import Failed
 from npuscope.base.pool import Caller, Named, Workers, each, shared_pool
 from npuscope.check.fixes.patch import Patch

@@ -29,7 +29,7 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
@@ -41,6 +41,7 @@ from npuscope.answer.request import Request
 from npuscope.base import progress
 from npuscope.base.errors import CannotWrite, NpuscopeError
 from npuscope.base.files import keep, kept, source_digest
+from npuscope.base.frozen import dataclass
 from npuscope.base.unsaved import Texts, lines_of
 from npuscope.check.fixes.patch import Patch
 from npuscope.explain.many.files import git

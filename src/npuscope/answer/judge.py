@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from npuscope.answer.request import Request
 from npuscope.answer.results import results_in
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.base.jobs import Failed, Limits, Used
 from npuscope.base.pool import Caller, Named, Workers, each
 from npuscope.models import program_file

@@ -12,10 +12,10 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.base.unsaved import source_bytes
 from npuscope.tile.fault import NeedsValues
 from npuscope.tile.script.observed import Reads, decides, is_read, reads

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from npuscope.answer.answer import Wrong
 from npuscope.answer.prediction import near, refusals
 from npuscope.answer.request import Request
+from npuscope.base.frozen import dataclass
 from npuscope.base.process_memory import collected_rarely
 from npuscope.base.unsaved import unsaved
 from npuscope.tile.golden import RunResult

@@ -7,12 +7,13 @@ import hashlib
 import os
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npuscope.base.files import source_digest
+from npuscope.base.frozen import dataclass
 from npuscope.base.unsaved import Texts, source_bytes
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ both.ratio, both.steps, both.host
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -15,6 +15,7 @@ import numpy as np
 from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
 from npuscope.base.errors import BadInput
+from npuscope.base.frozen import dataclass
 from npuscope.base.interval import Against
 from npuscope.chip.runtimes import HBG, TMR, Mode, runtime_named
 from npuscope.table.columns import Column, Columns, Table

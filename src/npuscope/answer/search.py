@@ -9,7 +9,6 @@ best in one search of five, in benchmarks/tune.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -17,6 +16,8 @@ from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
+
+from npuscope.base.frozen import dataclass
 
 Floats = NDArray[np.float64]
 Point = tuple[int, ...]  # a value's number per setting; near numbers are near values

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from math import prod
 from pathlib import Path
@@ -24,6 +24,7 @@ from npuscope.answer.results import results_in
 from npuscope.answer.search import Goals, Point, Search, SearchSpace, front, space_of
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.base.jobs import Failed, Limits
 from npuscope.base.pool import Workers, shared_pool
 from npuscope.ops.dtypes import BY_NAME

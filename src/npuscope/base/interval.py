@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
+
+from npuscope.base.frozen import dataclass
 
 COVERAGE = 0.8
 SURE = (1 + COVERAGE) / 2  # a probability from here up decides, or one up to 1 - SURE

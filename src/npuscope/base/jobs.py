@@ -13,11 +13,11 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from struct import Struct
 from typing import Literal, NamedTuple, NoReturn
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.base.process_memory import collect_rarely, on_one_stack
 
 GIB = 1024**3

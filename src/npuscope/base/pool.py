@@ -23,7 +23,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from itertools import count
@@ -34,6 +33,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.files import remove_tree
 from npuscope.base.fork_server import QUIET
+from npuscope.base.frozen import dataclass
 from npuscope.base.jobs import Failed, Frames, JobPlace, Limits, Order, Used, framed
 from npuscope.base.plugins import not_installed
 

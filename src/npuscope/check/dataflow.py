@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from math import prod
 
+from npuscope.base.frozen import dataclass
 from npuscope.check.rule import Finding, Waste, once
 from npuscope.lower.program import KernelLaunch, Program
 from npuscope.lower.source import statement_at

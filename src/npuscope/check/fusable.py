@@ -14,9 +14,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from npuscope.base.frozen import dataclass
 from npuscope.check.gm_traffic import BLOCK, Use, traffic_of
 from npuscope.check.rule import once
 from npuscope.lower.program import KernelLaunch, Program

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from npuscope.base.frozen import dataclass
 from npuscope.check.dataflow import Flow, flows_of
 from npuscope.check.rule import Severity, Waste, once
 from npuscope.chip.devices import Device

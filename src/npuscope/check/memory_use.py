@@ -10,9 +10,10 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
+from npuscope.base.frozen import dataclass
 from npuscope.check.rule import Finding, Rule
 from npuscope.lower.build import build
 from npuscope.lower.lowering import passed

@@ -7,9 +7,11 @@ thing to change: its place, what it wastes, the changed line, and what the run t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, cast
+
+from npuscope.base.frozen import dataclass
 
 if TYPE_CHECKING:
     from npuscope.lower.program import Program

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.check.gm_traffic import seconds_of
 from npuscope.check.memory_use import Usage, usages
 from npuscope.check.races import Race, races

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from npuscope.base.frozen import dataclass
 from npuscope.check.rule import Section
 from npuscope.lower.program import Program
 from npuscope.lower.source import Comment, Function, SourceFile, read, statement_at

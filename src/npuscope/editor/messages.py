@@ -4,9 +4,10 @@ Light: the work itself is loaded in the processes."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from npuscope.answer.request import Request
+from npuscope.base.frozen import dataclass
 from npuscope.base.interval import Against, Interval
 from npuscope.base.pool import Named
 from npuscope.check.rule import Finding

@@ -12,7 +12,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -26,6 +26,7 @@ from npuscope.answer.fixes import Mending, Tried, survey_of, trial_prices, tried
 from npuscope.answer.judge import How
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.base.futures import early_answers, then
 from npuscope.base.jobs import GIB, Failed, Limits
 from npuscope.base.pool import Handle, Pool

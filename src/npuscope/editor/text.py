@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from inspect import Signature, signature
 from typing import Any
 
+from npuscope.base.frozen import dataclass
 from npuscope.base.unsaved import lines_of
 from npuscope.check.rule import Finding
 

@@ -6,12 +6,11 @@ every lane, to the nanosecond. Scheduler and orchestrator threads count as busy 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.base.frozen import dataclass
 from npuscope.explain.repetition import Steps
 from npuscope.explain.work import Rules, Work, area_of, places
 from npuscope.table.columns import Column, Columns, Table, Tabular

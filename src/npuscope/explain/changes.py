@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.explain.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges, served_jobs, wall_of
 from npuscope.explain.waits import Readiness, no_dependencies, readiness
 from npuscope.explain.work import LONGEST, NEVER, Work

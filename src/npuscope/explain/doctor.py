@@ -6,12 +6,12 @@ A check that needs what the capture lacks stays silent. What recording itself ad
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import polars as pl
 
+from npuscope.base.frozen import dataclass
 from npuscope.explain.repetition import OUTLIER
 from npuscope.explain.rings import rings_of
 from npuscope.explain.summary import graph_capture

@@ -8,12 +8,11 @@ episodes, on every lane of the units it uses, time is the set's own run, other k
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.base.frozen import dataclass
 from npuscope.explain.waits import Readiness, no_dependencies
 from npuscope.explain.work import NEVER, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular

@@ -14,13 +14,13 @@ Where a capture lacks edges or dispatch times, the reasons that cannot be told a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.base.frozen import dataclass
 from npuscope.explain.waits import (
     IN_WORDS,
     REASON,

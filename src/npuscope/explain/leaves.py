@@ -5,11 +5,11 @@ which lines they come, which chains of small vector leaves could be one, how une
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
+from npuscope.base.frozen import dataclass
 from npuscope.explain.waits import dependencies
 from npuscope.explain.work import CORES, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular

@@ -7,12 +7,11 @@ dispatch→finish; and cores × window = run + one column of reasons, each with 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.base.frozen import dataclass
 from npuscope.explain.busy_idle import scheduler_lanes
 from npuscope.explain.idle_reasons import Bubbles
 from npuscope.explain.path import CriticalPath

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 
 _TEMPLATE = re.compile(r"<.*>|\(.*\)")
 _NOISE = re.compile(r"[^a-z]+")

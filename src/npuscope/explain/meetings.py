@@ -7,11 +7,10 @@ stood idle longer, and the three add up to the wait.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
+from npuscope.base.frozen import dataclass
 from npuscope.explain.work import Work
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, TEXT, TIME, duration

@@ -8,12 +8,12 @@ communication, and idle time with the reason of what ended it. Both add up to th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
 
+from npuscope.base.frozen import dataclass
 from npuscope.explain.waits import (
     IN_WORDS,
     WAIT,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 import polars as pl
 
 from npuscope.base import progress
+from npuscope.base.frozen import dataclass
 from npuscope.base.interval import Gain
 from npuscope.explain.choosing import RankTrace, split_ranks
 from npuscope.explain.collectives import collective_waits

@@ -9,12 +9,12 @@ between stretches. Inside a step of cores the same search finds layers.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import polars as pl
 
+from npuscope.base.frozen import dataclass
 from npuscope.explain.extent import marked_steps
 from npuscope.explain.waits import launches_of
 from npuscope.explain.work import Work, kernel_group, places

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.explain.waits import Readiness
 from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.trace.intervals import Ints, largest

@@ -4,10 +4,10 @@ they hold, in which scope, and what to set."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import polars as pl
 
+from npuscope.base.frozen import dataclass
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, SHARE, TEXT, many, percent
 from npuscope.trace.core import Meta

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import polars as pl
 from polars.exceptions import ColumnNotFoundError, PolarsError
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.base.jobs import GIB, Failed, Limits
 from npuscope.base.pool import Named, shared_pool
 from npuscope.explain.choosing import split_ranks

@@ -11,7 +11,6 @@ their ends, and how much of a step's own time passed while others were under way
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import mean
@@ -20,6 +19,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.explain.diagnosis.cause import Cause
 from npuscope.explain.diagnosis.on_host import host_causes
 from npuscope.explain.step_parts import (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from npuscope.base.frozen import dataclass
 from npuscope.trace.readers.dispatches import DeviceTime
 from npuscope.trace.readers.host_log import CHIP, DEVICE_WALL, LAUNCH, HostCall, HostSpan
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import polars as pl
 
+from npuscope.base.frozen import dataclass
 from npuscope.explain.work import kernel_group
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, NUMBER, SHARE, TEXT, TIME, many

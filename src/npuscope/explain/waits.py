@@ -8,13 +8,13 @@ and for the waits on the critical path (`path`).
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.base.frozen import dataclass
 from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.formats import short, worded
 from npuscope.trace.core import Trace

@@ -13,12 +13,13 @@ turned.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.base.frozen import dataclass
 from npuscope.explain.diagnosis.on_cores import CALLED
 from npuscope.explain.diagnosis.on_streams import LAUNCHES, MOSTLY, STALLS, host_was_in, idle_families
 from npuscope.explain.explanation import Explanation

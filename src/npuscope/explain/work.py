@@ -9,7 +9,6 @@ host does before the first kernel of a step is part of the step.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 from pathlib import Path
@@ -20,6 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.base.toml_file import read_toml
 from npuscope.chip.kernels import area_of as known_area
 from npuscope.chip.kernels.demangle import readable

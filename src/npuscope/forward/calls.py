@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
+from npuscope.base.frozen import dataclass
 from npuscope.explain.work import BITS, MOST
 
 

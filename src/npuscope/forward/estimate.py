@@ -30,13 +30,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.chip.devices import Constant, Device, Link
 from npuscope.chip.kernels import collective_of, law_of
 from npuscope.forward.calls import Call, CallTensor

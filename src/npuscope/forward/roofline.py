@@ -8,11 +8,12 @@ the reason and their share of the time, and take no part in any efficiency.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import polars as pl
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.chip import devices
 from npuscope.chip.devices import Device
 from npuscope.forward.estimate import limit_ns

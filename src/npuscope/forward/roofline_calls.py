@@ -10,13 +10,13 @@ replayed graph, keep their names and have no shapes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
 import polars as pl
 
+from npuscope.base.frozen import dataclass
 from npuscope.explain.work import kernel_group, on_ai_cpu
 from npuscope.forward.calls import Call, CallTensor
 from npuscope.forward.work import CallWork

@@ -9,10 +9,11 @@ per token for all heads, and reads it once for both products.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, prod
 from typing import Literal
 
+from npuscope.base.frozen import dataclass
 from npuscope.chip.kernels import Formula, WorkRule, rule_of
 from npuscope.explain.work import BITS
 from npuscope.forward.calls import (

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from npuscope.answer.answer import Trouble
 from npuscope.answer.request import Request
+from npuscope.base.frozen import dataclass
 from npuscope.base.pool import Named
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.explain.comparison import Comparison
 from npuscope.explain.explanation import Explanation, explain
 from npuscope.lab.document import page

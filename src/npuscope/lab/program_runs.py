@@ -5,10 +5,10 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from npuscope.answer.prediction import Prediction
+from npuscope.base.frozen import dataclass
 from npuscope.check.rules.safety import race_finding
 from npuscope.check.run import Fit
 from npuscope.chip.devices import Device

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from npuscope.answer.answer import Trouble
 from npuscope.base.errors import CannotWrite
+from npuscope.base.frozen import dataclass
 from npuscope.base.unsaved import Texts, source_bytes
 from npuscope.lab.messages import VersionResult
 from npuscope.trace.writers.atomic import whole_file

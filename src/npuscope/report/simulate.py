@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from npuscope.base.frozen import dataclass
 from npuscope.check.rule import Finding
 from npuscope.explain.diagnosis import Diagnosis
 from npuscope.report.assembly import beside_build, difference_table

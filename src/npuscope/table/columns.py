@@ -11,7 +11,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from html import escape
 from math import isfinite
 from textwrap import wrap
@@ -19,6 +19,7 @@ from typing import ClassVar
 
 import polars as pl
 
+from npuscope.base.frozen import dataclass
 from npuscope.table.formats import NOTHING, TEXT, VALUE, Form, Unit, in_unit, many, short_but_distinct
 from npuscope.table.text import Paint, aligned, plain
 

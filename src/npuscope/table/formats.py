@@ -7,10 +7,11 @@ same rules under the same names; tests/table/numbers.json has cases for both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import ceil, floor, isfinite, log10
 from typing import NamedTuple
 
+from npuscope.base.frozen import dataclass
 from npuscope.base.interval import Interval
 
 WIDEST = 56  # characters of a text cell

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Flag, auto
 from typing import TypeAlias
 
+from npuscope.base.frozen import dataclass
 from npuscope.table.columns import MOST, Table
 from npuscope.table.formats import many, printable, short
 from npuscope.table.text import Paint, plain, wrapped

@@ -9,7 +9,7 @@ the error. A rank that neither brings onto the first one's clock keeps its own, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.chip.kernels import exchange_of
 from npuscope.trace.core import Meta, Trace
 from npuscope.trace.intervals import Ints

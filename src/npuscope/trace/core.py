@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.trace import schema
 from npuscope.trace.intervals import Ints, depths
 from npuscope.trace.names import FURTHER_LAUNCHES, LAUNCHES, marked

@@ -12,9 +12,10 @@ from __future__ import annotations
 import heapq
 import json
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from npuscope.base.frozen import dataclass
 from npuscope.trace.writers.atomic import whole_file
 
 CUBES, VECTORS = 24, 48

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +17,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from npuscope.base.errors import BadInput, CannotWrite, NpuscopeError, UnknownFormat
+from npuscope.base.frozen import dataclass
 from npuscope.base.plugins import READERS, WRITERS, Plugin, load_plugins
 from npuscope.trace import source
 from npuscope.trace.core import Counts, Trace

@@ -13,7 +13,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +20,7 @@ import polars as pl
 from polars.exceptions import NoDataError, PolarsError
 
 from npuscope.base.errors import BadInput
+from npuscope.base.frozen import dataclass
 from npuscope.trace import source
 from npuscope.trace.core import NEGATIVE, Ledger
 from npuscope.trace.schema import LARGEST_US, LONGEST_US

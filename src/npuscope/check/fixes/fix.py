@@ -8,9 +8,9 @@ in it to new text. Whether the new program runs, is right, fits, is safe and is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from npuscope.base.frozen import dataclass
 from npuscope.check.fixes.patch import Mended
 from npuscope.check.rule import Finding
 

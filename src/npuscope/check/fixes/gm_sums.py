@@ -7,10 +7,10 @@ atomic        the turns side by side, each an atomic add: their order goes
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import libcst as cst
 
+from npuscope.base.frozen import dataclass
 from npuscope.check.fixes import tree
 from npuscope.check.fixes.fix import NewText, Unmended, fix
 from npuscope.check.fixes.products import MOST_PEELED, first_turn

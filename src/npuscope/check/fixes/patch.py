@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 from npuscope.base.errors import CannotWrite
+from npuscope.base.frozen import dataclass
 from npuscope.base.notebook import is_notebook
 from npuscope.base.unsaved import lines_of
 from npuscope.trace.writers.atomic import whole_file

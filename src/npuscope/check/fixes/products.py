@@ -8,10 +8,10 @@ no-zeros     stores of zeros that later writes replace unread, with the scopes a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import libcst as cst
 
+from npuscope.base.frozen import dataclass
 from npuscope.check.fixes import tree
 from npuscope.check.fixes.fix import NewText, Unmended, fix
 from npuscope.check.fixes.tree import Edit, Source, Statement

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
 import numpy as np
 
+from npuscope.base.frozen import dataclass
 from npuscope.check.rule import once
 from npuscope.lower.program import Program
 from npuscope.ops.transfers import DEFER_WAIT, NOTIFY, WAIT

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import takewhile
 from math import prod
@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import to_builtins
 
+from npuscope.base.frozen import dataclass
 from npuscope.check.dataflow import flows_of
 from npuscope.check.phrases import named, region_text
 from npuscope.check.races.conflicts import (

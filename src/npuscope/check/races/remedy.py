@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from npuscope.base.frozen import dataclass
 from npuscope.check.phrases import named
 from npuscope.check.races.conflicts import ones, order_of
 from npuscope.lower.program import Program

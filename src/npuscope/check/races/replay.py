@@ -8,7 +8,7 @@ first run's do so because of the order. Ranks of one program take turns in anoth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import to_builtins
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.check.races.conflicts import TaskOrder, closure, conflicts_of, ones, order_of
 from npuscope.check.races.detect import ChangedOutput, Race
 from npuscope.chip.devices import Device

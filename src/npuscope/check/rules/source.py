@@ -6,11 +6,12 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from inspect import unwrap
 
+from npuscope.base.frozen import dataclass
 from npuscope.check.dataflow import Flow, flows_of
 from npuscope.check.rule import Example, Finding, Section, rule
 from npuscope.check.rules import all_rules

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
+from npuscope.base.frozen import dataclass
 from npuscope.check.gm_traffic import traffic_of, turns_of
 from npuscope.check.phrases import tensor_name, tensors_of
 from npuscope.check.races.conflicts import false_edges, inferred

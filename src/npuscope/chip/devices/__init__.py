@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Literal
 import msgspec
 
 from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.base.toml_file import checked, decode_toml, read_toml
 
 WHAT = "a device file (docs/howto/extend.md)"

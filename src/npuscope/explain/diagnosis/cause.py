@@ -8,13 +8,14 @@ diagnosis shows these objects: nothing else decides what bounds a run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from npuscope.base.frozen import dataclass
 from npuscope.base.interval import Gain
 from npuscope.explain.hidden_exposed import Communication, Copies
 from npuscope.explain.ledger import Scheduling

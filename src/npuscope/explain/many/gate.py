@@ -9,7 +9,6 @@ or more captures; for fewer the budget's `noise` counts. Counts have no noise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import exp, inf, isfinite, log
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.base.toml_file import read_toml
 from npuscope.explain.explanation import Explanation
 from npuscope.explain.many.history import WALL, History

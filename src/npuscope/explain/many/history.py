@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import exp, isfinite, log, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.base.interval import Against
 from npuscope.explain.many.files import read_lines
 from npuscope.explain.many.ratio import holm, t_quantile, typical

@@ -10,11 +10,13 @@ scipy.special has what is needed here; scipy.stats, which has the test itself, t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from math import ceil, exp, inf, log, sqrt
 from typing import Literal
 
 import numpy as np
+
+from npuscope.base.frozen import dataclass
 
 CONFIDENCE = 0.95
 TRIM = 0.2  # of the runs at either end, left out of the mean; of fewer than five none

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ import polars as pl
 
 from npuscope.base import progress
 from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.explain.busy_idle import kernel_table
 from npuscope.explain.choosing import choose_rank, split_ranks
 from npuscope.explain.many.ratio import CONFIDENCE, Ratio, holm, ratio_of

@@ -8,10 +8,10 @@ begin with the same kernel; where a pause misleads, the kernel most of them begi
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 
+from npuscope.base.frozen import dataclass
 from npuscope.chip.kernels import landmark_of
 from npuscope.explain.passes.sequence import LONGER, Flags, Sequence, Stretches, in_most
 from npuscope.trace.intervals import Ints

@@ -6,7 +6,7 @@ overlap. Every row of the capture is in one pass or outside of all, which is cou
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.chip.kernels import phase_of as kernel_phase
 from npuscope.explain.passes.condition import Phase, complete_and_draft, disturbances, phase_of
 from npuscope.explain.passes.cuts import bounds

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
+from npuscope.base.frozen import dataclass
 from npuscope.explain.passes.cuts import Bounds
 from npuscope.explain.passes.sequence import NEAR, Stretches, agreeing
 from npuscope.trace.intervals import Ints, counting

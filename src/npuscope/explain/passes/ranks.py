@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import polars as pl
 
 from npuscope.base import progress
 from npuscope.base.errors import CannotWrite, NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.base.jobs import Failed
 from npuscope.base.pool import Workers, run
 from npuscope.explain.choosing import RankTrace, split_ranks

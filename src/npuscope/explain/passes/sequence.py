@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -24,6 +23,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.chip.kernels import Landmark, landmark_of, rule_of
 from npuscope.explain.extent import marked_steps
 from npuscope.explain.waits import launches_of

@@ -7,13 +7,13 @@ That holds where streams interleave differently from layer to layer. Only comple
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.explain.passes.found import LAYERS, PASSES, POSITIONS, SKEW, TYPICAL, Passes, main_kind
 from npuscope.explain.repetition import OUTLIER
 from npuscope.table.columns import Table, Tabular

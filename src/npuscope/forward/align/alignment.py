@@ -14,11 +14,11 @@ rows once per (whole microsecond of start, type).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
+from npuscope.base.frozen import dataclass
 from npuscope.chip.kernels import kernel_table
 from npuscope.forward.align import errors
 from npuscope.forward.align import errors as columns

@@ -6,11 +6,10 @@ predicted) and `extra` (predicted, not measured) calls along, so that they add u
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
+from npuscope.base.frozen import dataclass
 from npuscope.chip.kernels import landmark_of
 from npuscope.forward.align.pairing import Pairing
 from npuscope.forward.align.sides import PassSide

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.base.errors import BadInput, NpuscopeError, UnknownFormat
+from npuscope.base.frozen import dataclass
 from npuscope.chip.kernels import aligned_name, is_comm, plain, stem
 from npuscope.explain.work import CORE_KINDS, NOT_RECORDED, TYPES, rows_of_work
 from npuscope.table.formats import short

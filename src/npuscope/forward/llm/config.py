@@ -8,12 +8,13 @@ says what its configs leave out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import Any, Literal
 
 from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.trace.source import read_json
 
 LARGEST = 10**9  # no size of a model is beyond this

@@ -7,8 +7,9 @@ DeepSeek-V3 decode with W8A8 on vLLM-Ascend 0.15. All else follows from the mode
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from npuscope.base.frozen import dataclass
 from npuscope.chip.devices import Device
 from npuscope.explain.work import BITS
 from npuscope.forward.llm.config import BLOCK, ModelConfig, PassSettings

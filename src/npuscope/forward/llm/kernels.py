@@ -8,10 +8,10 @@ entries are gathered, which are two collectives.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, prod
 from typing import Literal
 
+from npuscope.base.frozen import dataclass
 from npuscope.forward.calls import Call, CallTensor
 from npuscope.forward.llm.config import BLOCK, Experts, Indexer, Latent, ModelConfig, PassSettings
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.chip.devices import Device
 from npuscope.forward.estimate import fused_exchange, is_fused
 from npuscope.forward.llm.config import ModelConfig, pass_settings

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
 import polars as pl
 
+from npuscope.base.frozen import dataclass
 from npuscope.chip.devices import Device
 from npuscope.chip.kernels import kind_of, rule_of
 from npuscope.forward.calls import Call, CallTensor

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from npuscope.answer.prediction import Prediction, Refused, refusals
 from npuscope.answer.request import Request
 from npuscope.base import progress
 from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.base.interval import Interval
 from npuscope.chip.devices import Device
 from npuscope.explain.diagnosis import Diagnosis

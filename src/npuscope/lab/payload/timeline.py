@@ -6,13 +6,13 @@ inside one another; slices are sorted by row, then start, and `begins` says wher
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.base.frozen import dataclass
 from npuscope.chip.kernels import area_of
 from npuscope.explain.explanation import Explanation
 from npuscope.explain.passes import passes

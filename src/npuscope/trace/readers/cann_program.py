@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from npuscope.base.errors import BadInput
+from npuscope.base.frozen import dataclass
 from npuscope.trace.source import WHOLE, read_all, read_json
 
 LEAF = 3  # graphtype

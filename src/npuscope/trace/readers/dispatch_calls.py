@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import polars as pl
 
+from npuscope.base.frozen import dataclass
 from npuscope.trace.clocks import LONG_NS, HostWindow
 from npuscope.trace.core import Trace
 from npuscope.trace.readers.host_log import DEVICE_WALL, LAUNCH, RUNNER, HostCall, HostLog

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ import polars as pl
 
 from npuscope.base import progress
 from npuscope.base.errors import BadInput
+from npuscope.base.frozen import dataclass
 from npuscope.chip.kernels import exchange_of
 from npuscope.trace.clocks import (
     COLLECTIVES,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from urllib.parse import unquote
 import polars as pl
 
 from npuscope.base.errors import BadInput
+from npuscope.base.frozen import dataclass
 from npuscope.trace import source
 from npuscope.trace.core import Ledger, Trace, with_depth
 from npuscope.trace.formats import Reader, Sample

@@ -7,13 +7,13 @@ text under its own column name, so that the table can be written back character 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from npuscope.base.errors import BadInput
+from npuscope.base.frozen import dataclass
 from npuscope.chip.kernels import is_comm
 from npuscope.trace import schema
 from npuscope.trace.core import BELOW_NANOSECOND, NEGATIVE, Ledger, Trace

@@ -8,7 +8,7 @@ own; host_phase_records.jsonl are spans of the host's clock, by process and call
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import msgspec
 import polars as pl
 
 from npuscope.base.errors import BadInput
+from npuscope.base.frozen import dataclass
 from npuscope.trace import source
 from npuscope.trace.core import Ledger, Trace
 from npuscope.trace.formats import Reader, Sample

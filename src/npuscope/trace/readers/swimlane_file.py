@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ import msgspec
 import polars as pl
 
 from npuscope.base.errors import BadInput
+from npuscope.base.frozen import dataclass
 from npuscope.trace import source
 from npuscope.trace.core import Ledger
 from npuscope.trace.schema import LARGEST_US

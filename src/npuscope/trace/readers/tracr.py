@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from npuscope.base import progress
 from npuscope.base.errors import BadInput
+from npuscope.base.frozen import dataclass
 from npuscope.trace import schema, source
 from npuscope.trace.build import edges_of
 from npuscope.trace.core import NEVER_CLOSED, OUT_OF_ORDER, Ledger, Trace, arrays_of, combine, take_note

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import polars as pl
 
 from npuscope.base import progress
 from npuscope.base.errors import CannotWrite
+from npuscope.base.frozen import dataclass
 from npuscope.trace.core import Counts, Trace, note_of
 from npuscope.trace.formats import Writer
 from npuscope.trace.intervals import Ints
