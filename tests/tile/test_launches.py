@@ -176,16 +176,114 @@ def calling(part: Any) -> Any:
     return whole
 
 
+W = 32
+
+
+def called_twice(part: Any) -> Any:
+    """A graph over rows of a tensor, called for each half of it."""
+    part = pl.jit.graph(part)
+
+    @pl.jit
+    def whole(w: pl.Tensor[[8 * W, W], pl.FP32], x: pl.InOut[pl.Tensor[[W, W], pl.FP32]]):
+        for layer in pl.range(2):
+            part(w, x, layer)
+        return x
+
+    return whole
+
+
+def offsets_of_a_loop(w: pl.Tensor, x: pl.InOut[pl.Tensor], layer: pl.Scalar[pl.INDEX]):
+    for i in pl.range(4):
+        with pl.at(level=CORE, name_hint="add"):
+            x[:] = pl.add(x, pl.load(w, [(layer * 4 + i) * W, 0], [W, W]))
+    return x
+
+
+def views_of_a_loop(w: pl.Tensor, x: pl.InOut[pl.Tensor], layer: pl.Scalar[pl.INDEX]):
+    for i in pl.range(4):
+        rows = w[i * W : (i + 1) * W, :]
+        with pl.at(level=CORE, name_hint="add"):
+            x[:] = pl.add(x, rows)
+    return x
+
+
+def views_of_a_number(w: pl.Tensor, x: pl.InOut[pl.Tensor], layer: pl.Scalar[pl.INDEX]):
+    rows = w[layer * W : (layer + 1) * W, :]
+    for _ in pl.range(4):
+        with pl.at(level=CORE, name_hint="add"):
+            x[:] = pl.add(x, rows)
+    return x
+
+
+def views_of_both_unrolled(w: pl.Tensor, x: pl.InOut[pl.Tensor], layer: pl.Scalar[pl.INDEX]):
+    for i in pl.unroll(4):
+        rows = w[(layer * 4 + i) * W : (layer * 4 + i + 1) * W, :]
+        with pl.at(level=CORE, name_hint="add"):
+            x[:] = pl.add(x, rows)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("part", "taken"),
+    [
+        (offsets_of_a_loop, range(8)),
+        (views_of_a_loop, [0, 1, 2, 3] * 2),
+        (views_of_a_number, [0] * 4 + [1] * 4),
+        (views_of_both_unrolled, range(8)),
+    ],
+)
+def test_a_loop_of_a_graph_and_its_numbers_say_where_a_replay_reads(part: Any, taken: Any) -> None:
+    w, x = floats(8 * W, W), np.zeros((W, W), np.float32)
+    called_twice(part)(w, x)
+    assert np.allclose(x, sum(w[n * W : (n + 1) * W] for n in taken), atol=1e-5)
+
+
+def views_of_both(w: pl.Tensor, x: pl.InOut[pl.Tensor], layer: pl.Scalar[pl.INDEX]):
+    for i in pl.range(4):
+        rows = w[(layer * 4 + i) * W : (layer * 4 + i + 1) * W, :]
+        with pl.at(level=CORE, name_hint="add"):
+            x[:] = pl.add(x, rows)
+    return x
+
+
+def other_turns(w: pl.Tensor, x: pl.InOut[pl.Tensor], layer: pl.Scalar[pl.INDEX]):
+    for i in pl.range(layer * 2, layer * 2 + 2):
+        with pl.at(level=CORE, name_hint="add"):
+            x[:] = pl.add(x, pl.load(w, [i * W, 0], [W, W]))
+    return x
+
+
+def other_sizes(w: pl.Tensor, x: pl.InOut[pl.Tensor], layer: pl.Scalar[pl.INDEX]):
+    made = pl.create_tensor([W * (layer + 1), W], dtype=pl.FP32)
+    with pl.at(level=CORE, name_hint="add"):
+        made[0:W, :] = pl.add(x, 1.0)
+    return x
+
+
+def reads_between(w: pl.Tensor, x: pl.InOut[pl.Tensor], layer: pl.Scalar[pl.INDEX]):
+    first = pl.read(w, [0, 0])
+    with pl.at(level=CORE, name_hint="add"):
+        x[:] = pl.add(x, first)
+    return x
+
+
 @pytest.mark.parametrize(
     ("program", "about"),
     [
+        (called_twice(views_of_both), "a view that is another in each turn of its loop and in each call"),
+        (
+            called_twice(other_turns),
+            r"a loop over pl.range\(2, 4\) where its first call had a loop over pl.range\(0, 2\)",
+        ),
+        (called_twice(other_sizes), r"a tensor \[64, 32\] where its first call had a tensor \[32, 32\]"),
+        (called_twice(reads_between), "reads an element between its tasks"),
         *((changing, "launches 2 tasks here and 1"), (nested, "inside the graph"), (empty, "launches 0 tasks")),
         *((calling(into_new), "returns what it made"), (calling(into_out), "y is declared pl.Out")),
     ],
 )
 def test_what_a_replay_could_not_repeat_is_refused(program: Any, about: str) -> None:
     with pytest.raises(TileError, match=about) as refused:
-        program(floats(16, 32))
+        program(*(parameter.new_array() for parameter in program.parameters))
     assert Path(refused.value.path or "") == Path(__file__)
 
 

@@ -150,7 +150,7 @@ class RecordedGraph(Inline):
         if not 0 < len(tensors) <= _GRAPH_TENSORS or numbers > _GRAPH_NUMBERS:
             about = f"{self.name}() is a graph with {len(tensors)} tensors and {numbers} numbers"
             raise fault(about, f"It takes 1 to {_GRAPH_TENSORS} tensors and at most {_GRAPH_NUMBERS} numbers.")
-        with run.orchestration.graph(str(self.options.get("graph") or self.name)):
+        with run.orchestration.graphs.call(str(self.options.get("graph") or self.name), tensors):
             result = super().inside(run, args, kwargs)
         known = {value.buffer for value in tensors}
         for value in result if isinstance(result, (tuple, list)) else (result,):

@@ -11,9 +11,8 @@ from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.record.recorder import Recorder, TaskDraft
 from npuscope.tile.run.block import Block
+from npuscope.tile.run.recorded_graphs import RecordedGraphs
 from npuscope.tile.values.lanes import plain
-
-_GRAPH_TASKS = 1024  # that a recorded graph holds
 
 
 class Carry:
@@ -93,8 +92,7 @@ class Orchestration:
         self.cluster: OpenCluster | None = None
         self.draws: DrawsTasks | None = None
         self.in_manual_scope = False
-        self._launched: dict[str, list[tuple[str, int]]] = {}  # kernels and blocks of each graph's first call
-        self._replays: dict[str, int] = {}  # calls of each graph
+        self.graphs = RecordedGraphs(recorder)
         self.reads_for_runtime = False  # an element is read for a predicate: by the runtime, which makes nobody wait
         self.barriers = 0  # that blocks came to
         self._loops = 0  # entered so far
@@ -122,30 +120,6 @@ class Orchestration:
         cluster, self.cluster = self.cluster, None
         return None if cluster is None else cluster.block
 
-    @contextmanager
-    def graph(self, key: str) -> Iterator[None]:
-        """A region that the runtime records at its first call and replays later: it must launch the same again."""
-        if self._recorder.graph:
-            raise fault(
-                f"the graph {key} inside the graph {self._recorder.graph.rpartition('#')[0]}", "Graphs do not nest."
-            )
-        self._replays[key] = self._replays.get(key, 0) + 1
-        self._recorder.graph, first = f"{key}#{self._replays[key]}", len(self._recorder.tasks)
-        try:
-            yield
-        finally:
-            self._recorder.graph = ""
-        launched = [(task.kernel, task.blocks) for task in self._recorder.tasks[first:]]
-        if not 0 < len(launched) <= _GRAPH_TASKS:
-            raise fault(f"the graph {key} launches {len(launched)} tasks", f"It holds 1 to {_GRAPH_TASKS}.")
-        before = self._launched.setdefault(key, launched)
-        if launched != before:
-            what = f"the graph {key} launches {len(launched)} tasks here and {len(before)} at its first call"
-            if len(launched) == len(before):
-                (old, n), (new, m) = next(pair for pair in zip(before, launched, strict=True) if pair[0] != pair[1])
-                what = f"the graph {key} launches {new} with {m} blocks where its first call launched {old} with {n}"
-            raise fault(f"{what}: a replay repeats the first", "Branch inside with pl.spmd(predicate=…).")
-
     # --- loops
 
     def turns(self, kind: model.LoopKind, values: Iterable[int]) -> Iterator[int]:
@@ -154,10 +128,11 @@ class Orchestration:
         number, turns = self._loops, self._recorder.turns
         depth = len(turns)
         try:
-            for turn, value in enumerate(values):
-                turns.append(model.Turn(number, kind, turn))
-                yield value
-                del turns[depth:]
+            with self.graphs.loop(values):
+                for turn, value in enumerate(values):
+                    turns.append(model.Turn(number, kind, turn))
+                    yield value
+                    del turns[depth:]
         finally:
             del turns[depth:]
 

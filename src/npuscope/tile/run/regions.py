@@ -388,7 +388,7 @@ def graph(name: str) -> Iterator[None]:
     if not named(name, "graph"):
         raise fault("pl.graph needs a name")
     run.orchestration.count_call(name)
-    with run.orchestration.graph(name), run.orchestration.call(name):
+    with run.orchestration.graphs.call(name, ()), run.orchestration.call(name):
         yield
 
 

@@ -203,23 +203,21 @@ class TileRun:
                 argument.read_first = True
         if mode != "read":
             tensor.check_row_by_row("a store")
-            if block.task.declared.get(tensor.buffer.id) == "In" or tensor.buffer.read_only:
-                self._check_direction(block, tensor, op)
+            if tensor.buffer.read_only:
+                self._note_direction(tensor, op)
             argument.writes = True
             block.written.add(number)
             block.stored(tensor.buffer)
         return number
 
-    def _check_direction(self, block: Block, tensor: Tensor, op: str) -> None:
-        """A kernel may not write to its inputs (windows have no direction). An entry may, on the chip; the host then
-        keeps what it had.
+    def _note_direction(self, tensor: Tensor, op: str) -> None:
+        """An entry may write to its inputs, on the chip; the host then keeps what it had. Windows have no direction; a
+        kernel's is lifted where it writes (pypto docs/en/dev/passes/10-convert_tensor_to_tile_ops.md).
         """
         rank = self.orchestration.rank
         if rank is not None and tensor.buffer.id in rank.windows:
             return
         about = f"pl.{op} writes to {tensor.buffer.name} {list(tensor.shape)} {tensor.dtype}, an input of"
-        if block.task.declared.get(tensor.buffer.id) == "In":
-            raise fault(f"{about} the kernel {block.task.kernel}", "Declare it pl.Out[…] or pl.InOut[…].")
         self.recorder.notice("direction", f"{about} the entry: nothing is copied back to the host")
         tensor.buffer.read_only = False  # said once
         tensor.buffer.copy_on_write()
