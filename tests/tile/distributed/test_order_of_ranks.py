@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from tiers import examples
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.check.races.replay import RANK_ORDERS
+from npuscope.models import FOLDER
 from npuscope.tile.distributed.ranks import ranks_by_chance
 from npuscope.tile.script.run import run_script
 from tests.time.ranks.test_together import PROGRAM
@@ -21,6 +23,7 @@ OTHER = "x = np.arange(RANKS * WORK * 256, dtype=np.float32).reshape(RANKS, WORK
 WAIT = "            pld.system.wait(signal=signal, offsets=[src, 0], expected=EXPECTED, cmp=pld.WaitCmp.Ge)\n"
 # everybody stores, meets the others and reads theirs
 ROUND = PROGRAM[PROGRAM.index("    data = pl.store(") : PROGRAM.index("    return pl.store(mine, [0, 0], out)")]
+STORE = ROUND[: ROUND.index("    for peer")]
 MEET = ROUND[ROUND.index("    for peer") : ROUND.rindex("    for src")]
 
 
@@ -35,6 +38,9 @@ KINDS = {
     "a signal reused too early": rounds((ROUND, 1), (MEET, 1), (ROUND, 1)),
     "stored before others have read": rounds((ROUND, 1), (ROUND, 2)),
     "a missing wait": PROGRAM.replace(WAIT, "            pass\n"),
+    "a signal before its data": PROGRAM.replace(
+        ROUND, ROUND.replace(STORE, "").replace("    for src", STORE + "    for src", 1)
+    ).replace("EXPECTED", "1"),
     "a wait for nothing": PROGRAM.replace("EXPECTED", "0"),
     "a signal to itself": PROGRAM.replace("EXPECTED", "1").replace(
         "notify(signal, peer=peer", "notify(signal, peer=me"
@@ -71,11 +77,11 @@ def test_values_are_the_same_in_every_order_of_ranks(tmp_path_factory: pytest.Te
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("right", "two rounds", "a signal to itself")])
 def test_a_race_between_ranks_shows_in_some_order(tmp_path: Path, kind: str) -> None:
     file = script(tmp_path, kind)
-    found = []
-    for seed in range(8):
+    wanted, found = result(file), []
+    for seed in range(RANK_ORDERS):
         with ranks_by_chance(seed):
             found.append(result(file))
-    assert any(not np.array_equal(found[0], one) for one in found)
+    assert any(not np.array_equal(wanted, one) for one in found)
 
 
 def test_a_wrong_pairing_is_a_hang_that_names_who_waits(tmp_path: Path) -> None:
@@ -96,4 +102,16 @@ def test_check_replays_ranks_in_another_order(tmp_path: Path) -> None:
     assert racing.returncode == 1
     assert fine.startswith("Fits on chip and is safe")
     assert racing.stdout.startswith("Fits on chip, and is not safe")
+    assert "golden" not in racing.stderr
     assert ": out differs by" in racing.stdout.partition("another order of ranks (seed")[2].splitlines()[0]
+
+
+def test_a_wrong_number_of_ranks_is_not_said_to_be_never_written(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.py"
+    file.write_text(
+        (FOLDER / "deepseek_v4/expert_parallel.py").read_text().replace("pl.add(x, added", "pl.sub(x, added")
+    )
+    said = npuscope("run", file)
+    assert said.returncode == 1
+    assert "actual=" in said.stdout + said.stderr
+    assert "never written" not in said.stdout + said.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -251,6 +252,8 @@ def test_settings_are_checked_early(bad) -> None:
 
 class Rows:
     """A run in which each row of four was written by a task of its own, and the last row by nobody."""
+
+    recording = SimpleNamespace(tasks=("rows",))
 
     def last_writer(self, name: str, flat_index: int) -> str | None:
         row = flat_index // 4

@@ -63,7 +63,7 @@ def replay_races(
 ) -> tuple[Replayed, ...]:
     """Runs a script with values and its programs again in other orders; `found` has the races of each, in order."""
     with repeatable():
-        runs = run_script(path, argv, "values").runs
+        runs = run_script(path, argv, "values", golden=False).runs
     ranks = _ranks_by_chance(path, argv, runs, seed) if any(run.recording.place for run in runs) else None
     while len(runs) > len(found) and not runs[-1].recording.tasks:  # of a host function, which nobody checks
         runs = runs[:-1]
@@ -82,14 +82,14 @@ RANK_ORDERS = 4  # in which ranks take turns
 def _ranks_by_chance(path: str | Path, argv: Sequence[str], runs: Sequence[Finished], seed: int) -> Replayed:
     """What the host's tensors are where ranks take turns otherwise; a program in which ranks race shows it in some."""
     with reads_of_windows() as before:
-        again = run_script(path, argv, "values").runs
+        again = run_script(path, argv, "values", golden=False).runs
     if changes := _host_changes(runs, again):
         why = f"run again in the same order {changes[0].output} differs: the script's inputs changed in between"
         return Replayed((), seed, (), why, ranks=True)
     for number in range(seed, seed + RANK_ORDERS):
         with ranks_by_chance(number), reads_of_windows() as after:
             try:
-                other = run_script(path, argv, "values").runs
+                other = run_script(path, argv, "values", golden=False).runs
             except NpuscopeError as error:
                 return Replayed((), number, fails=str(error), ranks=True)
         if changes := _host_changes(runs, other):

@@ -37,7 +37,7 @@ from npuscope.tile.run.state import TileRun
 from npuscope.tile.values import lanes
 from npuscope.tile.values.tensors import Tensor
 
-OFTEN = 0.5  # of the places where ranks may change by chance they do
+FALLS_BEHIND = 0.1  # of its turns after which a rank is overtaken by all others
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,29 @@ class WindowRead:
     values: bytes
 
 
+class ByChance:
+    """Ranks as fast as each other's order here says: the fastest that can go on does, until it falls behind.
+
+    So one is far ahead of another now and then, which it hardly ever is where each turn is drawn."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw, self.forwards = Random(seed), seed % 2 == 0
+        self.order: list[Rank] = []
+
+    def next(self, ready: Sequence[Rank]) -> Rank:
+        new = [rank for rank in ready if rank not in self.order]
+        self.order += new if self.forwards else new[::-1]
+        chosen = next(rank for rank in self.order if rank in ready)
+        if self.draw.random() < FALLS_BEHIND:
+            self.order.remove(chosen)
+            self.order.append(chosen)
+        return chosen
+
+
 class _Turns:
     """How ranks take turns: by chance, or in their order; and what they read meanwhile, where somebody asks."""
 
-    draw: Random | None = None
+    chance: ByChance | None = None
     reads: list[WindowRead] | None = None
 
 
@@ -70,11 +89,11 @@ def reads_of_windows() -> Iterator[list[WindowRead]]:
 @contextmanager
 def ranks_by_chance(seed: int) -> Iterator[None]:
     """Inside, ranks take turns in an order drawn by the seed, before and after everything that others can see."""
-    before, _Turns.draw = _Turns.draw, Random(seed)
+    before, _Turns.chance = _Turns.chance, ByChance(seed)
     try:
         yield
     finally:
-        _Turns.draw = before
+        _Turns.chance = before
 
 
 @dataclass(frozen=True)
@@ -130,7 +149,7 @@ class Rank:
 
     def may_change(self) -> None:
         """Called in the thread where another rank may have its turn first."""
-        if _Turns.draw is not None and _Turns.draw.random() < OFTEN:
+        if _Turns.chance is not None:
             self._pause(lambda: True, lambda: "")
 
     def read(self, window: str, values: Array) -> None:
@@ -225,7 +244,7 @@ class HostRun:
                     rank.postponed += [rank.waiting] if rank.waiting else []
             if not ready:
                 raise _deadlock(live)
-            for rank in ready if _Turns.draw is None else [_Turns.draw.choice(ready)]:
+            for rank in ready if _Turns.chance is None else [_Turns.chance.next(ready)]:
                 if rank.can_go_on:
                     state.switch(None)
                     rank.thread.advance()

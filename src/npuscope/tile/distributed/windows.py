@@ -204,6 +204,13 @@ def _peer(run: TileRun, target: Tensor, window: Window, peer: Whole) -> tuple[in
     return rank, Tensor(theirs, target.offset, target.shape, target.strides, target.dtype)
 
 
+def _seen(run: TileRun, window: Window, peer: int) -> None:
+    """A peer sees a change, perhaps before what this rank does next."""
+    window.buffer.changed(window.buffer.device_of(peer))
+    if run.computes:
+        _rank(run).may_change()
+
+
 # --- signals
 
 
@@ -223,7 +230,7 @@ def notify(target: object, peer: Whole, offsets: Offsets, value: Whole, *, op: N
     if data is None or not run.exchanges:
         return
     data[int(start)] = int(value) + (int(data[int(start)]) if op is NotifyOp.AtomicAdd else 0)
-    window.buffer.changed(window.buffer.device_of(rank))
+    _seen(run, window, rank)
 
 
 def _cell(window: Window, start: Number) -> tuple[tuple[str, object], ...]:
@@ -361,7 +368,7 @@ def _store(
     if tile.array is not None and theirs.buffer.data is not None:
         array = tile.array.reshape(_fitted(tile.shape, target, op.name))[tuple([slice(n) for n in box])]
         write_box(run, theirs, int(start), box, array, tile.dtype, adds)
-        window.buffer.changed(window.buffer.device_of(rank))
+        _seen(run, window, rank)
 
 
 def _fitted(box: Shape, target: Tensor, op: str) -> Shape:

@@ -23,6 +23,7 @@ from npuscope.tile.run.value_watch import NOTICES, ValueEvent
 
 DECADES = range(-12, 7)  # of differences that are counted
 PLACES = 120  # along each axis of a picture
+OF_RANKS = "a rank's program"  # which writes what its host function gives back
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,7 @@ def _traced(
     for name, array in run.named.items():
         pair = pairs.get(name)
         apart, reason, task = None, "", last[name]
+        by_ranks = not run.recording.tasks and run.recording.buffers[numbers[name]].direction in ("Out", "InOut")
         if pair is not None and (pair[0].shape != pair[1].shape or pair[0].dtype != pair[1].dtype):
             reason = f"{list(pair[0].shape)} {pair[0].dtype} here, {list(pair[1].shape)} {pair[1].dtype} there"
         elif pair is not None:
@@ -176,7 +178,7 @@ def _traced(
         finite = values[np.isfinite(values)] if floats else values
         found.append(
             TracedTensor(
-                name, tuple(array.shape), array.dtype.name, task, kernels.get(last[name], ""),
+                name, tuple(array.shape), array.dtype.name, task, OF_RANKS if by_ranks else kernels.get(last[name], ""),
                 int(np.isnan(values).sum()) if floats else 0, int(np.isinf(values).sum()) if floats else 0,
                 float(finite.min()) if finite.size else None, float(finite.max()) if finite.size else None,
                 pair is not None and not reason, apart, reason,
@@ -216,7 +218,7 @@ def _difference(
         float(finite.max()) if finite.size else None,
         float(np.median(finite)) if finite.size else 0.0,
         float(np.linalg.norm(off[both])) / norm if finite.size and norm else None,
-        "" if writer is None else str(writer),
+        str(writer or ("" if run.recording.tasks else f"written by {OF_RANKS}")),
         counted,
         tuple(_along(picture, axis) for axis in (1, 0)),
     ), getattr(writer, "task", -1)

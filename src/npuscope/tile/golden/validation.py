@@ -103,10 +103,10 @@ def _judged(
 
 
 def _written_by(run: Finished | None, name: str, flat_index: int) -> str:
-    if run is None:
-        return ""
-    writer = run.last_writer(name, flat_index)
-    return ", never written" if writer is None else f", last written by {writer}"
+    writer = None if run is None else run.last_writer(name, flat_index)
+    if writer is not None:
+        return f", last written by {writer}"
+    return ", never written" if run and run.recording.tasks else ""  # a host function's ranks write, not its tasks
 
 
 def checked_specs(specs: object) -> list[Spec]:
