@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -132,3 +133,39 @@ def test_a_script_with_terabytes_of_weights_is_recorded(tmp_path: Path):
     # WHEN it is recorded without values, THEN the numbers that steer it are there, and the weights never were
     (recording,) = run_script(file, mode="shapes").recordings
     assert [task.kernel for task in recording.tasks] == ["one"] * 5
+
+
+def filled() -> list[Any]:
+    """Tables filled entry by entry, between calls of torch that change what they are or where they lie."""
+    tables = []
+    for change in (
+        lambda t: t,
+        lambda t: t.fill_(1),
+        lambda t: t.resize_(4),
+        lambda t: t.unsqueeze_(0),
+        lambda t: setattr(t, "data", torch.full((6,), 7, dtype=t.dtype)),
+        lambda t: t.requires_grad_(False),
+        lambda t: t.set_(torch.full((6,), 8, dtype=t.dtype)),
+    ):
+        for dtype in (torch.int32, torch.int64, torch.int8, torch.float32, torch.bool):
+            table = torch.zeros(6, dtype=dtype)
+            part, twin = table[1:], table.view(2, 3)
+            for i in range(6):
+                table[i] = i - 3
+            change(table)
+            for index, value in ((0, 5), (-1, 6), (0, 2.5), (0, True), (torch.tensor(0), 4), (slice(0, 2), 9), (0, 1)):
+                table[index] = value
+            table[0] = 11
+            tables += [table, part, twin]
+            for wrong, number in ((6, 0), (-9, 0), (0, 1 << 70), (0, "a"), (0, None)):
+                try:
+                    table[wrong] = number
+                except Exception as error:
+                    tables.append(torch.tensor([ord(letter) for letter in type(error).__name__ + str(error)]))
+    return tables
+
+
+def test_tables_filled_entry_by_entry_hold_what_they_would_hold():
+    with lazily():
+        here = filled()
+    assert [table.tolist() for table in here] == [table.tolist() for table in filled()]

@@ -117,12 +117,12 @@ class Traffic:
     def conflicts(self, tasks: Iterable[int]) -> tuple[ExactEdge, ...]:
         """Which of these tasks, in order of submission, depend on which, by the elements they touch."""
         chosen = tuple(self.recording.tasks[task] for task in tasks)
-        return exact_edges(replace(self.recording, tasks=chosen))
+        return exact_edges(replace(self.recording, tasks=chosen), self.placement)
 
     def block_conflicts(self, *tasks: int) -> tuple[ExactEdge, ...]:
         """The same between blocks: block b of the n-th of the tasks given is called n * BLOCK + b."""
         blocks = [block for n, task in enumerate(tasks) for block in _blocks(self.recording.tasks[task], n * BLOCK)]
-        return exact_edges(replace(self.recording, tasks=tuple(blocks)))
+        return exact_edges(replace(self.recording, tasks=tuple(blocks)), self.placement)
 
 
 def turns_of(tasks: Sequence[Task]) -> tuple[Ints, Ints]:

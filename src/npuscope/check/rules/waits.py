@@ -251,11 +251,12 @@ def if_parallel(program: Program, waits: LoopWaits, every: bool = False) -> tupl
     buffers = {edge.buffer for edge in waits.edges}
     wanted = inside.union(*(traffic_of(program).touching[buffer] for buffer in buffers if buffer is not None))
     last = max(inside)
-    tasks = []
+    tasks, footprints = [], []
     for number in sorted(task for task in wanted if task <= last):
         task = recording.tasks[number]
+        footprints.append(program.graph.footprints[number])
         changed = every and number in inside
         turns = tuple(Turn(t.loop, "parallel", t.turn) if changed or t.loop == loop else t for t in task.turns)
         tasks.append(replace(task, turns=turns))
     what_if = replace(recording, tasks=tuple(tasks))
-    return tuple(crossing(what_if, task_graph(what_if)).get((waits.depth, loop), ()))
+    return tuple(crossing(what_if, task_graph(what_if, tuple(footprints))).get((waits.depth, loop), ()))

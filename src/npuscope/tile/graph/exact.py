@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
@@ -78,11 +78,11 @@ def _by_signature(task: Task) -> Iterator[tuple[Mode, Argument]]:
                 yield "write", argument
 
 
-def exact_edges(recording: Recording) -> tuple[ExactEdge, ...]:
+def exact_edges(recording: Recording, placement: Placement | None = None) -> tuple[ExactEdge, ...]:
     """Pairs of tasks whose order matters, by the elements they touched, in the order of the later task."""
     edges: list[ExactEdge] = []
     known: dict[Hashable, list[_Pair]] = {}  # layers touch their buffers alike
-    for buffer, regions in regions_by_buffer(recording).items():
+    for buffer, regions in regions_by_buffer(recording, placement).items():
         tasks = list(dict.fromkeys(region.task for region in regions))
         if len(tasks) == 1:
             continue
@@ -94,9 +94,9 @@ def exact_edges(recording: Recording) -> tuple[ExactEdge, ...]:
     return tuple(sorted(edges, key=itemgetter(1)))
 
 
-def regions_by_buffer(recording: Recording) -> dict[int, list[Region]]:
+def regions_by_buffer(recording: Recording, placement: Placement | None = None) -> dict[int, list[Region]]:
     """What tasks touched of every buffer that somebody wrote, in order of submission; parts where they lie."""
-    placement = Placement(recording)
+    placement = placement or Placement(recording)
     written = {placement.root(a.buffer) for task in recording.tasks for a in task.arguments if a.writes}
     regions: dict[int, list[Region]] = defaultdict(list)
     for region in _regions(recording, placement, written):
@@ -106,17 +106,17 @@ def regions_by_buffer(recording: Recording) -> dict[int, list[Region]]:
 
 def _regions(recording: Recording, placement: Placement, written: set[int]) -> Iterator[Region]:
     """Per task the places it touched in buffers that somebody wrote; equal boxes together, each place once."""
-    plan = lru_cache(maxsize=None)(lambda body: _plan(recording.bodies[body]))
-    matters = [placement.root(buffer.id) in written for buffer in recording.buffers]
+    plan = cache(lambda body: _plan(recording.bodies[body]))
+    matters = cache(lambda buffer: placement.root(buffer) in written)
     for task in recording.tasks:
         together: dict[tuple[int, _Equal], list[Offsets]] = defaultdict(list)
         buffers = [argument.buffer for argument in task.arguments]
         for group in task.groups:
             for argument, equal, numbers in plan(group.body):
-                if matters[buffers[argument]]:
+                if matters(buffers[argument]):
                     together[buffers[argument], equal] += [group.offsets[n].ravel() for n in numbers]
         for mode, argument_ in _by_signature(task):
-            if matters[argument_.buffer]:
+            if matters(argument_.buffer):
                 key = (argument_.buffer, (mode, argument_.shape, argument_.strides))
                 together[key].append(np.array([argument_.offset]))
         for (buffer, (mode, shape, strides)), places in together.items():

@@ -42,16 +42,10 @@ from npuscope.tile.record.model import Argument, Recording
 MOST_ALLOCATED = 16  # tensors of one alloc_tensors
 
 
-def task_graph(recording: Recording) -> Graph:
-    """The runtime's edges of one recording."""
-    placement = Placement(recording)
+def task_graph(recording: Recording, footprints: tuple[tuple[Box, ...], ...] | None = None) -> Graph:
+    """The runtime's edges of one recording; `footprints`: of its tasks, where they are known."""
+    footprints = footprints or _footprints(recording)
     directions = tuple(derive_directions(recording))
-    shared: dict[int, tuple[Box, ...]] = {}  # tasks on the same tensors share their arguments
-    for task in recording.tasks:
-        if id(task.arguments) not in shared:
-            found = [placement.footprint(Box(a.buffer, a.offset, a.shape, a.strides)) for a in task.arguments]
-            shared[id(task.arguments)] = tuple(found)
-    footprints = tuple([shared[id(task.arguments)] for task in recording.tasks])
     allocations, creators = _allocations(recording, footprints)
     known = TensorMap([prod(buffer.shape) for buffer in recording.buffers])
     edges: list[Edge] = []
@@ -74,6 +68,17 @@ def task_graph(recording: Recording) -> Graph:
             if way in ("InOut", "OutputExisting") and not by_hand:
                 known.insert(box, task.id)
     return Graph(tuple(edges), allocations, directions, footprints)
+
+
+def _footprints(recording: Recording) -> tuple[tuple[Box, ...], ...]:
+    """Per task where its arguments lie."""
+    placement = Placement(recording)
+    shared: dict[int, tuple[Box, ...]] = {}  # tasks on the same tensors share their arguments
+    for task in recording.tasks:
+        if id(task.arguments) not in shared:
+            found = [placement.footprint(Box(a.buffer, a.offset, a.shape, a.strides)) for a in task.arguments]
+            shared[id(task.arguments)] = tuple(found)
+    return tuple([shared[id(task.arguments)] for task in recording.tasks])
 
 
 def _allocations(

@@ -516,6 +516,7 @@ def lazily() -> Iterator[None]:
     by_index = {name: getattr(torch.Tensor, name) for name in ("__getitem__", "__setitem__")}
     for name, method in by_index.items():
         setattr(torch.Tensor, name, _of_elements(method))
+    torch.Tensor.__setitem__ = _of_whole_numbers(torch.Tensor.__setitem__)
     try:
         with _Lazily():  # type: ignore[no-untyped-call]
             yield
@@ -541,3 +542,36 @@ def _of_elements(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _WHOLE, _NUMBERS = {int}, {int, float, bool}
+
+
+def _of_whole_numbers(method: Callable[..., None]) -> Callable[..., None]:
+    """Element after element of one small table: past torch, which takes six times as long as its memory."""
+    table: Any = None  # the one that was written to last
+    memory: memoryview | None = None  # of it, once it was written to twice
+    state = (0, 0)  # the same as then: torch changed nothing of it, and where it lies
+
+    def put(self: torch.Tensor, index: Any, value: Any) -> None:
+        nonlocal table, memory, state
+        if self is table and type(index) is int and type(value) is int:
+            now = (self._version, self.data_ptr())
+            if memory is None:
+                memory, state = _memory_of(self), now
+            if now == state:
+                try:
+                    memory[index] = value
+                    return
+                except (IndexError, ValueError, TypeError):  # torch says what is wrong, or what else it means
+                    pass
+        method(self, index, value)
+        table, memory = self, None
+
+    return put
+
+
+def _memory_of(table: torch.Tensor) -> memoryview:
+    """The elements of a row of whole numbers; else nothing that an index is in."""
+    plain = type(table) is torch.Tensor and table.dim() == 1 and table.numel() < LARGE and not table.requires_grad
+    if not plain or table.dtype not in (torch.int32, torch.int64):
+        return memoryview(b"")
+    with _disable_current_modes():
+        return memoryview(table.numpy())
