@@ -95,3 +95,20 @@ def test_whoever_loads_polars_has_told_its_allocator_before() -> None:
     env = {name: value for name, value in os.environ.items() if name != "_RJEM_MALLOC_CONF"}
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert ran.stdout.split() == ["False", "True"]
+
+
+THREADS = """
+import atexit, sys, npuscope.cli
+atexit.register(lambda: print(__import__("polars").thread_pool_size(), file=sys.stderr))
+sys.argv[:] = ["npuscope", "info", sys.argv[1]]
+npuscope.cli.run()
+"""
+
+
+def test_a_small_file_wakes_no_threads_of_polars(tmp_path: Path) -> None:
+    small = tmp_path / "kernel_details.csv"
+    write_decode_steps(small)
+    unset = {name: value for name, value in os.environ.items() if name != "POLARS_MAX_THREADS"}
+    for path, env, threads in ((small, unset, 1), (small, {**unset, "POLARS_MAX_THREADS": "3"}, 3)):
+        ran = subprocess.run([sys.executable, "-c", THREADS, path], capture_output=True, text=True, check=True, env=env)
+        assert ran.stderr.split() == [str(threads)]

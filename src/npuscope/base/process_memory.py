@@ -15,6 +15,7 @@ from typing import TypeVar, cast
 Result = TypeVar("Result")
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of <malloc.h>
+_LARGE = 256 * 2**10  # KiB of a process
 _KEPT = 64 * 2**20  # bytes of free memory kept at the top of the heap
 _TILE = 4 * 2**20  # larger allocations (tensors in GM, not tiles) still go straight back to the system
 _OFTEN_ENOUGH = 100_000  # new objects until the next look for garbage
@@ -37,10 +38,14 @@ def keep_freed_memory() -> bool:
 def give_back() -> None:
     """Returns free memory to the system, where the C library can.
 
-    It keeps the holes that a reader's temporary arrays leave: after reading 2.16 M events, 98 of 433 MB.
+    It keeps the holes that a reader's temporary arrays leave: after reading 2.16 M events, 98 of 433 MB. To a process
+    that never was large they are worth more than the memory: without them a report of 216 k events takes 5% longer.
     """
     if trim := _of_c("malloc_trim"):
-        trim(0)
+        from resource import RUSAGE_SELF, getrusage  # there where glibc is
+
+        if getrusage(RUSAGE_SELF).ru_maxrss > _LARGE:
+            trim(0)
 
 
 def _call(call: Callable[[], Result]) -> Result:
