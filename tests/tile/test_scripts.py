@@ -267,3 +267,60 @@ def test_a_platform_chooses_the_chip_unless_it_is_named(
     one = Prediction(Request(str(script(tmp_path, text)), device=device))
     assert one.simulated.prepared.program.device.name == chip
     assert [note for note in one.recording.notes if "platform" in note] == ([noted] if noted else [])
+
+
+def test_annotations_that_are_text_see_the_factory_around_them(tmp_path: Path) -> None:
+    """GIVEN `from __future__ import annotations` and a class made in a function WHEN its methods name that function's
+    numbers, or what only the device has, THEN outputs are outputs.
+    """
+    script = tmp_path / "factory.py"
+    script.write_text(
+        """
+from __future__ import annotations
+import numpy as np
+import pypto.language as pl
+
+def make(rows):
+    @pl.program
+    class Twice:
+        @pl.function(type=pl.FunctionType.Orchestration)
+        def main(self, x: pl.Tensor[[rows, 16], pl.FP32], n: other.Scalar, y: pl.Out[pl.Tensor[[other, 16], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                y[:] = pl.mul(x, 2.0)
+            return y
+    return Twice
+
+x, y = np.ones((32, 16), np.float32), np.zeros((32, 16), np.float32)
+make(32)(x, 3, y)
+assert (y == 2).all()
+"""
+    )
+    ran = run_script(script, mode="values")
+    assert ran.exit_code == 0
+    assert not [one for one in ran.recordings[0].notices if one.kind == "direction"]
+
+
+def test_a_script_that_benchmarks_its_program_runs_it_once(tmp_path: Path) -> None:
+    """The device's times are 0, as on PyPTO's own simulators, and a script can ask whether they are."""
+    script = tmp_path / "bench.py"
+    script.write_text(
+        """
+import numpy as np
+import pypto.language as pl
+from pypto.runtime import BenchmarkStats, RunConfig, benchmark
+
+@pl.jit
+def twice(x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y[:] = pl.mul(x, 2.0)
+    return y
+
+x, y = np.ones((16, 16), np.float32), np.zeros((16, 16), np.float32)
+stats = benchmark(twice.compile(x, y), [x, y], rounds=5, warmup=1, config=RunConfig(platform="a2a3sim"))
+assert isinstance(stats, BenchmarkStats) and stats.all_zero_device and (y == 2).all()
+assert (stats.rounds, stats.samples, stats.per_round(), stats.per_round("union")) == (5, [0.0] * 5, [0.0] * 5, [])
+assert (stats.device_us_median, stats.device_wall_us_min, stats.per_rank("device")) == (0.0, 0.0, {})
+"""
+    )
+    ran = run_script(script, mode="values")
+    assert (ran.exit_code, len(ran.recordings)) == (0, 1)

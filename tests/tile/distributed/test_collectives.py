@@ -305,3 +305,42 @@ def test_a_gather_may_give_its_core_back_and_a_copy_may_be_waited_for() -> None:
 def test_signals_for_fewer_ranks_than_there_are_are_refused() -> None:
     with pytest.raises(TileError, match="barrier of 2 ranks"):
         ran(in_a_task(pld.tensor.allreduce, 2, SIZE, 1, signals=(1, 1)), data_of(2, 1, SIZE))
+
+
+@pytest.mark.parametrize("place", ["host", "chip"])
+def test_ranks_meet_at_a_barrier_outside_tasks(place: str) -> None:
+    """GIVEN ranks that publish WHEN they meet between two calls or two tasks THEN each finds its peer's data."""
+    part = pl.Tensor[[1, SIZE], pl.FP32]
+    shared = pld.DistributedTensor[[1, SIZE], pl.FP32]
+    signals = pl.InOut[pld.DistributedTensor[[2], pl.INT32]]
+
+    @pl.jit
+    def publish(x: part, data: pl.InOut[shared], signal: signals):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="publish"):
+            pl.store(pl.load(x, [0, 0], [1, SIZE]), [0, 0], data)
+        return data
+
+    @pl.jit
+    def consume(data: shared, y: pl.Out[part], signal: signals, peer: pl.Scalar[pl.INT32]):
+        if place == "chip":
+            pld.tensor.barrier(signal)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="consume"):
+            pl.store(pld.tile.remote_load(data, peer=peer, offsets=[0, 0], shape=[1, SIZE]), [0, 0], y)
+        return y
+
+    @pl.jit.host
+    def host(x: pl.Tensor[[2, 1, SIZE], pl.FP32], y: pl.Out[pl.Tensor[[2, 1, SIZE], pl.FP32]]):
+        data = pld.window(pld.alloc_window_buffer(SIZE * 4), [1, SIZE], dtype=pl.FP32)
+        signal = pld.window(pld.alloc_window_buffer(2 * 4), [2], dtype=pl.INT32)
+        for r in pl.range(pld.world_size()):
+            publish(x[r], data, signal, device=r)
+        if place == "host":
+            signal = pld.barrier(signal)
+        for r in pl.range(pld.world_size()):
+            consume(data, y[r], signal, 1 - r, device=r)
+        return y
+
+    x = data_of(2, 1, SIZE)
+    y = np.zeros_like(x)
+    host(x, y, config=on(2))
+    assert np.array_equal(y, x[::-1])

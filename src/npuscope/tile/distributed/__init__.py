@@ -12,7 +12,6 @@ from npuscope.tile.distributed.ranks import host
 from npuscope.tile.distributed.windows import (
     alloc_window_buffer,
     async_session,
-    barrier,
     held_window,
     put_async,
     remote_load,
@@ -103,7 +102,7 @@ tensor = Namespace(
     _label="pld.tensor",
     alloc_window_buffer=alloc_window_buffer,
     window=window,
-    barrier=barrier,
+    barrier=collectives.arrive,
     put_async=put_async,
     **{
         name: getattr(collectives, name)
@@ -113,6 +112,7 @@ tensor = Namespace(
 )
 
 
+barrier = collectives.arrive
 all_reduce, broadcast, reduce_scatter = (
     collectives.with_own_signal(one, after=1)
     for one in (collectives.allreduce, collectives.broadcast, collectives.reduce_scatter)

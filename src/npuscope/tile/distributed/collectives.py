@@ -96,6 +96,11 @@ def allgather(local_data: object, target: object, signal: object, *, defer: bool
     return _run("allgather", run, local_data, target, signal, into=1)
 
 
+def arrive(signal: object) -> object:
+    """All ranks come here before any goes on."""
+    return _run("barrier", barrier, signal)
+
+
 def reduce_scatter(target: object, signal: object, *, op: ReduceOp = ReduceOp.Sum) -> object:
     """Part r of rank r's target becomes the sum over the ranks of their parts r."""
     combine = function_of(_COMBINE[member(op, ReduceOp, "tensor.reduce_scatter", "op")])

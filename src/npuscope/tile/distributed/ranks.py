@@ -365,7 +365,7 @@ class SubWorker(TileFunction):
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        return tuple(one for one in parameters(self.function) if one.name != "self")
+        return tuple(one for one in parameters(self.function, self.around) if one.name != "self")
 
     @property
     def requires_runtime_binding(self) -> bool:

@@ -20,7 +20,7 @@ from npuscope.tile.language.rewrite import Rewritten, rewritten, source_of
 from npuscope.tile.record.model import Core, Mode
 from npuscope.tile.record.recorder import Launch, TaskDraft, asked_for
 from npuscope.tile.run import state
-from npuscope.tile.run.arguments import Parameter, by_name, parameters
+from npuscope.tile.run.arguments import Parameter, by_name, names_around, parameters
 from npuscope.tile.run.cube_vector_rings import HandedTiles
 from npuscope.tile.run.execute import Compiled, EntryCall, Finished, record, run_entry
 from npuscope.tile.run.regions import Spmd, half_of, mark_no_dep, not_dumped, open_task, run_single
@@ -45,6 +45,7 @@ class TileFunction:
         self.function, self.owner, self.options = function, owner, options
         self.source = source_of(function)
         self.name = function.__name__
+        self.around = names_around(function)
 
     @functools.cached_property
     def rewritten(self) -> Rewritten:
@@ -58,7 +59,7 @@ class TileFunction:
 
     @functools.cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        found = parameters(self.function)
+        found = parameters(self.function, self.around)
         return found[1:] if self.owner is not None else found
 
     @property
@@ -89,7 +90,9 @@ class TileFunction:
 
     def bound(self, owner: TileProgram) -> TileFunction:
         """The same function as a method of a program."""
-        return type(self)(self.function, self.options, owner)
+        method = type(self)(self.function, self.options, owner)
+        method.around = self.around
+        return method
 
     def arguments(self, args: Args, kwargs: Named) -> list[tuple[Parameter, object]]:
         """Each parameter that a call gives, with its value."""

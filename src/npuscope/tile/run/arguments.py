@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import sys
-import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +32,8 @@ TorchTensor: TypeAlias = Any
 Extents = dict[types.DynVar, int]
 _NO_TENSORS = (str, bytes, list, tuple, dict, set, complex, np.generic)
 _NO_DEFAULT = inspect.Parameter.empty
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_DIRECTED = re.compile(r"\s*(?:\w+\.)*(Out|InOut)\s*\[")
 
 
 @dataclass(frozen=True)
@@ -93,20 +95,45 @@ class Elsewhere(ABC):
     def enter(self, run: TileRun, parameter: Parameter) -> Tensor: ...
 
 
-def parameters(function: FunctionType) -> tuple[Parameter, ...]:
-    """The parameters of a tile function with their annotations evaluated where that is possible."""
+def parameters(function: FunctionType, around: Mapping[str, object]) -> tuple[Parameter, ...]:
+    """The parameters of a tile function with their annotations evaluated where that is possible; `around`: names of
+    the functions it was made in.
+    """
     closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    local = {name: cell.cell_contents for name, cell in closure if cell != CellType()}  # those that are bound by now
-    try:
-        hints = typing.get_type_hints(function, localns=local)
-    except TileError:  # a shape or type that is none
-        raise
-    except Exception:  # an annotation that cannot be evaluated says nothing; Python itself would not have asked
-        hints = {k: v for k, v in function.__annotations__.items() if not isinstance(v, str)}
+    bound = {name: cell.cell_contents for name, cell in closure if cell != CellType()}  # those that are by now
+    names = {**function.__globals__, **around, **bound}
+    hints = {name: _evaluated(one, names) for name, one in function.__annotations__.items()}
     return tuple(
         Parameter(name, types.bare(hints.get(name)), types.direction(hints.get(name)), one.default)
         for name, one in inspect.signature(function).parameters.items()
     )
+
+
+def _evaluated(annotation: object, names: dict[str, object]) -> object:
+    """What an annotation that is text says; of one that cannot be evaluated, for Python would not have asked, how the
+    parameter is used.
+    """
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, names)
+    except TileError:  # a shape or type that is none
+        raise
+    except Exception:
+        used = _DIRECTED.match(annotation)
+        return types.Directed("InOut" if used[1] == "InOut" else "Out", None) if used else None
+
+
+def names_around(function: FunctionType) -> dict[str, object]:
+    """What annotations that are text name of the functions that a function is being made in."""
+    words = {word for one in function.__annotations__.values() if isinstance(one, str) for word in _WORD.findall(one)}
+    found: dict[str, object] = {}
+    frame = sys._getframe(1) if words else None
+    while frame is not None:
+        if frame.f_code.co_filename == function.__code__.co_filename and frame.f_code.co_name != "<module>":
+            found = {**{name: value for name, value in frame.f_locals.items() if name in words}, **found}
+        frame = frame.f_back
+    return found
 
 
 def with_outputs(

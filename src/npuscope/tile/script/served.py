@@ -23,6 +23,7 @@ from npuscope.tile.golden.runner import run_jit
 from npuscope.tile.language.functions import TileFunction
 from npuscope.tile.record.recorder import RUNTIME, asked_for, asked_runtime
 from npuscope.tile.run.execute import Compiled, StackedDeviceTensor, Worker, record
+from npuscope.tile.script.benchmark import BenchmarkStats, benchmark
 from npuscope.tile.script.pytest_files import RunSettings
 
 _SERVED = ("pypto", "golden", "harness")
@@ -101,6 +102,8 @@ def _members() -> dict[str, dict[str, object]]:
             "CompileOptions": RunSettings,
             "DistributedConfig": Anything,
             "RunResult": RunResult,
+            "BenchmarkStats": BenchmarkStats,
+            "benchmark": benchmark,
             "run": _run_program,
             "Worker": Worker,
             "ChipWorker": Worker,
