@@ -88,5 +88,7 @@ def whole_numbers(text: str) -> list[int]:
     except ValueError:
         found = []
     if not found or min(found) < 2:
-        raise NpuscopeError(f"--layouts {text} is no list of numbers of ranks", remedy="As --layouts 8,16,32.")
+        raise NpuscopeError(
+            f"--layouts {text} is no list of numbers of ranks from 2 on", remedy="As --layouts 8,16,32."
+        )
     return found

@@ -21,6 +21,8 @@ def test_counts_make_the_busiest_rank_of_those_that_share_them() -> None:
     assert Routing(1.5).busiest(4) == 1.5
     with pytest.raises(NpuscopeError, match="cannot be spread over 3 ranks"):
         routing.busiest(3)
+    with pytest.raises(NpuscopeError, match="of 8 ranks one has at most 8 times the mean"):
+        Routing(9.0).busiest(8)
 
 
 def test_a_busy_rank_takes_longer_and_an_even_one_as_before() -> None:
@@ -54,12 +56,18 @@ def test_tokens_travel_within_a_fused_kernel_too() -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("0.5", "from 1 to 1000 times the mean"), ("nowhere.csv", "no such file"), ("short.csv", "3 counts")],
+    [
+        ("0.5", "from 1 to 1000 times the mean"),
+        ("nowhere.csv", "no such file"),
+        ("3.csv", "3 counts for"),
+        ("128.csv", "numbers from 0 on"),
+    ],
 )
 def test_a_routing_that_is_none_is_refused(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "short.csv").write_text("1, 2\n3")
+    (tmp_path / "3.csv").write_text("1, 2\n3")
+    (tmp_path / "128.csv").write_text("nan " * 128)
     with pytest.raises(NpuscopeError, match=said):
-        read_routing(str(tmp_path / text) if text == "short.csv" else text, 128)
+        read_routing(str(tmp_path / text) if (tmp_path / text).exists() else text, 128)
 
 
 def test_predict_says_what_a_hot_expert_costs(tmp_path: Path) -> None:

@@ -124,15 +124,25 @@ def implied_edge(program: Program) -> Iterator[Finding]:
     for one in _by_launch(program, implied_edges(program)):
         name, whom = short_name(one.task.kernel), _named(program, one)
         drop = f"Leave {whom} out of deps=: another task that is named there comes after."
-        keep = f"The runtime infers them from tensors: {_left_out(one.task.form, name)}."
+        keep = f"The runtime infers {'it' if one.some == 1 else 'them'} from tensors: {_left_out(one.task.form, name)}."
+        edges = f"{one.some:,} of {many(one.edges, 'edge')} into {many(len(one.waiting), 'task')} of {name}"
+        waits = (
+            f"they wait for {whom}, whom another of their"
+            if len(one.waiting) > 1
+            else (f"it waits for {whom}, whom another of its")
+        )
         yield implied_edge.at(
             program.site(one.task.site),
-            f"{one.some:,} of {many(one.edges, 'edge')} into {many(len(one.waiting), 'task')} of {name} are implied: "
-            f"they wait for {whom}, whom another of their producers waits for",
+            f"{edges} {'is' if one.some == 1 else 'are'} implied: {waits} producers waits for",
             drop if one.declared else keep,
             kernel=one.task.kernel,
             count=one.some,
         )
+
+
+def _wait(tasks: int, which: str) -> str:
+    """That so many tasks wait."""
+    return f"{many(tasks, 'task')}{which} {'waits' if tasks == 1 else 'wait'}"
 
 
 @rule(
@@ -180,7 +190,7 @@ def wide_fan_in(program: Program) -> Iterator[Finding]:
         most = max(len(wide[task]) for task in one.waiting)
         yield wide_fan_in.at(
             program.site(one.task.site),
-            f"{many(len(one.waiting), 'task')} of {name} wait for up to {most:,} tasks of {whom} each: beyond {INLINE} "
+            f"{_wait(len(one.waiting), f' of {name}')} for up to {most:,} tasks of {whom} each: beyond {INLINE} "
             "they lie in the ring's pool, and each is looked up, stored and resolved by itself",
             f"Make the tasks of {whom} blocks of fewer pl.spmd launches, or join them in steps.",
             kernel=one.task.kernel,
@@ -217,7 +227,7 @@ def late_consumer(program: Program) -> Iterator[Finding]:
         whom = ", ".join([*dict.fromkeys(short_name(tasks[one].kernel) for one in consumers)][:3])
         yield late_consumer.at(
             program.site(site),
-            f"{many(len(consumers), 'task')} ({whom}) wait for {name} alone, and none is on a core before it is done",
+            f"{_wait(len(consumers), f' ({whom})')} for {name} alone, and none is on a core before it is done",
             f"Launch {name} {'by pl.submit ' if called else ''}with allow_early_resolve=True.",
             kernel=kernel,
             count=len(consumers),

@@ -283,23 +283,26 @@ def exposed_communication(run: RunFacts) -> Iterator[Cause]:
         return
     name, longest = top_kernel(segments)
     free = run.communication.compute_ns - run.communication.hidden_ns  # compute that nothing communicates beside
-    hidden = 1 - exposed / max(run.communication.on_core_ns, exposed)
     late, words = _late_collectives(run.work)
     hideable = min(exposed, free)
     words = words or f", nearly all of it in {name}" if longest > MOSTLY * exposed else words
     # tasks that others wait for may run beside compute, which then does not hide them
-    where = "that no compute hides" if exposed <= run.communication.exposed_ns else "on the critical path"
+    on_path = exposed > run.communication.exposed_ns
+    where, of = ("on the critical path", "it") if on_path else ("that no compute hides", "what is not hidden")
+    beside = 1 - (run.communication.exposed_ns if on_path else exposed) / max(run.communication.on_core_ns, 1)
+    how = "runs beside compute, which does not hide it" if on_path else "is hidden by compute"
     remedy = "Overlap communication with compute, or send less."
     if late > exposed / 2:
         remedy = LATE_RANK
     elif hideable < exposed / 2:
-        remedy = f"Send less or less often: there is only {duration(free)} of compute to hide it behind."
+        least = f"only {duration(free)} of compute" if free > 0 else "no compute"
+        remedy = f"Send less or less often: there is {least} to hide it behind."
     yield COMMUNICATION(
         run,
         exposed,
         f"Communication {where} takes {run.in_words(exposed)}{words}.",
-        f"{percent(hidden)} of all communication is hidden by compute",
-        f"{name} is {percent(longest / exposed)} of what is not hidden",
+        f"{percent(beside)} of all communication {how}",
+        f"{name} is {percent(longest / exposed)} of {of}",
         f"it is {percent(exposed / run.ran.length)} of the time in which anything runs",
         remedy=remedy,
         gain=Gain.around(min(max(late, (hideable + exposed) / 2), exposed), hideable, exposed),
@@ -309,7 +312,10 @@ def exposed_communication(run: RunFacts) -> Iterator[Cause]:
 
 
 def _late_collectives(work: Work) -> tuple[int, str]:
-    """What collectives take beyond LATE times the usual of their kind, and the longest of them in words."""
+    """What collectives take beyond LATE times the usual of their kind, and the longest of them in words. A simulation
+    says itself who waited (`signals.py`)."""
+    if work.trace.meta.clock == "simulated":
+        return 0, ""
     comm = np.flatnonzero((work.slices["kind"] == "comm").to_numpy())
     # profilers number their collectives
     kinds = pl.Series([re.sub(r"(_+\d+)+$", "", name) for name in work.kernels], dtype=pl.Categorical)

@@ -8,6 +8,7 @@ them. The kernels of a pass are then those of the busiest rank.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,6 +51,10 @@ class Routing:
     def busiest(self, ranks: int) -> float:
         """The work of the busiest of so many ranks over the mean."""
         if not self.counts:
+            if 1 < ranks < self.factor:
+                raise NpuscopeError(
+                    f"--routing {self.factor:g}: of {ranks} ranks one has at most {ranks} times the mean"
+                )
             return self.factor if ranks > 1 else 1.0
         if len(self.counts) % ranks:
             raise NpuscopeError(f"{len(self.counts)} counts of experts cannot be spread over {ranks} ranks")
@@ -82,8 +87,10 @@ def _read_counts(path: str, experts: int) -> Routing:
         counts = tuple(float(word) for word in words)
     except (ValueError, TypeError) as error:
         raise BadInput(f"no numbers: {error}", path=path, remedy="Give a count per expert, in order.") from error
-    if len(counts) != experts or any(count < 0 for count in counts) or not sum(counts):
-        raise BadInput(f"{len(counts)} counts, none below 0 and some above, for {experts} experts", path=path)
+    if len(counts) != experts:
+        raise BadInput(f"{len(counts)} counts for {experts} experts", path=path)
+    if not all(0 <= count < math.inf for count in counts) or not any(counts):
+        raise BadInput("counts are numbers from 0 on, and not all of them 0", path=path)
     return Routing(counts=counts)
 
 
