@@ -95,4 +95,4 @@ def test_goes_to_another_process():
 
 def test_says_what_is_wrong():
     with pytest.raises(TypeError, match="missing a required argument: 'what'"):
-        Sent(**{})
+        Sent()  # type: ignore[call-arg]

@@ -310,18 +310,25 @@ def test_signals_for_fewer_ranks_than_there_are_are_refused() -> None:
 @pytest.mark.parametrize("place", ["host", "chip"])
 def test_ranks_meet_at_a_barrier_outside_tasks(place: str) -> None:
     """GIVEN ranks that publish WHEN they meet between two calls or two tasks THEN each finds its peer's data."""
-    part = pl.Tensor[[1, SIZE], pl.FP32]
-    shared = pld.DistributedTensor[[1, SIZE], pl.FP32]
-    signals = pl.InOut[pld.DistributedTensor[[2], pl.INT32]]
+    part: Any = pl.Tensor[[1, SIZE], pl.FP32]
 
     @pl.jit
-    def publish(x: part, data: pl.InOut[shared], signal: signals):
+    def publish(
+        x: part,
+        data: pl.InOut[pld.DistributedTensor[[1, SIZE], pl.FP32]],
+        signal: pl.InOut[pld.DistributedTensor[[2], pl.INT32]],
+    ):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="publish"):
             pl.store(pl.load(x, [0, 0], [1, SIZE]), [0, 0], data)
         return data
 
     @pl.jit
-    def consume(data: shared, y: pl.Out[part], signal: signals, peer: pl.Scalar[pl.INT32]):
+    def consume(
+        data: pld.DistributedTensor[[1, SIZE], pl.FP32],
+        y: pl.Out[part],
+        signal: pl.InOut[pld.DistributedTensor[[2], pl.INT32]],
+        peer: pl.Scalar[pl.INT32],
+    ):
         if place == "chip":
             pld.tensor.barrier(signal)
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="consume"):
@@ -335,7 +342,7 @@ def test_ranks_meet_at_a_barrier_outside_tasks(place: str) -> None:
         for r in pl.range(pld.world_size()):
             publish(x[r], data, signal, device=r)
         if place == "host":
-            signal = pld.barrier(signal)
+            pld.barrier(signal)
         for r in pl.range(pld.world_size()):
             consume(data, y[r], signal, 1 - r, device=r)
         return y
