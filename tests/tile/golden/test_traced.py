@@ -105,6 +105,25 @@ def test_nan_in_the_input_is_said_once_and_where_it_is_loaded() -> None:
     assert (event.kind, event.op, event.elements, event.index) == ("NaN", "load", 1, (3, 4))
 
 
+def test_memory_that_nobody_wrote_comes_before_the_nan_that_follows_from_it() -> None:
+    @pl.jit
+    def program(x: pl.Tensor[[16, 32], pl.FP32], y: pl.Out[pl.Tensor[[16, 32], pl.FP32]]):
+        half = pl.create_tensor([16, 32], dtype=pl.FP32)
+        whole = pl.create_tensor([16, 32], dtype=pl.FP32)
+        with pl.at(level=CORE, name_hint="first"):
+            half[0:8, :] = x[0:8, :]
+        with pl.at(level=CORE, name_hint="second"):
+            whole[:] = pl.mul(half, 2.0)
+        with pl.at(level=CORE, name_hint="third"):
+            y[:] = pl.add(whole, 1.0)
+        return y
+
+    with watched(), collecting() as runs:
+        program(ONES.copy(), np.zeros((16, 32), np.float32))
+    events = beside_golden(runs[0], None).events
+    assert [(event.kind, event.kernel) for event in events] == [("never written", ""), ("NaN", "third")]
+
+
 def steps(wrong: bool) -> Any:
     @pl.jit
     def program(x: pl.Tensor[[64, 32], pl.FP32], y: pl.Out[pl.Tensor[[64, 32], pl.FP32]]):

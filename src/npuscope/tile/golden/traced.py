@@ -16,8 +16,8 @@ import numpy as np
 from npuscope.table.formats import many
 from npuscope.tile.golden.runner import RunResult, make
 from npuscope.tile.golden.spec import Array, ScalarSpec, TensorSpec, array_of, chosen, copy_of, python_number
-from npuscope.tile.record.model import unique_names
-from npuscope.tile.record.walk import earliest
+from npuscope.tile.record.model import Recording, unique_names
+from npuscope.tile.record.walk import earliest, ops_of
 from npuscope.tile.run.execute import Finished, record
 from npuscope.tile.run.value_watch import NOTICES, ValueEvent
 
@@ -145,15 +145,24 @@ def beside_golden(run: Finished, result: RunResult | None) -> ValueTrace:
 
 
 def events_of(run: Finished) -> tuple[ValueEvent, ...]:
-    """What the watch saw, and what the run noticed of memory."""
+    """What the watch saw, and what the run noticed of memory, in the order of tasks: causes before what they cause."""
     noticed = [one for one in run.recording.notices if one.kind in NOTICES]
     places = {(site.file, site.line) for site in (run.recording.sites[one.site] for one in noticed)}
     # who loads what nobody wrote is told once, by the notice
     events = [one for one in run.events if one.kind != "NaN" or (one.site.file, one.site.line) not in places]
     for one in noticed:
         site = run.recording.sites[one.site]
-        events.append(ValueEvent(NOTICES[one.kind], "", "", -1, site, one.message, 0, (), one.count))
+        event = ValueEvent(NOTICES[one.kind], "", "", -1, site, one.message, 0, (), one.count)
+        first = _first_task(run.recording, one.site)
+        after = (n for n, other in enumerate(events) if other.task > first >= 0)
+        events.insert(next(after, len(events)), event)
     return tuple(events)
+
+
+def _first_task(recording: Recording, site: int) -> int:
+    """The first task with an op of a line; -1 for none."""
+    bodies = {n for n, body in enumerate(recording.bodies) if any(op.site == site for op, _ in ops_of(body))}
+    return next((task.id for task in recording.tasks if any(group.body in bodies for group in task.groups)), -1)
 
 
 def _traced(
