@@ -61,16 +61,26 @@ def dropped(job: Job, tasks: Ints) -> Job:
     )
 
 
+def edges_of(job: Job) -> tuple[Ints, Ints]:
+    """Who is waited for, and by whom."""
+    return np.repeat(np.arange(len(job.shape)), np.diff(job.first_out)), job.out
+
+
 def pairs_of(job: Job) -> list[tuple[int, int]]:
-    source = np.repeat(np.arange(len(job.shape)), np.diff(job.first_out))
-    return list(zip(source.tolist(), job.out.tolist(), strict=True))
+    source, target = edges_of(job)
+    return list(zip(source.tolist(), target.tolist(), strict=True))
 
 
 def with_pairs(job: Job, pairs: Pairs) -> Job:
     """The job with these edges in place of its own."""
-    found = sorted(set(pairs))
-    source, target = (np.array([pair[n] for pair in found], np.int64) for n in range(2))
+    source, target = np.array(list(pairs), np.int64).reshape(-1, 2).T
+    return with_edges(job, source, target)
+
+
+def with_edges(job: Job, source: Ints, target: Ints) -> Job:
+    """The same, of those waited for and those who wait."""
     count = len(job.shape)
+    source, target = np.divmod(np.unique(source * count + target), max(count, 1))
     return job._replace(
         producers=np.bincount(target, minlength=count).astype(np.int64),
         first_out=np.searchsorted(source, np.arange(count + 1)).astype(np.int64),
@@ -134,7 +144,7 @@ def merged(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
     np.maximum.at(submit, new, job.submit)
     np.minimum.at(early, new, job.early)
     np.maximum.at(waits, new, job.waits_host)
-    return with_pairs(
+    return with_edges(
         job._replace(
             shape=job.shape[leads],
             blocks=blocks,
@@ -149,7 +159,7 @@ def merged(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
             stops=stops_at(job.stops, rows),
             rings=_merged_rings(job.rings, np.split(sorted_tasks, np.cumsum(np.bincount(new))[:-1])),
         ),
-        zip(*place[ends[:, ends[0] != ends[1]]].tolist(), strict=True),
+        *place[ends[:, ends[0] != ends[1]]],
     )
 
 

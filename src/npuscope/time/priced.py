@@ -22,7 +22,16 @@ from npuscope.check.rule import ONLY_IF_IT_SAVES, Finding, Price, Waste
 from npuscope.table.formats import duration, many, percent
 from npuscope.tile.graph.exact import exact_edges
 from npuscope.tile.record.model import short_name
-from npuscope.time.change_job import dropped, in_first, merged, pairs_of, scaled_each, with_fewer_edges, with_pairs
+from npuscope.time.change_job import (
+    dropped,
+    edges_of,
+    in_first,
+    merged,
+    pairs_of,
+    scaled_each,
+    with_edges,
+    with_fewer_edges,
+)
 from npuscope.time.chip.job import Floats, Ints, Job, without_end
 from npuscope.time.chip.prepare import Prepared
 from npuscope.time.core.costs import NS
@@ -164,9 +173,10 @@ class Owners:
             self.bytes[kernel] = sum(moved)
 
     @cached_property
-    def true_waits(self) -> list[tuple[int, int]]:
-        """Tasks that one touches what the other wrote, the writer first."""
-        return [(edge.src, edge.dst) for edge in exact_edges(self.prepared.program.recording)]
+    def true_waits(self) -> tuple[Ints, Ints]:
+        """Tasks that one touches what the other wrote: the writers, and who waits for each."""
+        edges = exact_edges(self.prepared.program.recording)
+        return np.array([edge.src for edge in edges], np.int64), np.array([edge.dst for edge in edges], np.int64)
 
     def busiest(self, number: int, pipes: Sequence[int]) -> float:
         """The share of a block of a class that the busiest of these pipes works."""
@@ -204,6 +214,16 @@ def _other_edges(finding: Finding, owner: Owners) -> Removal:
     return Removal((f"tasks of {name} wait for nobody whom their producers wait for",), reduced=frozenset(chosen))
 
 
+def _waiting_for_what_they_touch(job: Job, owner: Owners, tasks: Ints) -> Job:
+    chosen = np.zeros(len(job.shape), bool)
+    chosen[tasks] = True
+    (source, target), (writers, touching) = edges_of(job), owner.true_waits
+    kept, true = ~chosen[target], chosen[touching]
+    return with_edges(
+        job, np.concatenate([source[kept], writers[true]]), np.concatenate([target[kept], touching[true]])
+    )
+
+
 def without(removals: Iterable[Removal], owner: Owners) -> Job | None:
     """The job with all of this gone; None where a task would wait for itself."""
     whole = reduce(Removal.and_also, removals, Removal())
@@ -221,8 +241,7 @@ def without(removals: Iterable[Removal], owner: Owners) -> Job | None:
     for time, moved in whole.less:
         job = scaled_each(job, time, moved)
     if whole.fewer_waits:
-        kept = [pair for pair in pairs_of(job) if pair[1] not in whole.fewer_waits]
-        fewer = with_pairs(job, [*kept, *(pair for pair in owner.true_waits if pair[1] in whole.fewer_waits)])
+        fewer = _waiting_for_what_they_touch(job, owner, np.array(list(whole.fewer_waits), np.int64))
         saved = np.maximum(job.producers - fewer.producers, 0) * edge  # of each edge that need not be submitted
         job = fewer._replace(submit=np.maximum(job.submit - saved, 0.0))
     if whole.in_no_time:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice, pairwise
@@ -47,7 +47,7 @@ def task_graph(recording: Recording, footprints: tuple[tuple[Box, ...], ...] | N
     footprints = footprints or _footprints(recording)
     directions = tuple(derive_directions(recording))
     allocations, creators = _allocations(recording, footprints)
-    known = TensorMap([prod(buffer.shape) for buffer in recording.buffers])
+    known = TensorMap(lambda buffer: prod(recording.buffers[buffer].shape))
     edges: list[Edge] = []
     for task, ways, boxes in zip(recording.tasks, directions, footprints, strict=True):
         edges += [Edge(dep, task.id, "explicit") for dep in dict.fromkeys(task.deps)]
@@ -95,8 +95,8 @@ def _allocations(
                 entered.setdefault(scope, task.id)
     used = {box.buffer for boxes in footprints for box in boxes}
     scopes: dict[tuple[tuple[int, int], ...], list[int]] = {}
-    for buffer in recording.buffers:
-        if buffer.id in used and buffer.origin != "parameter":
+    for buffer in [recording.buffers[n] for n in sorted(used)]:
+        if buffer.origin != "parameter":
             inside = tuple((turn.loop, turn.turn) for turn in buffer.turns if turn.kind != "unroll")
             while inside not in entered:  # a turn that submitted nothing made a tensor for a later one
                 inside = inside[:-1]
@@ -285,8 +285,8 @@ class TensorMap:
     Boxes of similar length share a list, so that one long box does not make every search long.
     """
 
-    def __init__(self, elements: list[int]) -> None:
-        self.elements = elements  # of each buffer
+    def __init__(self, elements: Callable[[int], int]) -> None:
+        self.elements = elements  # of a buffer
         self.producers: dict[Box, list[int]] = {}
         self.starts: dict[int, dict[int, list[tuple[int, Box]]]] = {}  # buffer -> bits of the extent -> (offset, box)
 
@@ -300,7 +300,7 @@ class TensorMap:
 
     def lookup(self, wanted: Box) -> Iterator[tuple[Box, list[int], bool]]:
         """Every box with writers that may share an element with `wanted`: box, writers, whether it is covered."""
-        elements = self.elements[wanted.buffer]
+        elements = self.elements(wanted.buffer)
         end = wanted.offset + wanted.extent
         for bits, starts in self.starts.get(wanted.buffer, {}).items():
             first = bisect_left(starts, (wanted.offset - (1 << bits),))
