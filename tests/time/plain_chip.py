@@ -95,7 +95,7 @@ class Chip:
             self.threads.append(Thread(machine.threads, machine.loop))
         self.waiters: list[list[int]] = [[] for _ in job.shape]
         self.seen_done: list[deque[tuple[int, float]]] = [deque() for _ in range(machine.threads)]
-        self.expanding: deque[deque[int]] = deque()  # nodes of each recorded graph that are still to be expanded
+        self.expanding: deque[tuple[list[int], int]] = deque()  # nodes of recorded graphs, how many are expanded
         if machine.hosted:
             self.scan()
 
@@ -118,7 +118,7 @@ class Chip:
                 self.hang(task, begin)
         for number in range(max(kinds, default=-1) + 1):
             if number in kinds:
-                self.expanding.append(deque(task for task, kind in enumerate(kinds) if kind == number))
+                self.expanding.append(([task for task, kind in enumerate(kinds) if kind == number], 0))
         self.next, self.orchestrator = len(self.job.shape), FAR
         for thread in self.threads:
             thread.at, thread.last, thread.asleep = begin, begin, False
@@ -167,14 +167,16 @@ class Chip:
             self.wake(peer, clock)
 
     def expand(self, clock: float) -> float:
-        """A few nodes of the recorded graph that is next, which then goes to the end."""
+        """A few nodes of the recorded graph that is next, which then goes to the end, or runs where those were all."""
         if self.expanding:
-            nodes = self.expanding.popleft()
-            for _ in range(min(SLICE, len(nodes))):
-                clock += self.machine.expand
-                self.hang(nodes.popleft(), clock)
-            if nodes:
-                self.expanding.append(nodes)
+            nodes, done = self.expanding.popleft()
+            visited = min(SLICE, len(nodes) - done)
+            clock += self.machine.expand * visited
+            if done + visited < len(nodes):
+                self.expanding.append((nodes, done + visited))
+            else:
+                for node in nodes:
+                    self.hang(node, clock)
         return clock
 
     # --- time

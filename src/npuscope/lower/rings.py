@@ -64,6 +64,23 @@ def entries_of(program: Program) -> Iterator[RingEntry]:
         yield RingEntry(path_of(recording, task), ring(task), 0, task.site, task.id)
 
 
+def graph_calls(program: Program) -> dict[str, list[Task]]:
+    """The tasks of each call of a recorded graph, in order. Only so many graphs are recorded as the runtime has room
+    for; tasks of others are submitted one by one."""
+    found: dict[str, list[Task]] = defaultdict(list)
+    for task in program.recording.tasks:
+        if task.graph:
+            found[task.graph].append(task)
+    most = program.device.runtime.get("graph_definitions")
+    recorded = list(dict.fromkeys(map(graph_of, found)))[: None if most is None else int(most.value)]
+    return {name: nodes for name, nodes in found.items() if graph_of(name) in recorded}
+
+
+def graph_of(call: str) -> str:
+    """The graph that a call is of."""
+    return call.rpartition("#")[0]
+
+
 ScopePath = tuple[Hashable, ...]  # scopes open around something, outermost first: never empty
 FUNCTION: ScopePath = ("function",)  # without `auto_scope` the runtime's own scope, which is no scope of the program
 

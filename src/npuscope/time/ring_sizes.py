@@ -18,7 +18,7 @@ import numpy as np
 
 from npuscope.base import progress
 from npuscope.lower.program import Program
-from npuscope.lower.rings import RingEntry, entries_of, limits_of
+from npuscope.lower.rings import RingEntry, entries_of, graph_calls, limits_of
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import COUNT, TEXT
 from npuscope.time.chip.job import BYTES, CLOSES, HEAP, RING, SLOTS, Ints, Rings, with_room, without_end
@@ -100,9 +100,8 @@ def smallest_rooms(
 
 def _resident(program: Program, entries: list[RingEntry], limits: dict[str, tuple[int, ...]]) -> list[Row]:
     """Where the host builds the graph: nodes of recorded graphs take no slots, their calls do."""
-    tasks = program.recording.tasks
-    calls = {task.graph for task in tasks if task.graph}
-    slots = sum(not entry.is_task or not tasks[entry.task].graph for entry in entries) + len(calls)
+    calls = graph_calls(program)
+    slots = len(entries) - sum(map(len, calls.values())) + len(calls)
     heap = sum(entry.bytes for entry in entries)
     return [
         ("0", "task_window", slots, slots, limits["task_window"][0]),

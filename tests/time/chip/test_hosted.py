@@ -5,18 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
+import msgspec
 import numpy as np
 import pytest
 
 from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
 from npuscope.base.errors import BadInput, NpuscopeError
-from npuscope.chip.devices import load
+from npuscope.check.rules.safety import ring_deadlock
+from npuscope.chip.devices import Constant, load
 from npuscope.chip.runtimes import runtime_named, with_runtime
+from npuscope.lower.program import Program
 from npuscope.time.change_job import pairs_of
 from npuscope.time.chip.engine import run_chip
 from npuscope.time.chip.host_graph import host_cost, mode_of, with_graphs
-from npuscope.time.chip.job import LEAVES, NONE, PLAIN
+from npuscope.time.chip.job import BEGIN, COMPLETED, LEAVES, NONE, PLAIN, POLLED, PREPARED, RELEASED, RETIRED
+from npuscope.time.chip.prepare import prepare
 from tests.time.jobs import chain, fork_and_join, graph, hosted, machine
 
 LAYERS = """
@@ -54,6 +58,13 @@ def predicted(tmp_path: Path, source: str = LAYERS, kind: str = "HOST_BUILD_GRAP
     file = tmp_path / "layers.py"
     file.write_text(dedent(source).replace("{kind}", kind))
     return Prediction(Request(str(file), **asked))  # type: ignore[arg-type]
+
+
+def limited(tmp_path: Path, name: str, value: int) -> Program:
+    """The program on a chip with another limit of the runtime."""
+    program = predicted(tmp_path).program
+    runtime = {**program.device.runtime, name: Constant(value, "n", "a test", "guessed")}
+    return Program(program.recording, msgspec.structs.replace(program.device, runtime=runtime))
 
 
 def test_a_script_gets_the_runtime_that_it_asks_for_unless_the_user_says_otherwise(tmp_path: Path) -> None:
@@ -149,13 +160,38 @@ def test_vector_cores_schedule_on_a5_unless_a_task_is_not_for_them(tmp_path: Pat
 def test_what_the_host_pays_for_a_graph(tmp_path: Path) -> None:
     """Three submissions: two calls of a graph of two tasks, of which the first is recorded, and a task."""
     cost = {name: one.value * 1e9 for name, one in runtime_named("host_build_graph").host.items()}
-    submitting = cost["submit"] + 2 * cost["replay"]
+    submitting = cost["submit"] + 4 * cost["replay_tensor"]  # x and a, then a and b
     recording = 2 * (cost["record_node"] + cost["define_node"])
     size = 3 * 4970
-    upload = 2 * cost["copy"] + size / 7.3 + cost["graph_upload"]
+    upload = 2 * cost["copy"] + size / 7.3 + cost["graph_upload"] + cost["definition_upload"]
     found = host_cost(predicted(tmp_path).program)
     assert (found.submits, found.recorded, found.replays, found.upload_bytes) == (3, 2, 1, size)
-    assert (found.build_ns, found.upload_ns) == pytest.approx((max(submitting, recording), upload))
+    assert (found.build_ns, found.upload_ns) == pytest.approx((max(submitting, recording) / 0.74, upload))
+
+
+def test_graphs_beyond_those_that_are_recorded_are_submitted_task_by_task(tmp_path: Path) -> None:
+    program = limited(tmp_path, "graph_definitions", 0)
+    assert host_cost(program).submits == 5
+    assert not list(ring_deadlock.check(program))
+    assert not len(prepare(program).job.graph)
+
+
+def test_the_map_of_written_tensors_must_hold_those_of_the_whole_run(tmp_path: Path) -> None:
+    """Of tasks that are submitted one by one: here the last."""
+    assert not list(ring_deadlock.check(limited(tmp_path, "tensormap", 1)))
+    (error,) = ring_deadlock.check(limited(tmp_path, "tensormap", 0))
+    assert error.message.startswith("1 written tensors to remember: host_build_graph keeps the whole graph")
+
+
+def test_a_recorded_graph_begins_when_all_of_it_is_expanded() -> None:
+    """Forty nodes that wait for nobody, four a visit: none is ready before the last is expanded."""
+    made = with_graphs(graph([1000.0] * 40, []), [list(range(40))])
+    chip = hosted(machine())
+    times, _ = run_chip(made, chip)
+    visits = times.loops[times.loops[:, PREPARED] > 0]
+    assert visits[:, PREPARED].tolist() == pytest.approx([4 * chip.expand] * 10)
+    last = np.sum(visits[-1, [BEGIN, RELEASED, POLLED, COMPLETED, RETIRED, PREPARED]])
+    assert np.min(times.ready[:40]) >= last
 
 
 def test_a_runtime_is_laid_over_a_device_once_and_an_unknown_one_is_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 from other_chips import CHIP, LAYER, other, program_on
 
 import npuscope.tile as pl
+from npuscope.chip.runtimes import with_runtime
+from npuscope.lower.program import Program
 from npuscope.tile.record.model import Access
 from npuscope.time.chip.prepare import Prepared, distinct_lines, prepare, retimed
 from npuscope.time.core.stream import FAR, NEAR, PLACE, RUN, InstructionStream, KnownReads, stream_of
@@ -196,3 +199,25 @@ def test_blocks_of_a_launch_that_read_the_same_share_what_is_not_in_l2() -> None
     assert len(shares) == 1
     assert 0 < shares.pop() <= 64 / 8
     assert len(np.unique(run.prepared.job.block_class)) == 1
+
+
+def test_who_reads_what_a_task_wrote_keeps_the_tensor_and_under_tmr_not_the_task() -> None:
+    # GIVEN a task that writes a tensor and one that reads it: three entries of the rings with the allocation
+    @pl.jit
+    def two(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        y = pl.create_tensor([16, 64], dtype=pl.FP32)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="write"):
+            y[:, :] = pl.mul(x[:, :], 2.0)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="read"):
+            out[:, :] = pl.mul(y[:, :], 2.0)
+        return out
+
+    x = np.zeros((16, 64), np.float32)
+    recording = two.record(x, np.zeros_like(x)).recording
+    # WHEN it is submitted by the builds of spring and by those of August, whose tensor map only orders
+    kept = []
+    for device in (CHIP, with_runtime(CHIP, "tmr")):
+        rings = prepare(Program(recording, device)).job.rings
+        kept.append([rings.use[a:b].tolist() for a, b in pairwise(rings.first_use.tolist())])
+    # THEN the reader keeps the allocation in both
+    assert kept == [[[0], [0, 1]], [[0], [0]]]

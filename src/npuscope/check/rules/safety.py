@@ -18,11 +18,11 @@ from npuscope.check.races.conflicts import order_of
 from npuscope.check.races.detect import Phased, phased
 from npuscope.check.rule import Example, Finding, Rule, Waste, rule
 from npuscope.lower.program import PlannedBody, Program
-from npuscope.lower.rings import FUNCTION, RingEntry, ScopePath, entries_of, limits_of
+from npuscope.lower.rings import FUNCTION, RingEntry, ScopePath, entries_of, graph_calls, limits_of
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import OpRole
 from npuscope.tile.graph.boxes import Offsets
-from npuscope.tile.record.model import Site, Task
+from npuscope.tile.record.model import Site
 from npuscope.tile.record.recorder import NAMES
 
 
@@ -183,18 +183,16 @@ class _Need(NamedTuple):
 def _resident(program: Program) -> Iterator[Finding]:
     """Where the host builds the graph nothing is given back: all of it must fit."""
     tasks, runtime = program.recording.tasks, program.device.runtime
-    entries = [entry for entry in entries_of(program) if not entry.is_task or not tasks[entry.task].graph]
-    calls: dict[str, list[Task]] = defaultdict(list)
-    for task in tasks:
-        if task.graph:
-            calls[task.graph].append(task)
-    first = {name.rpartition("#")[0]: nodes for name, nodes in reversed(calls.items())}
-    longest = max(first.values(), key=len, default=[])
+    calls = graph_calls(program)
+    nodes = {task.id for call in calls.values() for task in call}
+    entries = [entry for entry in entries_of(program) if not entry.is_task or entry.task not in nodes]
+    longest = max(calls.values(), key=len, default=[])
     last = tasks[-1] if tasks else None
+    written = sum(need.amount for need in _remembered(program, [entry for entry in entries if entry.is_task]))
     needs = [
         ("tasks, allocations and recorded graphs", "task_window", len(entries) + len(calls), last),
         ("bytes of tensors", "heap", sum(entry.bytes for entry in entries), last),
-        ("recorded graphs that differ", "graph_definitions", len(first), last),
+        ("written tensors to remember", "tensormap", written, last),
         ("tasks in one recorded graph", "graph_nodes", len(longest), longest[0] if longest else last),
     ]
     for what, name, needed, place in needs:

@@ -3,7 +3,8 @@
 All threads scan the tasks side by side, ready ones go to their queue, each other one hangs on the wake list of its
 latest unfinished producer. A finished task's waiters move on to their queue or to the next unfinished producer: with a
 resolver a thread of its own does that, which owns no core. Nodes of recorded graphs are expanded by the scheduler
-threads, a few at each visit, graph by graph.
+threads, a few at each visit, graph by graph; a graph's first tasks run when all of it is expanded and what it needs
+from outside is there.
 """
 
 from __future__ import annotations
@@ -61,19 +62,23 @@ def scan(job: Job, machine: Machine, times: Times, s: State) -> None:
 
 @compiled_part
 def expand(job: Job, machine: Machine, times: Times, s: State, clock: float) -> float:
-    """A visit to the recorded graph that is next: a few of its nodes become tasks."""
+    """A visit to the recorded graph that is next: a few of its nodes become tasks. With the last of them those may run
+    that nothing holds back."""
     ends, size = s.ahead[machine.threads], len(s.expanding)
     if ends[0] == ends[1]:
         return clock
     graph = s.expanding[ends[0] % size]
     ends[0] += 1
-    for _ in range(min(SLICE, s.graph[NODES, graph] - s.graph[NODE, graph])):
-        clock += machine.expand
-        hang(job, times, s, s.nodes[s.graph[NODE, graph]], clock)
-        s.graph[NODE, graph] += 1
+    visited = min(SLICE, s.graph[NODES, graph] - s.graph[NODE, graph])
+    clock += machine.expand * visited
+    s.graph[NODE, graph] += visited
     if s.graph[NODE, graph] < s.graph[NODES, graph]:
         s.expanding[ends[1] % size] = graph
         ends[1] += 1
+        return clock
+    first = s.graph[NODES, graph - 1] if graph > 0 else 0
+    for n in range(first, s.graph[NODES, graph]):
+        hang(job, times, s, s.nodes[n], clock)
     return clock
 
 

@@ -8,7 +8,7 @@ nodes, for which whoever needs any of them waits.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from npuscope.base.errors import BadInput
 from npuscope.check.rules.safety import ring_deadlock
 from npuscope.chip.runtimes import HBG, Mode, runtime_named
 from npuscope.lower.program import Program
-from npuscope.tile.record.model import Task
+from npuscope.lower.rings import graph_calls, graph_of
 from npuscope.time.chip.job import ENDLESS, LEAVES, NONE, PLAIN, Ints, Job, Machine
 from npuscope.time.core.costs import NS
 
@@ -30,17 +30,8 @@ def host_graph_job(program: Program, job: Job) -> Job:
     tasks = program.recording.tasks
     none = np.zeros(len(tasks), np.int64)
     job = job._replace(early=none, waits_host=none - 1, submit=np.zeros(len(tasks)), rings=ENDLESS)
-    calls = graph_calls(tasks)
-    return with_graphs(job, list(calls.values())) if calls else job
-
-
-def graph_calls(tasks: Sequence[Task]) -> dict[str, list[int]]:
-    """The tasks of each call of a recorded graph, in order."""
-    found: dict[str, list[int]] = defaultdict(list)
-    for task in tasks:
-        if task.graph:
-            found[task.graph].append(task.id)
-    return dict(found)
+    calls = [[task.id for task in nodes] for nodes in graph_calls(program).values()]
+    return with_graphs(job, calls) if calls else job
 
 
 def with_graphs(job: Job, calls: Sequence[Sequence[int]]) -> Job:
@@ -135,16 +126,26 @@ class HostCost:
 def host_cost(program: Program) -> HostCost:
     """From the costs that are documented of each operation; what the calls' own tensors take is not in it."""
     cost = {name: one.value for name, one in runtime_named(HBG).host.items()}
-    tasks = program.recording.tasks
-    calls = graph_calls(tasks)
-    first = {name.rpartition("#")[0]: nodes for name, nodes in reversed(calls.items())}
-    plain = sum(not task.graph for task in tasks)
-    replays = len(calls) - len(first)
+    calls = graph_calls(program)
+    first = {graph_of(name): nodes for name, nodes in reversed(calls.items())}
+    plain = len(program.recording.tasks) - sum(map(len, calls.values()))
     recording = max((len(nodes) for nodes in first.values()), default=0) * (cost["record_node"] + cost["define_node"])
     started = max(0, len(first) - cost["recorders"]) * cost["recorder_start"]
-    submitting = plain * cost["submit"] + len(calls) * cost["replay"] + started
-    size = (plain + len(calls)) * cost["task_bytes"]
-    upload = 2 * cost["copy"] + size / cost["copy_rate"] + (cost["graph_upload"] if calls else 0.0)
-    recorded = sum(map(len, first.values()))
-    build = max(submitting, recording)  # graphs are recorded on threads of their own, all at once
-    return HostCost(plain + len(calls), recorded, replays, build * NS, round(size), upload * NS)
+    submitting = plain * cost["submit"] + _given(program, calls) * cost["replay_tensor"] + started
+    build = max(submitting, recording) / cost["told"]  # graphs are recorded on threads of their own, all at once
+    submits, recorded = plain + len(calls), sum(map(len, first.values()))
+    size = submits * cost["task_bytes"]
+    graphs = cost["graph_upload"] + len(first) * cost["definition_upload"] if calls else 0.0
+    upload = 2 * cost["copy"] + size / cost["copy_rate"] + graphs
+    return HostCost(submits, recorded, len(calls) - len(first), build * NS, round(size), upload * NS)
+
+
+def _given(program: Program, calls: Collection[str]) -> int:
+    """How many tensors the calls of recorded graphs are given, in all: what others touch, too."""
+    buffers = program.recording.buffers
+    users: dict[int, set[str]] = defaultdict(set)
+    for task in program.recording.tasks:
+        for argument in task.arguments:
+            users[argument.buffer].add(task.graph)
+    shared = (of for buffer, of in users.items() if len(of) > 1 or buffers[buffer].origin == "parameter")
+    return sum(len(of & set(calls)) for of in shared)

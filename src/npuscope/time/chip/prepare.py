@@ -502,8 +502,12 @@ class Cache:
         return known is not None
 
 
+ORDERS = ("raw", "waw")  # origins of edges that the tensor map finds
+
+
 def rings_of(program: Program, edges: Iterable[tuple[int, int]]) -> Rings:
-    """A task keeps its own entry, those of its producers and of the allocations that it uses until it is done."""
+    """A task keeps its own entry, those of its producers and of the allocations that it uses until it is done. Where
+    what the tensor map finds only orders, of its producers those that made a tensor of it or that it names."""
     slots, heap = limits_of(program, "task_window"), limits_of(program, "heap")
     entries = list(entries_of(program)) if slots and heap else []
     if not entries:
@@ -514,6 +518,8 @@ def rings_of(program: Program, edges: Iterable[tuple[int, int]]) -> Rings:
     uses: list[set[int]] = [
         {maker[argument.buffer] for argument in task.arguments if argument.buffer in maker} for task in tasks
     ]
+    if "ordering_edges" in program.device.runtime:
+        edges = ((edge.src, edge.dst) for edge in program.graph.edges if edge.src >= 0 and edge.origin not in ORDERS)
     for producer, consumer in edges:
         uses[consumer].add(own[producer])
     rows = [[entry.ring for entry in entries], [entry.bytes for entry in entries], _closes(entries)]
