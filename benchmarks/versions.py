@@ -39,8 +39,8 @@ with Pool(1, WARM) as pool:
     for _ in range(4):
         handle = pool.ask(answer_of, Request({file!r}, name="layer"), Limits())
         handle.result()
-        used.append(handle.used.cpu_seconds)
-print(min(used))
+        used.append((handle.used.cpu_seconds, handle.used.peak_bytes / 1e6))
+print(*min(used))
 """
 
 
@@ -115,7 +115,8 @@ def measured(args: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, str
         yield "judge the decode layer, cold", NEW, ours(place, "judge", place.layer)
         run = subprocess.run([sys.executable, "-c", WARM.format(file=place.layer)], env=place.around(), check=True,
                              capture_output=True, text=True)  # fmt: skip
-        yield "judge the decode layer, warm", NEW, Cost(float(run.stdout), 0, 0)
+        seconds, megabytes = map(float, run.stdout.split())
+        yield "judge the decode layer, warm", NEW, Cost(seconds, 0, megabytes)
     if args.hta and args.only in "report":
         for name, path in (("216 k", T1), ("2.16 M", t10)):
             yield f"report of {name} events", PEER, cost([args.hta, "-c", HTA_ALL.format(path=str(path))], 1)
@@ -129,15 +130,14 @@ def main() -> None:
     parser.add_argument("--only", default="", help="start, report, simulate or judge")
     args = parser.parse_args()
     found: dict[tuple[str, str], Cost] = {}
-    # what compiles in the background may still write into it
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         for who, source in ((NEW, ROOT), (OLD, args.old)):
             for name in (who, f"{who} bare") if source else ():
                 copied(source, scratch / name)
-                # byte code, and machine code where it is wanted, are made once
+                # byte code, and machine code where it is wanted, are made once, and waited for
                 once = ("report", str(T1)) if args.only == "report" else ("simulate", Place(scratch / name).layer)
-                ours(Place(scratch / name), *once)
+                ours(Place(scratch / name), *once, NPUSCOPE_ENGINE="compiled")
                 if "bare" in name:
                     for cache in list((scratch / name / "src").rglob("*.pyc")):
                         cache.unlink()
