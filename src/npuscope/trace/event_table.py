@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,6 +62,24 @@ class LaneNumbers(Interner):
         else:
             number = self[key] = self[plain]
         return number
+
+
+class KindNumbers(Interner):
+    """Numbers (name, category, pid, tid), of which events have few: one look at an event instead of three."""
+
+    def __init__(self) -> None:
+        self.names, self.categories, self.lanes = Interner(), Interner(), LaneNumbers()
+        self.columns: dict[str, list[int]] = {"lane": [], "name": [], "category": []}  # of each kind
+
+    def __missing__(self, key: Any) -> int:
+        name, category, pid, tid = key
+        self.columns["lane"].append(self.lanes[pid, tid])
+        self.columns["name"].append(self.names[name])
+        self.columns["category"].append(self.categories[category])
+        return super().__missing__(key)
+
+    def of(self, events: Iterable[Event]) -> NDArray[np.uint32]:
+        return np.array([self[e.name, e.cat, e.pid, e.tid] for e in events], dtype=np.uint32)
 
 
 def _plain(id: Any) -> Any:
@@ -130,7 +148,8 @@ class _Mark(NamedTuple):
 class _Batches:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.names, self.categories, self.lanes = Interner(), Interner(), LaneNumbers()
+        self.kinds = KindNumbers()
+        self.lanes = self.kinds.lanes
         self.flow_ids, self.counter_names = Interner(), Interner()
         self.counter_ids: Interner = Interner({None: 0})
         self.text_times = 0  # times that the file has in quotes
@@ -166,22 +185,18 @@ class _Batches:
             self._add_rest([e for e in events if e.ph != "X" and e.ph not in FLOWS], table)
 
     def _slice_columns(self, events: list[Event]) -> Columns:
-        lane = np.array([self.lanes[e.pid, e.tid] for e in events], dtype=np.uint32)
         start, start_known = self._times([e.ts for e in events])
         dur, dur_known = self._times([e.dur for e in events])
         known = start_known & (dur <= LONGEST_US * 1000)
         self.ledger.repaired[NO_DURATION] += int((known & ~dur_known).sum())
         self.ledger.repaired[NEGATIVE] += int((known & (dur < 0)).sum())
-        return self._known(self._columns(events, lane, start, np.maximum(dur, 0)), known)
+        return self._known(self._columns(events, self.kinds.of(events), start, np.maximum(dur, 0)), known)
 
-    def _columns(self, events: list[Event], lane: NDArray[np.uint32], start: Ints, dur: Ints) -> Columns:
-        names, categories = self.names, self.categories
+    def _columns(self, events: list[Event], kind: NDArray[np.uint32], start: Ints, dur: Ints) -> Columns:
         columns: Columns = {
-            "lane": lane,
+            "kind": kind,
             "start": start,
             "dur": dur,
-            "name": np.array([names[e.name] for e in events], dtype=np.uint32),
-            "category": np.array([categories[e.cat] for e in events], dtype=np.uint32),
             "args": self._text([bytes(e.args) or None for e in events]),
         }
         other = [e.other for e in events]
@@ -214,11 +229,9 @@ class _Batches:
         phases = np.frombuffer("".join([e.ph for e in events]).encode(), dtype=np.uint8)
         self.ledger.merged["flow event became an end of an edge"] += int(known.sum())
         columns = {
-            "lane": np.array([self.lanes[e.pid, e.tid] for e in events], dtype=np.uint32),
+            "kind": self.kinds.of(events),
             "time": time,
             "flow": self._flow_numbers([e.id for e in events]),
-            "category": np.array([self.categories[e.cat] for e in events], dtype=np.uint32),
-            "name": np.array([self.names[e.name] for e in events], dtype=np.uint32),
             "begins": phases != ord("f"),
             "ends": phases != ord("s"),
         }
@@ -357,13 +370,11 @@ class _Batches:
     def finish(self, table: EventTable) -> None:
         if self.marks:
             self.slices.append(self._pairs())
-        table.slices = _joined(self.slices or [self._slice_columns([])])
-        table.flows = _joined(self.flows or [self._flow_columns([])])
-        table.names, table.categories, table.lane_keys = (
-            list(self.names),
-            list(self.categories),
-            self.lanes.keys_in_order,
-        )
+        of_kind = {name: np.array(numbers, dtype=np.uint32) for name, numbers in self.kinds.columns.items()}
+        table.slices = _joined(self.slices or [self._slice_columns([])], of_kind)
+        table.flows = _joined(self.flows or [self._flow_columns([])], of_kind)
+        table.names, table.categories = list(self.kinds.names), list(self.kinds.categories)
+        table.lane_keys = self.lanes.keys_in_order
         if self.counter_frames:
             table.counters = self._counters(table)
             self.counter_frames = []
@@ -397,15 +408,19 @@ class _Batches:
         slices = usable
         start = np.array([begin.time for begin, _ in slices], dtype=np.int64)
         stop = np.array([end for _, end in slices], dtype=np.int64)
-        lane = np.array([begin.lane for begin, _ in slices], dtype=np.uint32)
-        return self._columns([begin.event for begin, _ in slices], lane, start, stop - start)
+        lanes = self.lanes.keys_in_order
+        kind = [self.kinds[begin.event.name, begin.event.cat, *lanes[begin.lane]] for begin, _ in slices]
+        events = [begin.event for begin, _ in slices]
+        return self._columns(events, np.array(kind, dtype=np.uint32), start, stop - start)
 
 
-def _joined(batches: list[Columns]) -> pl.DataFrame:
+def _joined(batches: list[Columns], of_kind: dict[str, NDArray[np.uint32]]) -> pl.DataFrame:
     """All batches as one, column by column; what is done is let go, because a large trace is mostly this."""
     none = pl.Series([None], dtype=pl.String)
-    sizes = [len(columns["lane"]) for columns in batches]
-    joined: dict[str, pl.Series] = {}
+    sizes = [len(columns["kind"]) for columns in batches]
+    kind = np.concatenate([columns.pop("kind") for columns in batches])
+    joined = {name: pl.Series(numbers[kind]) for name, numbers in of_kind.items()}
+    del kind
     for name in dict.fromkeys(name for columns in batches for name in columns):
         pieces = [columns.pop(name, None) for columns in batches]
         if name in TEXTS:  # stays in pieces
