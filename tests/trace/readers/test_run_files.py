@@ -65,6 +65,13 @@ def test_older_versions_have_no_dependency_pool_and_a_heap_that_wraps(tmp_path: 
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
 
 
+def test_a_scope_whose_depth_is_damaged_still_has_its_end(tmp_path: Path) -> None:
+    path = scopes(tmp_path / "scope_stats.jsonl", 6, {"task_window": (0, 0, 1, 3)})
+    path.write_text(path.read_text().replace('"depth": 1', '"depth": [1]'))
+    uses = {use.resource: use.high_water for use in read_scopes(path).uses}
+    assert uses == {"task_window": 3, "tensormap": 3}
+
+
 @pytest.mark.skipif(not (DATA / "simpler_misc").is_dir(), reason="the real captures are not here")
 def test_the_public_file_of_version_4() -> None:
     found = read_scopes(DATA / "simpler_misc" / "scope_stats_v4.jsonl")

@@ -229,7 +229,7 @@ def _uses(
 ) -> tuple[tuple[RingUse, ...], int, tuple[tuple[str, int | None, int, int], ...]]:
     """The most of each resource and ring by pairs of a scope's beginning and end; how many lack one; all samples."""
     peaks: dict[tuple[str, int | None], RingUse] = {}
-    opened: dict[tuple[object, object, object], list[Mapping[str, Any]]] = {}
+    opened: dict[tuple[str, str, int], list[Mapping[str, Any]]] = {}
     in_use: list[tuple[str, int | None, int, int]] = []
     unpaired = 0
 
@@ -246,7 +246,7 @@ def _uses(
 
     for number, sample in enumerate(samples):
         site, ring = str(sample.get("site", "")), _whole(sample, "ring")
-        key = (site, sample.get("depth"), ring)
+        key = (site, str(sample.get("depth")), ring)  # damaged, it may be a list
         held = _whole(sample, TENSORMAP)
         in_use.append((TENSORMAP, None, number, held))
         note(TENSORMAP, None, _whole(head, f"{TENSORMAP}_max"), held, held, 0, site)
