@@ -8,10 +8,11 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kernel_tables import parse_table
 
 from npuscope.base.errors import BadInput
 from npuscope.chip import kernels
-from npuscope.chip.kernels import area_of, kernel_table, parse_table, shipped_table
+from npuscope.chip.kernels import area_of, kernel_table, shipped_table
 from npuscope.chip.kernels.demangle import demangled, readable
 
 NAMES = Path(__file__).resolve().parents[1] / "data" / "kernel_names.txt"
