@@ -50,10 +50,10 @@ Examined in November 2026 on 125 published changes that nobody who made version 
 Half of the predicted ratios are off by less than 11 %; where the change is larger than 15 %, half are off by more than 21 %; a kernel's own time is off by 23 % in the median, and the rank correlation of ratios is 0.81.
 The 80 % intervals hold 79 % of 144 unseen wall times, and of 46 blocks of an unseen model 63 % are within 25 %.
 
-What npuscope adds to the fixed guess is the sign of slowdowns, the size and the order of changes. 61 of these rows have been released since and are used from the next fit on; the other 64 stay unseen.
+61 of these rows have been released since and are used from the next fit on; the other 64 stay unseen.
 
 Of the 22 rows first **set aside** (`set_aside` in `benchmarks/published_changes/rows.py`; pl441b was looked at by mistake, pl506c and pl882 after a score), 91 % of directions were right, with a median error of 12 %, before the scheduler was changed on the other rows, 85 % and 19 % after it and the order of stores.
-Eight were opened since to learn from their misses. The other 14, which nothing was chosen on, have 86 % and 12 % before and after that, large changes 33 and 30 %.
+Eight were opened since to learn from their misses. On the other 14 (among them pl441b and pl506c) nothing was chosen; they have 86 % and 12 % before and after that, large changes 33 and 30 %.
 **What changes gain on the rows they were chosen on hardly shows on these.** What was tried and dropped is in [how time is modelled](time.md).
 **Everything below this section is about rows that were seen while the model was made**, and says so for each."""
 
