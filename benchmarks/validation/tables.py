@@ -259,7 +259,9 @@ def _width(quantity: str, misses: Misses) -> str:
 
 def _without_rare(known: Evidence) -> str:
     """Which commits the upper end of the widest interval rests on, and what it would be without them."""
-    rare = dict.fromkeys(one.name.split()[0] for one in side_times(known.changes) if one.measured > RARE * one.predicted)
+    rare = dict.fromkeys(
+        one.name.split()[0] for one in side_times(known.changes) if one.measured > RARE * one.predicted
+    )
     commits = {one.row.commit[:10] for one in known.changes if one.row.id in rare}
     rest = Misses(tuple(row for row in known.misses.rows if row.commit not in commits))
     told = f" ({_width('vector', rest)} without {', '.join(rare)}, which took over {RARE} times what is predicted)"
