@@ -352,3 +352,19 @@ def test_each_row_has_its_own_budget() -> None:
     mapped = golden.rowwise_ratio_reldiff("y", row_shape=(2, 3), mapping="rows")
     rows = np.array([0, 1, 2, 3, 4, -1])
     assert mapped(actual, expected, inputs={"rows": rows}) == (True, "")
+
+
+def test_a_number_below_zero_beside_unsigned_elements_stands_for_its_bits() -> None:
+    words = pl.Tensor[[2, 16], pl.UINT32]
+
+    @pl.jit
+    def program(x: words, mask: words, y: pl.Out[words]):
+        with pl.at(level=CORE):
+            chosen = pl.load(mask, [0, 0], [2, 16])
+            y = pl.store(pl.tile.sels(chosen, pl.load(x, [0, 0], [2, 16]), None, -3.0), [0, 0], y)
+        return y
+
+    x, y = np.arange(32, dtype=np.uint32).reshape(2, 16), np.zeros((2, 16), np.uint32)
+    mask = np.tile(np.array([0, 1], np.uint32), (2, 8))
+    program(x, mask, y)
+    assert np.array_equal(y, np.where(mask == 1, x, np.uint32(2**32 - 3)))

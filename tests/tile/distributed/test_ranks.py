@@ -148,6 +148,21 @@ def test_a_rank_goes_on_without_what_a_deferred_wait_waits_for(order: str) -> No
             host(x, y, config=ranks(2))
 
 
+def test_a_deferred_wait_is_for_a_counter_that_comes_so_far() -> None:
+    @pl.jit
+    def exactly(y: pl.Out[pl.Tensor[[1, W], pl.FP32]], arrived: pld.DistributedTensor[[1, 1], pl.INT32]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="take"):
+            pld.system.defer_wait(arrived, [0, 0], 1, cmp=pld.WaitCmp.Eq)
+        return y
+
+    @pl.jit.host
+    def host(y: pl.Out[pl.Tensor[[1, 1, W], pl.FP32]]):
+        exactly(y[0], pld.window(pld.alloc_window_buffer(4), [1, 1], dtype=pl.INT32), device=0)
+
+    with pytest.raises(TileError, match=r"WaitCmp\.Ge"):
+        host(np.zeros((1, 1, W), np.float32), config=ranks(1))
+
+
 def test_a_deferred_wait_that_nobody_ever_answers_is_an_error_though_no_task_depends_on_it() -> None:
     @pl.jit
     def alone(y: pl.Out[pl.Tensor[[1, W], pl.FP32]], arrived: pld.DistributedTensor[[1, 1], pl.INT32]):

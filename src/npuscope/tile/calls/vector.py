@@ -214,6 +214,10 @@ def select(cond: object, on_true: object, on_false: object) -> Tile:
 
 @implements(SEL, "sels")
 def sels(mask: object, src: object, tmp: object, scalar: object) -> Tile:
+    """`sel` with a number; beside unsigned elements one below 0 stands for its bits, as on the chip."""
+    low, high = current().tile(src, "sels").dtype.limits
+    if isinstance(scalar, int | float) and scalar < 0 and low == 0:
+        scalar = int(scalar) + int(high) + 1
     return sel(mask, src, scalar, tmp)
 
 

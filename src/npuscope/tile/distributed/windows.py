@@ -30,7 +30,7 @@ from npuscope.tile.run.arguments import Elsewhere, Parameter
 from npuscope.tile.run.orchestration import OneRank
 from npuscope.tile.run.state import TileRun, check_bounds, current, load_box, position, store_box, write_box
 from npuscope.tile.values import lanes
-from npuscope.tile.values.checks import describe, dtype_of, shape_of
+from npuscope.tile.values.checks import describe, dtype_of, shape_of, shown
 from npuscope.tile.values.lanes import Lane, Number, Unknown
 from npuscope.tile.values.signature import DynExpr, DynVar, extent_of
 from npuscope.tile.values.tensors import LiveBuffer, Shape, Tensor, Tile, strided
@@ -250,7 +250,9 @@ def wait(signal: object, offsets: Offsets, expected: Whole, *, cmp: WaitCmp = Wa
 
 @implements(DEFER_WAIT)
 def defer_wait(signal: object, offsets: Offsets, expected: Whole, *, cmp: WaitCmp = WaitCmp.Ge) -> None:
-    """The task is done when a counter of this rank is what it should be; its core is free meanwhile."""
+    """The task is done when a counter of this rank has come so far; its core is free meanwhile."""
+    if cmp is not WaitCmp.Ge:
+        raise fault(f"pld.system.defer_wait: cmp={shown(cmp)}", "It waits for a counter to come so far: WaitCmp.Ge.")
     _wait(DEFER_WAIT, signal, offsets, expected, cmp)
 
 
