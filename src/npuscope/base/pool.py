@@ -40,6 +40,7 @@ from npuscope.base.plugins import not_installed
 A = TypeVar("A")
 B = TypeVar("B")
 ENGINES = ("processes", "ray")
+STORE = 1 << 27  # bytes
 PATIENT = Limits(math.inf, 1 << 60)  # whoever runs what is their own waits for it
 HEARTBEAT_S = 0.5  # how often whoever waits for an answer hears that there is none yet
 _SERVE = "import sys; sys.path[:] = {path!r}; from npuscope.base.fork_server import main; main{arguments!r}"
@@ -410,7 +411,8 @@ def _ray(jobs: int) -> Any:
             remedy = "Or use --engine processes."
             raise NpuscopeError(f"nobody answers at RAY_ADDRESS {address}", remedy=remedy) from error
     try:
-        here = {} if address else {"include_dashboard": False, "num_cpus": jobs}
+        # what is asked and answered is small: Ray's own store would be 30 % of the machine's memory
+        here = {} if address else {"include_dashboard": False, "num_cpus": jobs, "object_store_memory": STORE}
         ray.init(log_to_driver=False, logging_level="error", **here)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         remedy = "Check RAY_ADDRESS, or use --engine processes."
