@@ -45,7 +45,7 @@ ProgramNumber = Annotated[
 Jitter = Annotated[int | None, typer.Option("--jitter", min=0, help="Noise on the blocks' times, with this seed.")]
 Skew = Annotated[
     float | None,
-    typer.Option("--skew", min=0, metavar="µs", help="From the launch of one rank to that of the next, in µs."),
+    typer.Option("--skew", min=0, max=1e7, metavar="µs", help="From the launch of a rank to that of the next, in µs."),
 ]
 Measured = Annotated[
     str | None,

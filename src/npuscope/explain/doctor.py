@@ -253,9 +253,9 @@ def idle_cores(trace: Trace) -> Iterator[Symptom]:
         effect = "Utilisation is over all cores of the device, these included."
         yield Symptom("idle-cores", "note", "core without a task", idle.height, effect, str(idle["name"][0]))
     for notes in trace.meta.all_notes()[:1]:
-        number = notes.get("num_cores")
-        if isinstance(number, int) and number != cores.height:
-            missing, effect = abs(number - cores.height), "Utilisation is over the listed cores."
+        number, ranks = notes.get("num_cores"), max(cores["rank"].drop_nulls().n_unique(), 1)
+        if isinstance(number, int) and number * ranks != cores.height:
+            missing, effect = abs(number * ranks - cores.height), "Utilisation is over the listed cores."
             yield Symptom("core-count", "warning", "core missing from the core types", missing, effect)
 
 

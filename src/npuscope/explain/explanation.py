@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.base import progress
+from npuscope.base.errors import NpuscopeError
 from npuscope.base.interval import Interval
 from npuscope.base.process_memory import give_back
 from npuscope.explain import busy_idle
@@ -159,10 +160,16 @@ class Explanation(Tabular):
         parts = (self.work, self.ready, self.scheduling, self.path, self.steps, self.communication, self.copies)
         return diagnose(*parts, self._refine)
 
-    @property
+    @cached_property
     def _simulation(self) -> Mapping[str, Any] | None:
         """What a simulation has written beside its trace."""
         found: Mapping[str, Any] | None = self.trace.meta.notes.get(SIMULATED)
+        if found is not None:
+            try:
+                _ = Diagnosis.from_dict(found["diagnosis"]), Interval.from_dict(found["wall"])
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                what = "what the simulation wrote beside this trace is damaged"
+                raise NpuscopeError(what, remedy="Write the trace again.") from error
         return found
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -376,3 +377,21 @@ def test_variants_are_compared_by_all_that_a_rank_does_and_told_which_program_is
     assert "compute@1" in one.told
     assert one.told in one.brief().message
     assert ranks.clocks == ({}, {})  # a simulation has one clock, whatever ranks have in common
+
+
+@pytest.mark.parametrize(
+    ("key", "note"),
+    [
+        ("rank_windows_ns", {"0": [0, 5], "1": [9, 2]}),
+        ("rank_windows_ns", [1]),
+        ("simulated", None),
+        ("simulated", {"wall": {}, "diagnosis": {}}),
+        ("simulated", {"wall": {}, "diagnosis": {}, "rank": "last"}),
+    ],
+)
+def test_a_written_trace_with_damaged_notes_is_refused_in_a_sentence(tmp_path: Path, key: str, note: object) -> None:
+    trace = predicted(tmp_path, 2, 8e3).trace
+    damaged = replace(trace, meta=replace(trace.meta, notes={**trace.meta.notes, key: note}))
+    damaged.write(tmp_path / "run.npu")
+    with pytest.raises(NpuscopeError, match="not a whole npuscope folder|is damaged"):
+        _ = explain_ranks(read(tmp_path / "run.npu")).diagnosis

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import fields
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import polars as pl
@@ -16,8 +17,9 @@ from polars.exceptions import PanicException, PolarsError
 
 from npuscope.base.errors import BadInput
 from npuscope.base.files import quiet_failure
-from npuscope.trace.core import OUTSIDE, Meta, Trace, account_of, overlaps, within
+from npuscope.trace.core import LARGEST, OUTSIDE, Meta, Trace, account_of, overlaps, within
 from npuscope.trace.formats import Reader
+from npuscope.trace.schema import SIGNAL, SIGNALS
 from npuscope.trace.source import read_json
 
 MARK = "npuscope_trace"  # the key of meta.json that holds the folder's version
@@ -38,6 +40,28 @@ class Head(msgspec.Struct):
     npuscope_trace: int
     rows: dict[str, int] | None = None  # of each table; not in older folders
     content: dict[str, Content] | None = None  # of each file beside this; not in older folders
+
+
+Moment = Annotated[int, msgspec.Meta(gt=-LARGEST, lt=LARGEST)]
+
+
+class Simulation(msgspec.Struct):
+    """What a simulation says of its run."""
+
+    wall: dict[str, object]
+    diagnosis: dict[str, object]
+    rank: int | None = None
+
+
+class Notes(msgspec.Struct):
+    """What analyses rely on of the notes in meta.json."""
+
+    window_ns: tuple[Moment, Moment] | msgspec.UnsetType = msgspec.UNSET
+    rank_windows_ns: dict[str, tuple[Moment, Moment]] = {}
+    simulated: Simulation | msgspec.UnsetType = msgspec.UNSET
+
+
+WHOLE = ("run", "since", "late_ns")  # columns of whole numbers that may be there
 
 
 def is_folder(path: Path) -> bool:
@@ -157,6 +181,19 @@ def _check(trace: Trace, path: Path) -> None:
         raise BadInput("not a whole npuscope folder: counters and lanes do not belong together", path=path)
     if (slices["dur"] < 0).any():
         raise BadInput("not a whole npuscope folder: a negative duration", path=path)
+    for table in (slices, trace.edges):
+        for column in set(WHOLE) & set(table.columns):
+            if not table[column].dtype.is_integer() and table[column].dtype != pl.Null:
+                raise BadInput(f"not a whole npuscope folder: {column} holds no whole numbers", path=path)
+    signals = trace.edges.filter(pl.col("source") == SIGNAL)
+    if signals.height and not all(name in signals.columns and signals[name].null_count() == 0 for name in SIGNALS):
+        raise BadInput("not a whole npuscope folder: a signal without its times", path=path)
+    try:
+        notes = msgspec.convert(trace.meta.notes, Notes)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"not a whole npuscope folder: the notes of meta.json ({error})", path=path) from error
+    if any(begin > end for begin, end in notes.rank_windows_ns.values()):
+        raise BadInput("not a whole npuscope folder: a rank ends before it begins", path=path)
 
 
 READER = Reader(
