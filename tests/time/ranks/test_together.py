@@ -385,7 +385,7 @@ def test_variants_are_compared_by_all_that_a_rank_does_and_told_which_program_is
         ("rank_windows_ns", {"0": [0, 5], "1": [9, 2]}),
         ("rank_windows_ns", [1]),
         ("simulated", None),
-        ("simulated", {"wall": {}, "diagnosis": {}}),
+        ("simulated", {"wall": {}, "diagnosis": {}, "rank": 1}),
         ("simulated", {"wall": {}, "diagnosis": {}, "rank": "last"}),
     ],
 )
@@ -393,5 +393,5 @@ def test_a_written_trace_with_damaged_notes_is_refused_in_a_sentence(tmp_path: P
     trace = predicted(tmp_path, 2, 8e3).trace
     damaged = replace(trace, meta=replace(trace.meta, notes={**trace.meta.notes, key: note}))
     damaged.write(tmp_path / "run.npu")
-    with pytest.raises(NpuscopeError, match="not a whole npuscope folder|is damaged"):
+    with pytest.raises(NpuscopeError, match=r"not a whole npuscope folder|is damaged"):
         _ = explain_ranks(read(tmp_path / "run.npu")).diagnosis
