@@ -53,7 +53,7 @@ class Simulation(msgspec.Struct):
     rank: int | None = None
 
 
-class Notes(msgspec.Struct):
+class KnownNotes(msgspec.Struct):
     """What analyses rely on of the notes in meta.json."""
 
     window_ns: tuple[Moment, Moment] | msgspec.UnsetType = msgspec.UNSET
@@ -189,7 +189,7 @@ def _check(trace: Trace, path: Path) -> None:
     if signals.height and not all(name in signals.columns and signals[name].null_count() == 0 for name in SIGNALS):
         raise BadInput("not a whole npuscope folder: a signal without its times", path=path)
     try:
-        notes = msgspec.convert(trace.meta.notes, Notes)
+        notes = msgspec.convert(trace.meta.notes, KnownNotes)
     except msgspec.ValidationError as error:
         raise BadInput(f"not a whole npuscope folder: the notes of meta.json ({error})", path=path) from error
     if any(begin > end for begin, end in notes.rank_windows_ns.values()):
