@@ -93,6 +93,17 @@ def test_goes_to_another_process():
     assert pickle.loads(pickle.dumps(Sent("a", (1,)))) == Sent("a", (1,))
 
 
+def test_pythons_own_is_made_from_it_as_plugins_do():
+    @dataclasses.dataclass(frozen=True)
+    class Further(Sent):
+        mine: int = 3
+
+    one = dataclasses.replace(Further("a", (1,)), mine=4)
+    assert (vars(one), one == Further("a", (1,), 4)) == ({"what": "a", "more": (1,), "mine": 4}, True)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one.what = "b"  # type: ignore[misc]
+
+
 def test_says_what_is_wrong():
     with pytest.raises(TypeError, match="missing a required argument: 'what'"):
         Sent()  # type: ignore[call-arg]

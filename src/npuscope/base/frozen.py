@@ -38,6 +38,8 @@ class _Signature:
 
 
 def _with_methods(cls: Any, eq: bool = True, repr: bool = True) -> Any:
+    if any(map(dataclasses.is_dataclass, cls.__bases__)):  # few are, and Python's may be their bases
+        return dataclasses.dataclass(frozen=True, eq=eq, repr=repr)(cls)
     own = set(vars(cls))
     cls.__doc__ = cls.__doc__ or cls.__name__  # else the signature is made for it
     dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
@@ -89,4 +91,5 @@ def _with_methods(cls: Any, eq: bool = True, repr: bool = True) -> Any:
     for name, method in methods.items():
         if name not in own:
             setattr(cls, name, method)
+    cls.__dataclass_params__.frozen = True  # so that Python's can be made from it
     return cls
