@@ -133,6 +133,7 @@ def from_lab_of_two_traces(folder: Path) -> Facts:
     assert f'"run":"{ids["b.npu: rank 1"]}","beside":"{ids["a.npu: rank 1"]}"' in one_page
     assert '"title":"a.npu and b.npu"' in one_page
     assert not together["measured"]
+    assert {"HBM GB/s on rank 0", "HBM GB/s on rank 1"} < {one["name"] for one in together["timeline"]["counters"]}
     assert together["wall"] > one["wall"]["value"]  # from the first launch on
     assert whole["totals"] == compared["totals"]
     assert [name.endswith("all 2 ranks (rank 1, launched last of 2)") for name in whole["names"]] == [True, True]

@@ -357,7 +357,10 @@ def counter_tracks(trace: Trace, window: tuple[int, int]) -> list[dict[str, obje
     if trace.counters.is_empty():
         return []
     samples = by_time(within(trace.counters.lazy(), *window).collect()).drop_nulls("value")
-    names = dict(trace.lanes.select("lane", "name").iter_rows())
+    several = trace.lanes["rank"].drop_nulls().n_unique() > 1
+    of_rank = pl.format("rank {}, {}", "rank", "name").str.strip_suffix(", whole device")
+    name = pl.when(pl.col("rank").is_not_null() & several).then(of_rank).otherwise("name")
+    names = dict(trace.lanes.select("lane", name).iter_rows())
     tracks: list[dict[str, object]] = []
     for (lane, name), track in samples.group_by(*SERIES, maintain_order=True):
         if len(tracks) == MOST_TRACKS:
