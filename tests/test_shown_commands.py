@@ -31,6 +31,8 @@ HOOK = re.compile(r"^ *entry: (npuscope .*)$", re.MULTILINE)  # pre-commit adds 
 # Names in capitals stand for what the reader has.
 STANDS_FOR = {
     "FILE": "models/basics/gemm.py",
+    "FILE.py": "models/basics/gemm.py",
+    "KERNEL": "gemm",
     "NAME": "ascend910b1",
     "PATH": "demo_out/run",
     "RUN": "demo_out/run",
@@ -46,17 +48,22 @@ NOT_HERE = {
     "python benchmarks/": "needs peers, captures or repositories that a test does not have",
     "npuscope history runs/ --simulate": "needs a repository with a past: tests/cli/test_history.py makes one",
     "npuscope improve": "minutes: tests/answer/test_improve.py runs it with fewer trials",
-    "npuscope check layer.py --fix": "writes: tests/cli/test_check_fix.py runs it in a repository of its own",
+    "npuscope memory build_output/": "the reader's build folder: tests/cli/test_build_folder.py makes one",
+    "npuscope check build_output/": "the same",
+    "npuscope simulate decode_layer.py --build build_output/": "the same",
+    "npuscope check --replay": "the reader's program: tests/check/races/test_replay.py",
+    "npuscope run test_kernel.py": "the reader's tests: tests/tile/test_pytest_files.py",
+    "npuscope run layer.py --against HEAD": "the reader's repository: tests/tile/golden/test_traced.py makes one",
     "npuscope tune model:basics/gemm": "half a minute: tests/cli/test_tune.py runs it with fewer trials",
     "npuscope run model:qwen3_14b/decode_layer -- --max-seq 4096": "gigabytes: tests/models runs it at test size",
     "npuscope run models/qwen3_14b/decode_layer.py -- --max-seq 4096": "the same",
     "npuscope tpot qwen3-14b": "minutes: tests/cli/test_tpot.py runs it at test size",
-    "npuscope tpot my_decode.py": "the reader's program: tests/cli/test_tpot.py runs these options on one of ours",
     "python models/qwen3_14b/quality.py": "minutes: tests/models/test_qwen3_a8w8.py runs it at test size",
 }
 # Commands that find something, which is exit code 1.
 FIND = {
     "npuscope check model:qwen3_32b_tilelet -- --as-found",
+    "npuscope check FILE --fix",  # nothing to offer
 }
 
 
@@ -108,8 +115,10 @@ STAND_INS: dict[str, Callable[[Path], None]] = {
     "docs/howto/choose.md": lambda here: programs(here, "mine.py", "yours.py"),
     "docs/howto/ci.md": lambda here: programs(here, "kernels/layer.py", "layer_before.py"),
     "docs/howto/compare.md": many_runs,
+    "docs/howto/editor.md": lambda here: programs(here, "layer.py"),
     "docs/howto/forward.md": passes,
     "docs/howto/history.md": a_history,
+    "docs/howto/run.md": lambda here: programs(here, "layer.py", "old_layer.py"),
     "docs/howto/judge.md": lambda here: programs(here, "candidates/a.py", "candidates/b.py", "new.py", "old.py"),
 }
 
@@ -131,7 +140,11 @@ def is_run(command: str) -> bool:
 def words_of(command: str, here: Path) -> list[str]:
     """As a shell would have them, with stand-ins."""
     words = [STANDS_FOR.get(word, word) for word in shlex.split(command)]
-    words = [found for word in words for found in (glob.glob(word, root_dir=here) if "*" in word else [word])]
+    words = [
+        found
+        for word in words
+        for found in (glob.glob(word, root_dir=here) if "*" in word and " " not in word else [word])
+    ]
     return words if words[0] == "npuscope" else [sys.executable, *words[1:]]
 
 

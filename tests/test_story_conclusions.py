@@ -38,7 +38,7 @@ def test_the_improved_tilelet_has_9_tasks_for_528_and_is_several_times_as_fast()
 
 def test_what_findings_of_the_tilelet_are_worth() -> None:
     """Worth doing: an output projection without waits and with wide weight tiles, a coarse down projection, one
-    attention kernel. Not: padding, shared K/V loads."""
+    attention kernel. Not: padding, shared K/V loads; what would cost time if mended is not told."""
     told = answer(f"whatif {TILELET} -- --as-found")
     gains = {" ".join(g["what"].split()[:2]): g["gain_ns"] for g in told["gains"] if g["kind"] == "finding"}
     file = "qwen3_32b_tilelet_as_found.py"
@@ -46,7 +46,7 @@ def test_what_findings_of_the_tilelet_are_worth() -> None:
     small = [f"padded-rows {file}:162", f"padded-rows {file}:175", f"shared-load {file}:110", f"shared-load {file}:112"]
     assert min(gains[name] for name in large) > 0.04 * told["wall_ns"]
     assert gains[f"gm-round-trip {file}:160"] > 0.02 * told["wall_ns"]
-    assert max(gains[name] for name in small) < 0.01 * told["wall_ns"]
+    assert max(gains.get(name, 0) for name in small) < 0.01 * told["wall_ns"]
     assert any("variance-not-rsqrt" in str(finding) for finding in told["not_expressed"])
 
 
@@ -69,7 +69,7 @@ def test_without_opt_outs_the_loop_over_layers_serialises_what_is_parallel() -> 
 def test_check_says_which_loops_and_why() -> None:
     told = answer(f"check {A8W8} --select serialised-parallel -- --context 256 --layers 2 --serialised")
     found = {(Path(f["file"]).name, f["kernel"]): f["message"] for f in told["findings"]}
-    assert {kernel for _, kernel in found} >= {"gate_proj", "out_proj", "down_proj", "q_proj", "k_proj", "v_proj"}
+    assert {kernel for _, kernel in found} >= {"gate_proj", "out_proj", "down_proj", "q_proj"}
     assert "because of a pl.range loop around it" in found["layer_a8w8.py", "out_proj"]
     none = answer(f"check {A8W8} --select serialised-parallel -- --context 256 --layers 2")
     assert none["findings"] == []
