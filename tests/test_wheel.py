@@ -63,7 +63,8 @@ def test_the_wheel_has_the_models_the_devices_and_the_licence(built: Path) -> No
     assert not [name for name in names if "__pycache__" in name or name.startswith(("tests", "benchmarks"))]
 
 
-def test_the_readmes_tour_runs_from_another_folder(installed: Path, tmp_path: Path) -> None:
+def test_the_readmes_tour_runs_from_another_folder(installed: Path, built: Path, tmp_path: Path) -> None:
+    pip(installed / "python", "install", "-q", f"{built}[fix]")  # as `make demo` does, for `improve`
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     environment = {**kept, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     tour = next(block for block in blocks(README, "") if "npuscope demo --keep" in block)

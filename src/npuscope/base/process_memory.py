@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from types import FunctionType
 from typing import TypeVar, cast
@@ -41,10 +41,11 @@ def give_back() -> None:
     It keeps the holes that a reader's temporary arrays leave: after reading 2.16 M events, 98 of 433 MB. To a process
     that never was large they are worth more than the memory: without them a report of 216 k events takes 5% longer.
     """
-    if trim := _of_c("malloc_trim"):
-        from resource import RUSAGE_SELF, getrusage  # there where glibc is
+    trim = _of_c("malloc_trim")
+    with suppress(ImportError):  # Windows has neither
+        from resource import RUSAGE_SELF, getrusage
 
-        if getrusage(RUSAGE_SELF).ru_maxrss > _LARGE:
+        if trim and getrusage(RUSAGE_SELF).ru_maxrss > _LARGE:
             trim(0)
 
 

@@ -52,15 +52,15 @@ def loss_of(found: Calibrated) -> float:
     return robust + sum((one.log / one.kept) ** 2 for one in found.fitted)
 
 
-# what 0.2.0, which had Gauss and Newton's method written by hand, reached on the same captures; the first, since
-# schedulers read running cores only, is what SciPy reaches
+# what 0.2.0, which had Gauss and Newton's method written by hand, reached on the same captures; since schedulers
+# read running cores only and stores wait for one another, what SciPy reaches
 @pytest.mark.parametrize(
     ("moved", "by_hand"),
     [
         ({**TRUE, **LOST, **HIDDEN}, 11.0),
         pytest.param(
             {"load_vector_l2": 0.7, "block_start": 1.3, "scalar_step": 1.5, "fin_visible": 1.8},
-            0.732,
+            2.1,
             marks=pytest.mark.full,
         ),
         pytest.param({"load_cube_hbm": 0.6, "store_fixed": 2.0, "dispatch_block": 0.6}, 2.864, marks=pytest.mark.full),
