@@ -41,7 +41,7 @@ GIVEN: dict[str, dict[str, str]] = {
         "256": "pieces of PyPTO's collectives: facts of host and ranks",
         "8.08": "timing.launch_rank of the device file",
         **dict.fromkeys(("1.8", "91", "83", "87"), "simulate of scripts over ranks, by hand"),
-        **dict.fromkeys(("12,288", "128", "6"), "what simulate says of a public script"),
+        **dict.fromkeys(("12,288", "6"), "what simulate says of a public script"),
         "15": "benchmarks/links.py",
         **dict.fromkeys(("46", "6.2", "0.5", "0.56", "0.79", "1.41", "1.73"), "benchmarks/links.py, which fits them"),
     },
