@@ -42,6 +42,7 @@ STANDS_FOR = {
 NOT_HERE = {
     "npuscope lab": "serves until it is ended: tests/lab",
     "npuscope mcp": "serves until it is ended: tests/agents/test_server.py",
+    "npuscope --install-completion": "writes to the start of the reader's shell",
     "pip install": "installs: tests/test_wheel.py",
     "make": "sets an environment up: .github/workflows/ci.yml runs each target",
     "git": "the reader's own repository",
