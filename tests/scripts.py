@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from npuscope.answer.prediction import checks
+from npuscope.answer.checks import checks
 from npuscope.answer.request import Request
 from npuscope.check.rule import Finding
 from npuscope.check.run import Checked, rules_of

@@ -13,7 +13,8 @@ from command import npuscope
 from lab_server import lab
 
 from npuscope.agents import tools
-from npuscope.answer.prediction import Prediction, checks
+from npuscope.answer.checks import checks
+from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
 from npuscope.check.run import rules_of
 from npuscope.models import FOLDER

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from npuscope.answer.prediction import Prediction, checks
+from npuscope.answer.checks import checks
+from npuscope.answer.prediction import Prediction
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.check.rules import all_rules

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from browser import chromium, watched_page
 
-from npuscope.answer.prediction import fits
+from npuscope.answer.checks import fits
 from npuscope.answer.request import Request
 from npuscope.lab.program_runs import memory_page
 from npuscope.lower.chip import chip_to_lower_for

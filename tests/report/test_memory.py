@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from npuscope.answer.prediction import fits
+from npuscope.answer.checks import fits
 from npuscope.answer.request import Request
 from npuscope.check.columns import BAR, bar
 from npuscope.check.run import Fit

@@ -123,7 +123,7 @@ def sql(path: str, query: str, rank: int | None = None) -> Told:
 
 def findings(asked: Asked) -> Told:
     """What `check` finds in a program, with line, fix and what it is worth."""
-    from npuscope.answer.prediction import checks
+    from npuscope.answer.checks import checks
     from npuscope.check.run import rules_of
     from npuscope.report.check import check_data
 

@@ -26,10 +26,8 @@ from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.base.interval import Against, Interval
 from npuscope.base.unsaved import standing, unsaved
 from npuscope.check.memory_use import usages
-from npuscope.check.races.replay import replay_races
 from npuscope.check.rule import Finding, Rule, with_trials
 from npuscope.check.rules import all_rules
-from npuscope.check.rules.memory import buffer_overflow, overlapping_tiles
 from npuscope.check.rules.safety import RACE, race_finding
 from npuscope.check.rules.waits import false_serialisation, sequential_independent, serialised_parallel
 from npuscope.check.run import Checked, Fit, check, fit, rules_of, unfit
@@ -39,7 +37,7 @@ from npuscope.explain.changes import Gains
 from npuscope.explain.diagnosis import Diagnosis
 from npuscope.explain.explanation import Explanation
 from npuscope.explain.ranks import Ranks, explain_ranks
-from npuscope.lower.build_folder import build_program, is_build, read_build, with_build
+from npuscope.lower.build_folder import read_build, with_build
 from npuscope.lower.chip import DEFAULT, chip_to_lower_for
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program
@@ -104,7 +102,7 @@ class Prediction:
             raise ValueError("ask inside unsaved(request.texts): files would be read as they are")
         if chip is not None:
             self.chip = chip
-        self._number = request.program if number is None else number
+        self.number = request.program if number is None else number
         self._one = number is not None  # of several ranks this one, alone
         self._whole = self if among is None else among
         if ran is not None:
@@ -112,7 +110,7 @@ class Prediction:
 
     def on(self, base: CaptureBase) -> Prediction:
         """The same on top of a capture; what was computed of the program itself is not computed again."""
-        other = Prediction(replace(self.request, base=base), self.ran, self._number)
+        other = Prediction(replace(self.request, base=base), self.ran, self.number)
         other.__dict__ |= {
             name: vars(self)[name] for name in ("program", "unfit", "checked", "plain") if name in vars(self)
         }
@@ -142,7 +140,7 @@ class Prediction:
 
     @cached_property
     def _run(self) -> Finished:
-        return self.ran.runs[choose_program(self.ran.recordings, self._number, self.request.file)]
+        return self.ran.runs[choose_program(self.ran.recordings, self.number, self.request.file)]
 
     @property
     def recording(self) -> Recording:
@@ -160,7 +158,7 @@ class Prediction:
     def _runs_of_ranks(self) -> dict[int, list[int]]:
         """The numbers of the runs of each rank; none where they are not all of ranks."""
         runs = [n for n, run in enumerate(self.ran.runs) if run.recording.tasks]
-        if self._number is not None:  # all ranks of the call that it belongs to
+        if self.number is not None:  # all ranks of the call that it belongs to
             asked = self._run.recording.place
             runs = [n for n in runs if asked is not None and _call(self.ran.runs[n]) == asked.call]
         ranks: dict[int, list[int]] = {}
@@ -254,7 +252,7 @@ class Prediction:
         """The run by the chip's model alone."""
         refused_without_times(self.chip)
         if self._whole is not self:
-            ranks, number = self._whole._runs_of_ranks, self._number or 0
+            ranks, number = self._whole._runs_of_ranks, self.number or 0
             rank = next(rank for rank, runs in ranks.items() if number in runs)
             return told_of(self._whole.plain, sorted(ranks).index(rank), ranks[rank].index(number))
         if not self.rank_programs:
@@ -380,7 +378,7 @@ class Prediction:
             walls: dict[int, float] = {}
             for slots in CROSS_CORE:
                 request = replace(self.request, ring_slots=slots)
-                other = Prediction(request, self.ran, self._number, self.chip)
+                other = Prediction(request, self.ran, self.number, self.chip)
                 if not other.unfit:
                     walls[slots] = other.plain.wall
             if walls:
@@ -528,92 +526,6 @@ def predictions(request: Request) -> tuple[Prediction, ...]:
         else (choose_program(recordings, request.program, request.file),)
     )
     return tuple(Prediction(request, ran, number) for number in wanted if recordings[number].tasks)
-
-
-def checks(
-    request: Request,
-    rules: Sequence[Rule],
-    price: bool = True,
-    seed: int | None = None,
-    planned: Callable[[Prediction], None] | None = None,
-) -> tuple[Checked, ...]:
-    """What `check` says of every program of a script; equal ones once. With a `seed` in another order, too.
-
-    Of a build folder what can be said of bytes alone. `planned` hears of each program once it is known whether it fits.
-    """
-    if is_build(request.file):
-        program = build_program(read_build(request.file), chip_to_lower_for(request.device))
-        chosen = [rule for rule in rules if rule.id in (buffer_overflow.id, overlapping_tiles.id)]
-        return (check(program, chosen),)
-    every = predictions(request)
-    if not every:
-        raise NpuscopeError("no tile program ran, so there is nothing to check", path=request.file)
-    if planned is not None:
-        for one in every:
-            planned(one)
-    whole = Prediction(request, every[0].ran)
-    if price and whole.rank_programs:
-        every = _among(whole, every)
-    found = {one._number or 0: one.report(rules, price) for one in every}
-    if seed is not None:
-        last = max(found) + 1
-        sought = [found[n].races if n in found else () for n in range(last)]
-        replayed = replay_races(request.file, request.argv, sought, chip_to_lower_for(request.device), seed)
-        found = {n: replace(one, races=replayed[n].races, replayed=replayed[n]) for n, one in found.items()}
-    return _once(found.values())
-
-
-def _among(whole: Prediction, every: Iterable[Prediction]) -> tuple[Prediction, ...]:
-    """The programs priced by the run of all ranks together; what ranks run alike is priced once."""
-    kept: dict[object, Prediction] = {}
-    found = tuple(Prediction(one.request, one.ran, one._number, one.chip, whole) for one in every)
-    for one in found if whole.broken is None else ():
-        blocks = one.simulated.prepared.job.block_class.tobytes()
-        first = kept.setdefault((blocks, replace(one.checked, program=_without_rank(one.recording.program))), one)
-        if first is not one:
-            vars(one)["priced"] = first.priced
-    return found
-
-
-def _once(checks: Iterable[Checked]) -> tuple[Checked, ...]:
-    """Equal ones once; those of several ranks say of how many."""
-    equal: dict[Checked, list[str]] = {}
-    for one in checks:
-        name = _without_rank(one.program) if one.ranks else one.program
-        equal.setdefault(replace(one, program=name), []).append(one.program)
-    return tuple(
-        replace(one, program=names[0] if len(set(names)) == 1 else f"{one.program} on {len(names)} ranks")
-        for one, names in equal.items()
-    )
-
-
-def _without_rank(program: str) -> str:
-    return program.rpartition("@")[0] or program
-
-
-def fits(request: Request, kernel: str | None = None) -> tuple[Fit, ...]:
-    """The memory of every program of a script, or of a build folder; equal ones once.
-
-    With `kernel` only that, refused where none has it.
-    """
-    found: dict[object, Fit] = {}
-    if is_build(request.file):
-        found[None] = fit(build_program(read_build(request.file), chip_to_lower_for(request.device)))
-    for one in () if found else predictions(request):
-        key = tuple((usage.function, usage.space.space, usage.space.used) for usage in one.fit.used)
-        found.setdefault((one.program.recording.program, key), one.fit)
-    if not found:
-        raise NpuscopeError("no tile program ran, so there is no memory to plan", path=request.file)
-    every = tuple(found.values())
-    if kernel is None:
-        return every
-    chosen = tuple(part for part in (one.only(kernel) for one in every) if part.bodies)
-    if not chosen:
-        known = dict.fromkeys(body.kernel for one in every for body in one.bodies)
-        raise NpuscopeError(
-            f"no kernel '{kernel}' ran", path=request.file, remedy=f"Those that did: {', '.join(known)}."
-        )
-    return chosen
 
 
 def anchor_of(request: Request, capture: str) -> MeasuredBase:

@@ -36,7 +36,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.answer.prediction import checks as checks_of
+from npuscope.answer.checks import checks as checks_of
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.process_memory import collected_rarely

@@ -25,7 +25,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.answer.prediction import fits as fits_of
+from npuscope.answer.checks import fits as fits_of
 from npuscope.answer.request import Request
 from npuscope.base.errors import NpuscopeError
 from npuscope.check.run import Fit
