@@ -178,6 +178,15 @@ def test_lists_and_swaps_and_loops_by_another_name(x: pl.Tensor, out: pl.Out[pl.
     return out
 
 
+@same_in_both_modes(of=lambda r: [task.blocks for task in r.tasks], is_=[1, 4])
+def test_blocks_take_a_tile_that_a_region_before_them_made(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=CORE):
+        doubled = pl.add(x[0:16, :], x[0:16, :])
+    for block in pl.spmd(4):
+        out[block * 4 : block * 4 + 4, :] = pl.load(doubled, [block * 4, 0], [4, 16])
+    return out
+
+
 @same_in_both_modes(rows=32)
 def test_numbers_of_lanes_are_pythons(x: pl.Tensor, out: pl.Out[pl.Tensor]):
     with pl.at(level=CORE):

@@ -95,7 +95,8 @@ class TileLoop:
         if self._names_known:
             return
         self._names_known, self._names = True, names
-        self._in_reach = changeable(values.get(name) for name in used)
+        reached = [values.get(name) for name in used]
+        self._in_reach = [*changeable(reached), *(one for one in reached if type(one) is Tile)]
         held = [values.get(name) for name in names]
         self._seeded = self.init_values is not None or any(is_number(x) or type(x) is Tile for x in held)
 

@@ -438,8 +438,8 @@ def _equal_lanes(one: Number, other: Number, width: int, axes: Axes) -> int:
 
 
 def changeable(values: Iterable[object]) -> list[object]:
-    """Those of some values that code may change in place."""
-    return [value for value in values if type(value) in _MUTABLE or type(value) is Tile]
+    """The lists and the like among some values, which code may change in place."""
+    return [value for value in values if type(value) in _MUTABLE]
 
 
 def bound(values: Mapping[str, object], names: tuple[str, ...]) -> list[object]:
