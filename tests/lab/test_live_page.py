@@ -140,3 +140,88 @@ def test_a_person_edits_a_program_and_the_page_follows(tmp_path: Path) -> None:
         ]
         assert requests == []
         assert [one for one in watched.errors if "ERR_" not in one] == []  # but for the server that is gone
+
+
+TWO_RANKS = """from types import SimpleNamespace
+
+import npuscope.tile as pl
+import npuscope.tile.distributed as pld
+from npuscope.tile.golden import TensorSpec, run_jit
+
+RANKS, HERE = 2, 2  # turns of the second rank: the first has one
+
+
+@pl.jit
+def turn(x: pl.InOut[pl.Tensor[[16, 256], pl.FP32]],
+         signal: pl.InOut[pld.DistributedTensor[[2, 1], pl.INT32]], rank: pl.Scalar[pl.INT32]):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="work"):
+        for turn in pl.range(1 + rank * (HERE - 1)):
+            x[:, :] = pl.add(x[:, :], x[:, :])
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="meet"):
+        pld.system.notify(signal, peer=1 - rank, offsets=[rank, 0], value=1, op=pld.NotifyOp.AtomicAdd)
+        pld.system.wait(signal, offsets=[1 - rank, 0], expected=1, cmp=pld.WaitCmp.Ge)
+    return x
+
+
+@pl.jit.host
+def host(x: pl.InOut[pl.Tensor[[RANKS, 16, 256], pl.FP32]]):
+    signals = pld.alloc_window_buffer(2 * 4)
+    for rank in pl.range(RANKS):
+        turn(x[rank], pld.window(signals, [2, 1], dtype=pl.INT32), rank, device=rank)
+
+
+run_jit(fn=host, specs=[TensorSpec("x", [RANKS, 16, 256], pl.FP32, init_value=1.0, is_output=True)],
+        compile_cfg={"distributed_config": SimpleNamespace(device_ids=list(range(RANKS)))})
+"""
+
+
+def test_a_program_over_ranks_is_seen_rank_by_rank_and_as_a_whole(tmp_path: Path) -> None:
+    file = tmp_path / "ranks.py"
+    file.write_text(TWO_RANKS)
+    with chromium() as browser, watched_page(browser) as watched, lab(file) as running:
+        page = watched.page
+        page.goto(running.url)
+        page.wait_for_selector(".app")
+        until(page, "globalThis.npuscope?.store.run()?.panels.ranks !== undefined")
+        # GIVEN the rank that is launched last, WHEN all ranks are chosen
+        units = "npuscope.shell.pane.views[0].timeline.lanes.map(lane => lane.unit)"
+        assert not any(" " in unit for unit in page.evaluate(units))
+        chooser = page.get_by_label("Rank", exact=True)
+        assert chooser.input_value() == "1"
+        chooser.select_option("all")
+        until(page, "npuscope.store.state.rank === 'all'")
+        # THEN both lie below each other, and an arrow leads to the wait of rank 0 from the rank that came late
+        assert {"0 AIV", "1 AIV"} <= set(page.evaluate(units))
+        assert "all 2 ranks" in page.locator("header").inner_text()
+        kinds, waits = page.evaluate(
+            "(() => { const { edges } = npuscope.store.run().timeline, kind = edges.kinds.indexOf('late peer');"
+            "return [edges.kinds, edges.kind.filter(one => one === kind).length]; })()"
+        )
+        assert (waits, "late peer" in kinds) == (1, True)
+        # AND the ranks' table stays, while panels about the one program go
+        tabs = page.locator("[role=tab]").all_inner_texts()
+        assert ("Ranks" in tabs, "Inside" in tabs) == (True, False)
+        # WHEN the other rank is chosen and its last block selected, THEN what is said is of that rank
+        chooser.select_option("0")
+        until(page, "npuscope.store.state.rank === '0'")
+        assert "rank 0 of 2" in page.locator("header").inner_text()
+        page.evaluate("(v => npuscope.shell.pane.choose(v, v.model.slices.start.length - 1, false))"
+                      "(npuscope.shell.pane.views[0])")  # fmt: skip
+        until(page, "npuscope.store.state.selection !== null")
+        # WHEN the file is saved, THEN the same rank of the new save is shown
+        save(file, TWO_RANKS.replace("HERE = 2, 2", "HERE = 2, 40"))
+        shown(page, "2")
+        assert "rank 0 of 2" in page.locator("header").inner_text()
+        # AND a link opens the page with that rank; without its number it is the one launched last again
+        until(page, "location.hash.includes('rank=0')")
+        page.reload()
+        until(page, "globalThis.npuscope?.store.state.rank === '0'")
+        assert "rank 0 of 2" in page.locator("header").inner_text()
+        page.get_by_label("Rank", exact=True).select_option("1")
+        until(page, "npuscope.store.state.rank === '1'")
+        assert "turn on rank 1 of 2" in page.locator("header").inner_text()
+        # WHEN two saves are compared, THEN they are of the same rank
+        page.get_by_role("tab", name="Versions").click()
+        page.locator('tr[data-version="1"]').get_by_role("button", name="compare").click()
+        until(page, "npuscope.store.state.panel === 'compare'")
+        assert watched.errors == []

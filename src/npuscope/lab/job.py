@@ -26,11 +26,13 @@ from npuscope.base.futures import send_early
 from npuscope.base.unsaved import unsaved
 from npuscope.explain import explain, explain_ranks
 from npuscope.explain.changes import Change, WhatIf, whatif, whatif_each
+from npuscope.explain.choosing import split_ranks
 from npuscope.explain.comparison import compare_explained
 from npuscope.explain.explanation import Explanation
-from npuscope.lab.document import Payload, as_json
+from npuscope.lab.document import Payload, Run, as_json
 from npuscope.lab.edits import edits
 from npuscope.lab.messages import Pair, PerfettoFile, Question, SaveBefore, VersionJob, VersionResult, WrittenIn
+from npuscope.lab.payload.all_ranks import all_ranks
 from npuscope.lab.payload.files import source_changes
 from npuscope.lab.payload.inside import inside, planned_body
 from npuscope.lab.payload.overview import comparison, parts
@@ -75,14 +77,15 @@ def _performed(job: VersionJob) -> VersionResult:
     turned = ", ".join(f"{name} = {value}" for name, value in job.request.settings)
     run = run_of(job.name, one.timeline, job.id, simulated=one.simulated, wall=wall, text=turned)
     if one.simulated.ranks:
-        run = {**run, "part": part_of_ranks(one)}
+        ranks = sorted({program.rank for program in one.simulated.ranks})
+        run = {**run, "part": part_of_ranks(one), "ranks": ranks, "rank": one.simulated.programs[0].rank}
     made = VersionResult(
         job.id,
         as_json(run),
         wall,
         one.limits.verdict.sentence,
         sources=sources,
-        trace=pickle.dumps(one.simulated.trace),
+        trace=pickle.dumps(one.simulated.trace_of_ranks if one.simulated.ranks else one.simulated.trace),
         cpu_s=time.process_time() - began,
         bound=one.simulated.bound.regime,
         program=_program(one),
@@ -156,9 +159,10 @@ def compared(pair: Pair) -> bytes:
 
 def _explained(made: VersionResult, name: str) -> tuple[Explanation, str]:
     """Of several ranks the one that stands for all, and a name that says so."""
+    trace = pickle.loads(made.trace)
     if made.diagnosis:
-        return explain(pickle.loads(made.trace), diagnosis=pickle.loads(made.diagnosis)), name
-    found = explain_ranks(pickle.loads(made.trace))
+        return explain(split_ranks(trace)[-1].trace, diagnosis=pickle.loads(made.diagnosis)), name
+    found = explain_ranks(trace)
     return found.explained[found.shown], found.named(name)
 
 
@@ -194,6 +198,8 @@ def answered(question: Question) -> bytes:
                 found: Iterable[Part] = reasons_report(
                     Path(_program_of(question).file).name, reasons(simulated, planned_body(simulated, kind).kernel)
                 )
+            case "rank":
+                return as_json(_of_ranks(pickle.loads(question.trace), question.asked.get("rank")))
             case "whatif" if question.asked:
                 found = _replayed(question)
             case "whatif" if question.request is None:  # every change alone, as `npuscope whatif` has it
@@ -207,6 +213,16 @@ def answered(question: Question) -> bytes:
 
                 found = panel(question)
         return as_json(parts(found))
+
+
+def _of_ranks(trace: Trace, asked: object) -> Run:
+    """One rank of a run, or all of them below each other."""
+    if asked == "all" and (together := all_ranks(explain_ranks(trace), asked)) is not None:
+        return together
+    for part in split_ranks(trace):
+        if asked == str(part.rank):
+            return run_of(part.name, explain(part.trace))
+    raise NpuscopeError("the run has no such rank")
 
 
 def _kind(question: Question) -> tuple[Simulated, TimedKind]:

@@ -41,7 +41,8 @@ MOST_RANKS = 8  # beside the one that is told of
 
 
 def prediction_document(name: str, one: Prediction, first: Sequence[Section] = ()) -> Document:
-    """A simulated program: timeline, diagnosis and everything that is known of it; of several ranks those of each."""
+    """A simulated program: timeline, diagnosis and everything that is known of it; of several ranks those of each, and
+    of all together."""
     shown = prediction_run(name, one, first)
     peers = one.simulated.prepared.peers
     if peers is None:
@@ -52,7 +53,10 @@ def prediction_document(name: str, one: Prediction, first: Sequence[Section] = (
         for part, explained in zip(found.parts, found.explained, strict=True)
         if part.rank != peers.own[0]
     ]
-    return document(name, [shown, *others[:MOST_RANKS]], {"ranks": ranks(found)})
+    together = all_ranks(found, "all")
+    assert together is not None
+    together["name"] = f"{name}: {together['name']}"
+    return document(name, [shown, together, *others[:MOST_RANKS]], {"ranks": ranks(found)})
 
 
 def prediction_run(name: str, one: Prediction, first: Sequence[Section] = (), **panels: Payload) -> Run:

@@ -9,13 +9,15 @@ import { unpackAll } from "../../../src/npuscope/lab/page/packed.js";
 import { ROOM, SHOWN } from "../../../src/npuscope/lab/page/store.js";
 import { SHOW } from "../../../src/npuscope/lab/page/table.js";
 
-const FULL = [0, 100];
+const FULL = [0, 100],
+  find = () => null;
 
 function state() {
   return {
     runs: [{ id: "1" }, { id: "2" }],
     run: "1",
     beside: null,
+    rank: "",
     opens: "timeline",
     panel: "timeline",
     window: [...FULL],
@@ -50,11 +52,16 @@ test("an address restores what it was made of", () => {
     split: false,
     room: { timeline: 30, aside: 500 },
   };
-  const hash = linkOf({ ...state(), ...changed, selection: { kind: "line", line: 3, file: "a.b.py" } }, FULL, "1");
-  const { patch, select } = linkSays(`#${hash}`, state());
+  const hash = linkOf(
+    { ...state(), ...changed, rank: "all", selection: { kind: "line", line: 3, file: "a.b.py" } },
+    FULL,
+    "1",
+  );
+  const { patch, rank, select } = linkSays(`#${hash}`, state());
   assert.deepEqual(patch, changed);
+  assert.equal(rank, "all");
   assert.deepEqual(
-    selectionOf(select, state(), () => null),
+    selectionOf(select, find, () => null),
     { kind: "line", line: 3, file: "a.b.py" },
   );
 });
@@ -63,7 +70,7 @@ test("an address of another page does no harm", () => {
   const { patch, select } = linkSays("#run=99&window=9-3&hide=nothing&select=cause.-1", state());
   assert.deepEqual(patch, { shown: SHOWN });
   assert.equal(
-    selectionOf(select, state(), () => null),
+    selectionOf(select, find, () => null),
     null,
   );
 });

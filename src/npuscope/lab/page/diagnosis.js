@@ -27,7 +27,7 @@ export class DiagnosisBox {
       this.together,
       this.lines,
     );
-    store.on(["run", "runs"], () => this.draw());
+    store.on(["run", "runs", "rank"], () => this.draw());
     store.on(["selection"], () => this.mark());
     this.draw();
   }

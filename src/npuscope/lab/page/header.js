@@ -82,6 +82,7 @@ export function changedKernels(before, now) {
 export function versusOf(store) {
   const { shared, run, beside, versions } = store.state,
     { compare } = shared;
+  if (!store.state.runs.includes(store.run())) return null; // a rank that no other save is held against
   if (compare && beside !== null) {
     const [from, to] = compare.totals.wall_ns;
     return { id: beside, name: store.beside()?.name ?? "A", edits: [], ratio: from ? to / from : 1, ...compare.versus };

@@ -19,6 +19,7 @@ export function linkOf(state, full, first) {
   const parts = new URLSearchParams();
   if (state.run !== first) parts.set("run", state.run);
   if (state.beside !== null) parts.set("beside", state.beside);
+  if (state.rank !== "") parts.set("rank", state.rank);
   if (state.panel !== state.opens) parts.set("panel", state.panel);
   if (state.window[0] !== full[0] || state.window[1] !== full[1])
     parts.set("window", `${+state.window[0].toFixed(1)}-${+state.window[1].toFixed(1)}`);
@@ -36,9 +37,9 @@ export function linkOf(state, full, first) {
 }
 
 /**
- * What an address says; `select` stays text, since a slice must be looked up.
+ * What an address says; `rank` and `select` stay text, since a rank must be asked for and a slice looked up.
  * @param {string} hash @param {State} state
- * @returns {{patch: Partial<State>, select: string | null}}
+ * @returns {{patch: Partial<State>, rank: string, select: string | null}}
  */
 export function linkSays(hash, state) {
   const parts = new URLSearchParams(hash.replace(/^#/, ""));
@@ -67,18 +68,18 @@ export function linkSays(hash, state) {
   if (parts.get("split") === "no") patch.split = false;
   const [timeline, aside] = (parts.get("room") ?? "").split("-").map(Number);
   if (timeline >= 10 && timeline <= 90 && aside >= 100) patch.room = { timeline, aside };
-  return { patch, select: parts.get("select") };
+  return { patch, rank: parts.get("rank") ?? "", select: parts.get("select") };
 }
 
 /**
  * The selection that a link names.
- * @param {string} text @param {import("./types").State} state @param {(run: import("./types").Run, slice: number) => any} sliceOf
+ * @param {string} text @param {import("./types").Store["find"]} find @param {(run: import("./types").Run, slice: number) => any} sliceOf
  */
-export function selectionOf(text, state, sliceOf) {
+export function selectionOf(text, find, sliceOf) {
   const [kind, ...rest] = text.split("."),
     first = Number(rest[0]);
   if (kind === "slice") {
-    const run = state.runs.find((one) => one.id === rest.slice(0, -1).join(".")),
+    const run = find(rest.slice(0, -1).join(".")),
       slice = Number(rest.at(-1));
     return run && slice >= 0 && slice < run.timeline.slices.start.length ? sliceOf(run, slice) : null;
   }

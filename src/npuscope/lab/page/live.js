@@ -224,6 +224,7 @@ export class Live {
         return;
       } // the first one: the page is made anew with it
       run.expected = before && !isCapture(before) ? Object.keys(before.panels) : [];
+      await this.view(run, store.state.rank);
       const kept =
         store.state.runs.length < MOST_RUNS
           ? store.state.runs
@@ -238,12 +239,33 @@ export class Live {
     } else if (show) store.set({ run: id });
   }
 
+  /** Shows another rank of the runs that are shown, or all of them. @param {string} rank */
+  async rank(rank) {
+    const { run, beside, selection } = this.store.state;
+    for (const id of [run, beside]) if (id !== null) await this.view(this.held(id), rank);
+    this.store.set({ rank, selection: selection?.kind === "slice" ? null : selection });
+  }
+
+  /** Fetches a rank of a run where it has that and is told of another. @param {import("./types").Run | null} run @param {string} rank */
+  async view(run, rank) {
+    if (!run?.ranks || run.views?.[rank] || !["all", ...run.ranks.map(String)].includes(rank) || rank === `${run.rank}`)
+      return;
+    const { id, name, ranks, panels } = run,
+      view = await this.panel(id, "rank", { rank });
+    const part = rank === "all" ? view.name : `${view.name} of ${ranks.length}`;
+    run.views = {
+      ...run.views,
+      [rank]: { ...view, id, name, part, rank, ranks, panels: { ...view.panels, ranks: panels.ranks } },
+    };
+  }
+
   /** What a run's panels show, which is made after its timeline, and `again` once fixes were tried. @param {string} id @param {boolean} again */
   async panels(id, again = false) {
     const run = this.held(id);
     if (!run || (run.panels.knobs !== undefined && !again)) return;
     const later = await unpackAll(await asked(`panels/${id}.json`));
     Object.assign(run.panels, later.panels);
+    for (const view of Object.values(run.views ?? {})) view.panels.ranks = run.panels.ranks;
     run.diagnosis = later.diagnosis;
     run.expected = [];
     this.now({});

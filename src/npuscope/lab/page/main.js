@@ -3,6 +3,7 @@
 import { element } from "./format.js";
 import { unpackAll } from "./packed.js";
 import { createStore } from "./store.js";
+import { linkSays } from "./link.js";
 import { Shell } from "./shell.js";
 import { Live } from "./live.js";
 import { panel as source } from "./panels/source.js";
@@ -23,7 +24,8 @@ async function main() {
   shell.start();
   Object.assign(globalThis, { npuscope: { store, shell } });
   if (data.live) {
-    const wanted = new URLSearchParams(location.hash.slice(1)).get("run");
+    const { hash } = location,
+      wanted = new URLSearchParams(hash.slice(1)).get("run");
     const live = new Live(store, shell.status, () => {
       shell.drawHead();
       shell.diagnosis.draw();
@@ -31,6 +33,7 @@ async function main() {
     live.start();
     if (wanted !== null && store.state.versions.some((one) => one.id === wanted && one.has_run))
       await live.take(wanted, true);
+    if (linkSays(hash, store.state).rank) await shell.follow(hash); // a rank that the server has to draw
   }
   document.documentElement.dataset.ready = "true";
 }

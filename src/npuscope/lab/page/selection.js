@@ -18,7 +18,7 @@ export class SelectionBox {
     this.pin = pin;
     this.address = address;
     this.box = element("section.selection", { "aria-label": "Selection", "aria-live": "polite", hidden: "" });
-    store.on(["selection", "run", "runs"], () => this.draw());
+    store.on(["selection", "run", "runs", "rank"], () => this.draw());
     this.draw();
   }
 
@@ -75,8 +75,8 @@ export class SelectionBox {
 
   /** @param {import("./types").Selection & {kind: "slice"}} selection */
   slice(selection) {
-    const run = this.store.state.runs.find((one) => one.id === selection.run);
-    if (run === undefined) return [];
+    const run = this.store.find(selection.run);
+    if (run === null) return [];
     const model = modelOf(run),
       { slices, timeline } = model,
       i = selection.slice,

@@ -72,14 +72,14 @@ export class Shell {
     store.set(patch);
     if (patch.window === undefined) store.set({ window: store.full() });
     const selection =
-      select === null ? null : selectionOf(select, store.state, (run, slice) => modelOf(run).selection(slice));
+      select === null ? null : selectionOf(select, store.find, (run, slice) => modelOf(run).selection(slice));
     store.set({ selection });
     if (selection?.kind === "slice") this.pane.reveal(selection);
     this.drawHead();
     this.drawTabs();
     this.mount();
-    store.on(["run"], () => this.flash());
-    store.on(["runs", "run", "beside", "live", "versions", "shared"], () => {
+    store.on(["run", "rank"], () => this.flash());
+    store.on(["runs", "run", "beside", "rank", "live", "versions", "shared"], () => {
       this.drawHead();
       this.drawTabs();
       this.mount();
@@ -98,6 +98,7 @@ export class Shell {
     const kept = [
       "run",
       "beside",
+      "rank",
       "panel",
       "window",
       "selection",
@@ -113,15 +114,17 @@ export class Shell {
     store.on(["selection", "window", "search", "shown", "versions", "live"], (state) =>
       this.mounted?.made.update?.(state),
     );
-    addEventListener("hashchange", () => this.follow());
+    addEventListener("hashchange", () => {
+      if (location.hash.slice(1) !== this.link()) this.follow(location.hash);
+    });
     listenKeys(this);
     followTheme(() => this.repaint());
   }
 
-  /** What a link in the page, or a changed address, says. */
-  follow() {
-    const { patch, select } = linkSays(location.hash, this.store.state);
-    if (location.hash.slice(1) === this.link()) return;
+  /** What a link in the page, or a changed address, says. @param {string} hash */
+  async follow(hash) {
+    const { patch, rank, select } = linkSays(hash, this.store.state);
+    await this.store.state.live?.ask.rank(rank);
     this.store.set({
       panel: this.store.state.opens,
       selection: null,
@@ -131,7 +134,7 @@ export class Shell {
     });
     if (select !== null)
       this.store.set({
-        selection: selectionOf(select, this.store.state, (run, slice) => modelOf(run).selection(slice)),
+        selection: selectionOf(select, this.store.find, (run, slice) => modelOf(run).selection(slice)),
       });
   }
 
@@ -186,6 +189,11 @@ export class Shell {
       box.addEventListener("change", () => act(box.value));
       return box;
     };
+    const ranks = store.run()?.ranks ?? [],
+      ofRanks = [
+        { id: "all", name: `all ${ranks.length} ranks` },
+        ...ranks.map((n) => ({ id: `${n}`, name: `rank ${n}` })),
+      ];
     const several = able.length > 1,
       others = able.filter((one) => one.id !== state.run);
     fill(
@@ -194,6 +202,11 @@ export class Shell {
       several ? choose("Run", state.run, able, "", (id) => this.show(id)) : null,
       several
         ? choose("Run beside it", state.beside, others, "beside: ", (id) => this.setBeside(id === "" ? null : id))
+        : null,
+      ranks.length > 1
+        ? choose("Rank", state.rank || `${store.run().rank}`, ofRanks, "", (id) =>
+            state.live?.ask.rank(id).catch((error) => state.live?.ask.say(error.message)),
+          )
         : null,
       ...answer(store, (id) => this.show(id)),
       element("span.grow"),

@@ -15,6 +15,7 @@ export function createStore(document) {
     runs: document.runs,
     run: document.run ?? document.runs[0]?.id ?? "",
     beside: document.beside ?? null,
+    rank: "",
     opens: document.panel ?? "timeline",
     panel: document.panel ?? "timeline",
     window: [0, 1],
@@ -31,7 +32,8 @@ export function createStore(document) {
     versions: document.live?.versions ?? [],
     links: [],
   };
-  const find = (/** @type {string | null} */ id) => state.runs.find((run) => run.id === id) ?? null;
+  const seen = (/** @type {import("./types").Run | undefined} */ run) => run?.views?.[state.rank] ?? run;
+  const find = (/** @type {string | null} */ id) => seen(state.runs.find((run) => run.id === id)) ?? null;
   const store = {
     state,
     /** @param {Partial<State>} patch */
@@ -50,6 +52,7 @@ export function createStore(document) {
         if (place >= 0) followers.splice(place, 1);
       };
     },
+    find,
     run: () => find(state.run) ?? state.runs[0],
     beside: () => find(state.beside),
     /** The whole time axis: of the run and the one beside it. @returns {[number, number]} */

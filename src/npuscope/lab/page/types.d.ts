@@ -97,6 +97,9 @@ export type Run = {
   measured: boolean;
   wall: Wall;
   part?: string; // of several ranks: which one this is
+  rank?: number | string; // which one it is of,
+  ranks?: number[]; // of these;
+  views?: Record<string, Run>; // what was asked of others of them, and of "all"
   diagnosis: Diagnosis;
   timeline: Timeline;
   panels: Record<string, any>;
@@ -199,6 +202,7 @@ export type State = {
   runs: Run[];
   run: string;
   beside: string | null;
+  rank: string; // of runs over ranks which one is shown, or "all"; "": the one that they are told of
   opens: string;
   panel: string;
   window: [number, number];
@@ -220,6 +224,7 @@ export type Store = {
   state: State;
   set(patch: Partial<State>): void;
   on(keys: (keyof State)[], act: (state: State) => void): () => void;
+  find(id: string | null): Run | null;
   run(): Run;
   beside(): Run | null;
   full(): [number, number];

@@ -42,7 +42,7 @@ export class Pane {
       this.place,
       this.legend,
     );
-    store.on(["run", "beside", "runs", "shared"], () => this.build());
+    store.on(["run", "beside", "rank", "runs", "shared"], () => this.build());
     store.on(["window", "selection", "pins"], () => this.draw());
     store.on(["shown", "folded", "lanes"], () => {
       for (const view of this.views) view.lay();
