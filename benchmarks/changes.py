@@ -10,6 +10,7 @@ are simulated as `npuscope simulate FILE -- ARGUMENTS` would, from the file's fo
 Trees, recordings and results are kept in --cache: a result under the hash of npuscope's sources and device files, so
 that what is interrupted goes on where it was and nothing old is taken for new; a recording under the hash of what
 records it, so that a change of the simulator alone runs no script. The score's rule is in published_changes/score.py.
+Of rows that are set aside only the scores tell, unless --aside asks for the rows themselves.
 With --learn the misses become src/npuscope/time/misses.csv, from which npuscope's intervals are learnt.
 """
 
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from published_changes.learn import coverage_lines, learn, left_out_predictions
 from published_changes.rows import BadRows, read_rows
 from published_changes.runs import ROOT, Bench, predictions_of, read_results, results_dict, run_rows
-from published_changes.score import Prediction, row_lines, score_lines, scores, side_by_side, worst
+from published_changes.score import Prediction, row_lines, score_lines, scores, side_by_side, to_look_at, worst
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.base.files import own, user_caches
@@ -80,8 +81,11 @@ def main() -> None:
         print("\n".join(side_by_side(found, scores([other.get(row.id, Prediction(row)) for row in rows]))))
     if learnt is not None:
         print("\n" + "\n".join(coverage_lines(learnt)))
-    shown = predictions if args.rows else worst(predictions, args.worst)
-    print(f"\n{'All rows' if args.rows else 'The worst rows'}, times in the table's own unit and in µs\n")
+    seen = predictions if args.aside else to_look_at(predictions)
+    shown = seen if args.rows else worst(seen, args.worst)
+    hidden = len(predictions) - len(seen)
+    without = f", without {hidden} that are set aside (--aside)" if hidden else ""
+    print(f"\n{'All rows' if args.rows else 'The worst rows'}{without}, times in the table's own unit and in µs\n")
     print("\n".join(row_lines(shown, other)))
 
 
@@ -101,6 +105,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--compare", type=Path, metavar="RESULTS.json", help="what --json wrote with another version")
     parser.add_argument("--rows", action="store_true", help="every row in a line, not only the worst")
     parser.add_argument("--worst", type=int, default=12, help="how many of the worst rows to show; %(default)s")
+    parser.add_argument("--aside", action="store_true", help="show rows that are set aside, too, which uses them up")
     parser.add_argument("--learn", action="store_true", help="write the misses that intervals are learnt from")
     parser.add_argument(
         "--left-out",

@@ -19,7 +19,17 @@ sys.path.append(str(ROOT / "benchmarks"))
 
 from published_changes.learn import coverage_lines, learn
 from published_changes.rows import BadRows, Measured, NoScope, Row, Scope, quantity, read_rows
-from published_changes.score import Prediction, guessed, row_lines, score, scores, spearman, weighted_median, weights_of
+from published_changes.score import (
+    Prediction,
+    guessed,
+    row_lines,
+    score,
+    scores,
+    spearman,
+    to_look_at,
+    weighted_median,
+    weights_of,
+)
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.time.bound import KIND_OF
@@ -279,7 +289,17 @@ def test_both_sides_of_a_repository_are_run_kept_and_compared(tmp_path: Path) ->
     assert all(json.loads(file.read_text())["bound"] in KIND_OF.values() for file in kept)
     other = tmp_path / "other.json"
     other.write_text(json.dumps(first))
-    command = [*command[:-1], "--compare", str(other), "--rows"]
+    command = [*command[:-1], "--compare", str(other), "--rows", "--aside"]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert f"{row['predicted_ratio']:.2f}" in said
     assert [file.stat().st_mtime_ns for file in kept] == stamps
+
+
+def test_rows_that_are_set_aside_are_listed_only_where_they_are_asked_for(tmp_path: Path) -> None:
+    """`--rows` and the worst rows leave them out, so that nobody sees their misses by accident."""
+    rows = rows_in(
+        tmp_path,
+        "open,0000000a,p1,a.py,f,,wall,*,*,100,50,a2a3",
+        "aside,0000000e,p2,a.py,f,,wall,*,*,100,50,a2a3",  # 14 % 10 == 4
+    )
+    assert [one.row.id for one in to_look_at(predicted(rows, 0.9, 0.9))] == ["open"]

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from published_changes.rows import Row
+from published_changes.rows import Row, set_aside
 
 NEUTRAL, STILL_NEUTRAL, NOTICED = 0.03, 0.05, 0.01
 CLOSE = math.log(1.15)
@@ -212,6 +212,11 @@ def _of(one: Prediction, other: dict[str, Prediction] | None) -> str:
         return ""
     before = other.get(one.row.id)
     return f"{'-' if before is None or not before.ran else f'{before.ratio:.2f}':>8}"
+
+
+def to_look_at(predictions: Sequence[Prediction]) -> list[Prediction]:
+    """Without the rows that nobody may see while a mechanism or a constant is chosen."""
+    return [one for one in predictions if not set_aside(one.row.commit)]
 
 
 def worst(predictions: Sequence[Prediction], count: int) -> list[Prediction]:
