@@ -146,6 +146,31 @@ def test_short_rows_of_what_the_run_has_made_clash_where_they_lie_8_kib_apart() 
     assert run[4] > run[3] + 60 * timing["load_shared"] * NS
 
 
+def test_a_tensor_that_was_assembled_of_what_tasks_made_was_made_by_the_run() -> None:
+    # GIVEN weights whose rows lie 8 KiB apart, given or put together of two parts that tasks write
+    @pl.jit
+    def both(x: pl.Tensor, w: pl.Tensor, out: pl.Out[pl.Tensor]):
+        whole = pl.create_tensor([64, 4096], dtype=pl.BF16)
+        for n in pl.range(2):
+            part = pl.create_tensor([32, 4096], dtype=pl.BF16)
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="copy"):
+                part[:, 0:128] = w[n * 32 : n * 32 + 32, 0:128]
+            whole = pl.assemble(whole, part, [n * 32, 0])
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="given"):
+            out[0:16, :] = pl.matmul(x[:, :], w[:, 0:128], out_dtype=pl.FP32)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="made"):
+            out[16:32, :] = pl.matmul(x[:, :], whole[:, 0:128], out_dtype=pl.FP32)
+        return out
+
+    program, _ = lowered(both, tensor((16, 64), "BF16"), tensor((64, 4096), "BF16"), tensor((32, 128), "FP32"))
+    ready = prepare(program)
+    given, made = (ready.kind_of(int(number)) for number in ready.job.block_class[-2:])
+    # THEN its rows clash, and none of it comes from HBM but the other operand
+    run = ready.job.run[ready.job.block_class, 0]
+    assert run[-1] > run[-2] + 60 * program.device.timing["load_shared"].value * NS
+    assert made[1] <= given[1]
+
+
 def test_whole_lines_a_multiple_of_16_kib_apart_take_more_of_hbm() -> None:
     drawn = {}
     for stride in (5120, 8192):

@@ -286,7 +286,8 @@ class BlockClasses:
         self._numbers: dict[tuple[PlannedKey, frozenset[int]], int] = {}  # a body that reads what these arguments made
         self._reads: list[tuple[ArgumentReads, ...]] = []
         self._known: list[KnownReads] = []
-        self._written: set[int] = set()  # buffers that tasks so far have written
+        self._written: set[int] = set()  # buffers that tasks so far have written, in whole or in part
+        self._wholes = {alias.part: alias.whole for alias in self.program.recording.aliases}
         size = self.device.memory.l2.value if self.device.memory.l2 else 0.0
         self._cache = Cache(size)
         self._whole = size * SMALL
@@ -341,10 +342,10 @@ class BlockClasses:
             for n, at in enumerate(group.blocks.tolist()):
                 kinds[at] = (number, round(STEPS * missed[n] / total) if total else 0)
         for argument in task.arguments:
-            if argument.writes:
-                buffer = self.program.recording.buffers[argument.buffer]
-                self._cache.touch(buffer.id, min(BY_NAME[buffer.dtype].size(prod(buffer.shape)), self._whole))
-                self._written.add(buffer.id)
+            for number in self._with_wholes(argument.buffer) if argument.writes else ():
+                buffer = self.program.recording.buffers[number]
+                self._cache.touch(number, min(BY_NAME[buffer.dtype].size(prod(buffer.shape)), self._whole))
+                self._written.add(number)
         meets = any(self.streams[stream].barriers for stream, _ in kinds.values())
         meeting = frozenset(kinds.values() if meets else ())
         found = np.zeros(max(task.blocks, 1), np.int64)
@@ -353,6 +354,14 @@ class BlockClasses:
         for at, kind in kinds.items():
             talks = crowd if self.streams[kind[0]].remote else 0
             found[at] = self.known.setdefault((kind, meeting, talks), len(self.known))
+        return found
+
+    def _with_wholes(self, buffer: int) -> set[int]:
+        """A buffer and what it is a part of."""
+        found: set[int] = set()
+        while buffer not in found:
+            found.add(buffer)
+            buffer = self._wholes.get(buffer, buffer)
         return found
 
     def retimed(self, program: Program) -> BlockClasses:
