@@ -169,3 +169,11 @@ def test_tables_filled_entry_by_entry_hold_what_they_would_hold():
     with lazily():
         here = filled()
     assert [table.tolist() for table in here] == [table.tolist() for table in filled()]
+
+
+def test_memory_that_a_script_shares_is_still_made_late() -> None:
+    with lazily():
+        x = torch.ones(ROWS, COLUMNS)
+        assert x.share_memory_() is x
+        x += 1
+    assert float(x[3, 5]) == 2

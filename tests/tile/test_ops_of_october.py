@@ -255,6 +255,68 @@ def test_an_index_without_an_axis_counts_over_the_whole_tile() -> None:
     np.testing.assert_array_equal(y, x.reshape(-1)[i])
 
 
+@pytest.mark.parametrize("along", [False, True])
+def test_indices_outside_the_valid_region_are_not_asked_for(along: bool) -> None:
+    @pl.jit
+    def program(x: FLOATS, i: WHOLES, y: pl.InOut[FLOATS]):
+        with pl.at(level=CORE):
+            places = pl.set_validshape(i, 3, 5)
+            y[:, :] = pl.gather(x, dim=1, index=places) if along else pl.gather(x, index=places)
+
+    x, i, y = floats(16, 16), np.full((16, 16), -100_000, np.int32), np.full((16, 16), -1, np.float32)
+    i[:3, :5] = RNG.integers(0, 16, (3, 5))
+    wanted = y.copy()
+    wanted[:3, :5] = np.take_along_axis(x[:3], i[:3, :5], 1) if along else x.reshape(-1)[i[:3, :5]]
+    program(x, i, y)
+    np.testing.assert_array_equal(y, wanted)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_smaller_product_leaves_the_rest_of_an_accumulator(anew: bool) -> None:
+    half, wide = pl.Tensor[[16, 16], pl.FP16], pl.Tensor[[16, 32], pl.FP16]
+
+    @pl.jit
+    def program(x: half, seed: wide, part: wide, y: pl.Out[pl.Tensor[[16, 32], pl.FP32]]):
+        with pl.at(level=CORE):
+            left = pl.load(x, [0, 0], [16, 16], target_memory=pl.Mem.Mat)
+            every = pl.load(seed, [0, 0], [16, 32], target_memory=pl.Mem.Mat)
+            some = pl.load(part, [0, 0], [16, 32], valid_shape=[16, 16], target_memory=pl.Mem.Mat)
+            total = pl.matmul_acc(pl.matmul(left, every), left, some, init_cond=anew)
+            pl.store(total, [0, 0], y)
+
+    x, seed, part = (RNG.integers(-3, 4, shape).astype(np.float16) for shape in ((16, 16), (16, 32), (16, 32)))
+    y = np.zeros((16, 32), np.float32)
+    program(x, seed, part, y)
+    first, second = (x.astype(np.float32) @ one.astype(np.float32) for one in (seed, part))
+    first[:, :16] = second[:, :16] if anew else (first + second)[:, :16]
+    np.testing.assert_array_equal(y, first)
+
+
+def test_a_launch_of_fewer_than_no_blocks_does_nothing() -> None:
+    @pl.jit
+    def program(n: pl.Tensor[[1], pl.INT32], y: pl.InOut[FLOATS]):
+        for _ in pl.spmd(pl.read(n, [0])):
+            y[:, :] = pl.tile.full([16, 16], dtype=pl.FP32, value=1.0)
+
+    y = np.zeros((16, 16), np.float32)
+    program(np.array([-1], np.int32), y)
+    assert not y.any()
+
+
+def test_a_call_gives_back_the_callers_own_output_and_a_compiled_program_nothing() -> None:
+    @pl.jit
+    def program(x: FLOATS, y: pl.Out[FLOATS]):
+        with pl.at(level=CORE):
+            y[:, :] = pl.mul(x, 2.0)
+        return y
+
+    x, y = floats(16, 16), np.zeros((16, 16), np.float32)
+    assert program(x, y) is y
+    assert program.compile(x, y)(x, y) is None
+    np.testing.assert_array_equal(program.compile(x, y)(x), 2 * x)
+    np.testing.assert_array_equal(y, 2 * x)
+
+
 def test_experts_of_a_recorded_graph_are_left_out_by_predicate_and_the_run_is_explained() -> None:
     kind, weights = pl.Tensor[[64, 64], pl.FP32], pl.Tensor[[256, 64], pl.FP32]
 
@@ -294,7 +356,7 @@ import numpy as np
 import pytest
 import pypto.language as pl
 from harness import st
-from pypto import passes
+from pypto import ir, passes
 
 
 @pl.jit.incore
@@ -324,6 +386,33 @@ def test_scaled(case_run, request):
     assert case_run.work_dir is None and case_run.case.name
 
 
+@pl.jit
+def two(x: pl.Tensor, up: pl.Out[pl.Tensor], down: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        up[:, :] = pl.add(x, 1.0)
+        down[:, :] = pl.sub(x, 1.0)
+    return up, down
+
+
+def two_apart(actual, expected):
+    assert (actual["up"] - actual["down"] == 2).all() and (actual["up"] == expected["up"]).all()
+
+
+BOTH = st.case(two, X, OUT, OUT, golden=lambda t: {"up": t["x"] + 1, "down": t["x"] - 1}, compare=two_apart)
+BOTH.config.aicpu_thread_num = 3
+
+
+@st.cases(BOTH)
+def test_two_outputs_are_compared_together(case_run):
+    case_run.assert_passed()
+    assert case_run.case.get_memory_planner() is None
+
+
+class Renamed(ir.IRMutator):  # of a test that is not run here
+    def visit_submit(self, op):
+        return op
+
+
 @st.cases(st.case(entry, X, OUT, 2.0, golden=lambda t: t["x"]))
 def test_wrong(case_run):
     assert not case_run.passed
@@ -331,12 +420,14 @@ def test_wrong(case_run):
 """
 
 
-def test_cases_of_the_new_harness(tmp_path: Path) -> None:
-    tmp_path.joinpath("conftest.py").write_text("from harness.core.test_runner import start_pipeline\n")
+@pytest.mark.parametrize("alone", [False, True])
+def test_cases_of_the_new_harness(tmp_path: Path, alone: bool) -> None:
+    if not alone:
+        tmp_path.joinpath("conftest.py").write_text("from harness.core.test_runner import start_pipeline\n")
     file = tmp_path / "test_cases.py"
     file.write_text(CASES)
     finished = run_script(file)
-    assert len(finished.runs) == 4
+    assert len(finished.runs) == 5
 
 
 def test_each_row_has_its_own_budget() -> None:

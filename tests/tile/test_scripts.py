@@ -93,7 +93,7 @@ def test_a_checkout_of_pypto_on_the_path_is_not_taken_for_the_package(
 
 
 def test_the_compilers_own_parts_are_named_as_such(tmp_path: Path) -> None:
-    text = "import pypto.language as pl\nfrom pypto.ir.pass_manager import PassManager\n"
+    text = "import pypto.language as pl\nfrom pypto.ir.pass_manager import PassManager\nPassManager()"
     with pytest.raises(NpuscopeError, match=r"PassManager belongs to PyPTO's compiler"):
         run_script(script(tmp_path, text))
 

@@ -69,7 +69,7 @@ def _once(checks: Iterable[Checked]) -> tuple[Checked, ...]:
         name = _without_rank(one.program) if one.ranks else one.program
         equal.setdefault(replace(one, program=name), []).append(one.program)
     return tuple(
-        replace(one, program=names[0] if len(set(names)) == 1 else f"{one.program} on {len(names)} ranks")
+        replace(one, program=names[0] if len(set(names)) == 1 else f"{one.program} on {len(set(names))} ranks")
         for one, names in equal.items()
     )
 

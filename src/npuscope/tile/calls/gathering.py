@@ -103,11 +103,14 @@ def gather(
     others = [n for n in range(rank) if n != axis]
     if not fits or any(numbers.shape[n] > tile.shape[n] for n in others):
         raise fault(f"pl.gather: indices {describe(numbers)} for {describe(tile)} along dim={shown(dim)}")
-    result = run.result(GATHER, (tile, numbers), numbers.shape, tile.dtype)
+    valid = numbers.valid or numbers.shape
+    result = run.result(GATHER, (tile, numbers), numbers.shape, tile.dtype, numbers.valid)
     if tile.array is not None and numbers.array is not None:
-        _check_index(numbers.array, tile.shape[axis], "places along this axis", tile)
-        within = tuple(slice(None) if n == axis else slice(0, numbers.shape[n]) for n in range(rank))
-        result.array = np.take_along_axis(tile.array[within], numbers.array.astype(np.int64), axis)
+        asked = numbers.array[window(valid)]
+        _check_index(asked, tile.shape[axis], "places along this axis", tile)
+        within = tuple(slice(None) if n == axis else slice(0, valid[n]) for n in range(rank))
+        result.array = storage.new(numbers.shape, tile.dtype, storage.poison(tile.dtype))
+        result.array[window(valid)] = np.take_along_axis(tile.array[within], asked.astype(np.int64), axis)
     return result
 
 
@@ -184,10 +187,12 @@ def gather_flat(
     run = current()
     checks.check_scratch(tmp, "tile.gather")
     tile, numbers = run.tile(src, "tile.gather"), _indices(indices, "tile.gather")
-    result = run.result(GATHER, (tile, numbers), numbers.shape, tile.dtype)
+    result = run.result(GATHER, (tile, numbers), numbers.shape, tile.dtype, numbers.valid)
     if tile.array is not None and numbers.array is not None:
-        _check_index(numbers.array, tile.array.size, "elements", tile)
-        result.array = tile.array.reshape(-1).take(numbers.array.astype(np.int64))
+        asked = numbers.array[window(numbers.valid or numbers.shape)]
+        _check_index(asked, tile.array.size, "elements", tile)
+        result.array = storage.new(numbers.shape, tile.dtype, storage.poison(tile.dtype))
+        result.array[window(numbers.valid or numbers.shape)] = tile.array.reshape(-1).take(asked.astype(np.int64))
     return result
 
 

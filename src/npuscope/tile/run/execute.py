@@ -258,7 +258,7 @@ def _run(call: EntryCall, settings: _Settings, phase: OrderPhase | None = None) 
             run.shapes.computing_what_is_needed(),
             _slicing(run),
         ):
-            result = _out(run, call.body(**values))
+            result = _out(run, call.body(**values), {id(value): given[name] for name, value in values.items()})
             if run.watch is not None:
                 run.watch.settle()
         if phase is None and run.orchestration.ranks is None:  # a host function writes nothing itself
@@ -310,13 +310,14 @@ def _note_unwritten(run: TileRun, where: str, parameters: tuple[Parameter, ...],
             run.recorder.notice("direction", f"{where} never writes to {about}")
 
 
-def _out(run: TileRun, value: object) -> object:
+def _out(run: TileRun, value: object, given: Mapping[int, object]) -> object:
+    """What the caller gets: of a tensor that it gave, by its id, that very object."""
     if isinstance(value, tuple | list):
-        return tuple(_out(run, entry) for entry in value)
+        return tuple(_out(run, entry, given) for entry in value)
     if isinstance(value, Tile):
         value = run.promoted(value)
     if isinstance(value, Tensor):
-        return None if value.buffer.data is None else value.view()
+        return None if value.buffer.data is None else given[id(value)] if id(value) in given else value.view()
     return value
 
 
@@ -378,7 +379,10 @@ class Compiled:
     sub_workers: Mapping[str, bool] = field(default_factory=dict, repr=False)  # and whether each must be bound
 
     def __call__(self, *args: object, **kwargs: object) -> object:
-        return self.run(*args, **kwargs)
+        """What it makes; nothing where it was given its outputs, as PyPTO's compiled program gives nothing then."""
+        made = self.run(*args, **kwargs)
+        given = {id(one) for one in (*args, *kwargs.values())}
+        return None if all(id(one) in given for one in (made if isinstance(made, tuple) else (made,))) else made
 
     def prepare(
         self,

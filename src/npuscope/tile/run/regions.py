@@ -243,8 +243,8 @@ class Spmd:
         allow_early_resolve: bool = False,
         predicate: object = None,
     ) -> None:
-        self.blocks = int(index(core_num, "pl.spmd", "the number of blocks"))
-        if not 0 <= self.blocks <= _MOST_BLOCKS:
+        self.blocks = max(0, int(index(core_num, "pl.spmd", "the number of blocks")))  # below 0 it is empty, too
+        if self.blocks > _MOST_BLOCKS:
             raise fault(f"pl.spmd with {self.blocks} blocks")
         self.name = named(name_hint, "spmd")
         self.skip = predicate is not None and not _holds(predicate)

@@ -233,6 +233,8 @@ class LazyTensor(torch.Tensor):
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name = getattr(func, "__name__", "")
+        if name == "share_memory_":  # with other processes; ranks are none
+            return args[0]
         if name in _LOOKS_AT_ELEMENTS:
             return func(*_mapped(_real, args), **_mapped(_real, kwargs or {}))
         with torch._C.DisableTorchFunctionSubclass():
@@ -282,7 +284,7 @@ def _made(value: torch.Tensor | _View) -> torch.Tensor:
 # What reaches into memory without going through an op of torch.
 _LOOKS_AT_ELEMENTS = {
     *("numpy", "tolist", "__array__", "data_ptr", "storage", "untyped_storage", "__reduce_ex__", "__deepcopy__"),
-    *("__repr__", "__format__", "__str__", "__dlpack__", "__contains__", "set_", "resize_", "save"),
+    *("__repr__", "__format__", "__str__", "__dlpack__", "__contains__", "set_", "resize_", "save", "is_shared"),
 }
 
 

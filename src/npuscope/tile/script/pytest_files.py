@@ -47,6 +47,7 @@ def has_tests(file: Path) -> bool:
     return named and _TEST.search(source_bytes(file)) is not None
 
 
+_HARNESS = re.compile(rb"^\s*(from|import) harness\b", re.MULTILINE)
 _TEST = re.compile(rb"^\s*((async )?def test|class \w*Test|from .+ import .*\b[tT]est)", re.MULTILINE)
 
 
@@ -82,7 +83,8 @@ def run_tests(file: Path, argv: Sequence[str]) -> Outcome:
     options = ["--assert=plain", "-p", "no:cacheprovider", "-o", "addopts=", "--rootdir", str(file.resolve().parent)]
     if starts_a_device := _starts_a_device(file):
         options += ["--noconftest", "-c", os.devnull]
-    code = pytest.main([str(file), *options, *argv], plugins=[_plugin(outcome, starts_a_device)])
+    harnessed = starts_a_device or _HARNESS.search(source_bytes(file)) is not None
+    code = pytest.main([str(file), *options, *argv], plugins=[_plugin(outcome, harnessed)])
     if code == pytest.ExitCode.USAGE_ERROR:
         raise BadInput("pytest refused these arguments", path=file, remedy="What stands after -- is pytest's.")
     needs = next((error for error in outcome.failed.values() if isinstance(error, NeedsValues)), None)
@@ -102,8 +104,8 @@ def _starts_a_device(file: Path) -> bool:
     return any(any(word in one.read_text(errors="replace") for word in _THEIRS) for one in beside if one.is_file())
 
 
-def _plugin(outcome: Outcome, starts_a_device: bool) -> object:
-    """Fixtures of PyPTO's conftest, one platform of several, and a note of how each test ended."""
+def _plugin(outcome: Outcome, harnessed: bool) -> object:
+    """Fixtures and options of PyPTO's conftest, one platform of several, and a note of how each test ended."""
     import pytest
 
     class TestPlugin:
@@ -127,7 +129,7 @@ def _plugin(outcome: Outcome, starts_a_device: bool) -> object:
         def optimization_strategy(self) -> str:
             return "Default"
 
-        if starts_a_device:
+        if harnessed:
 
             def pytest_addoption(self, parser: Any) -> None:
                 parser.addoption("--platform", default=PLATFORM)
@@ -279,12 +281,15 @@ class Case:
     compare: Callable[[dict[str, Any], dict[str, Any]], None] | None = None
     settings: Mapping[str, object] = field(default_factory=dict)  # of the compiler
 
+    def __post_init__(self) -> None:
+        self.config = RunSettings(rtol=self.rtol, atol=self.atol)
+
     def __getattr__(self, name: str) -> object:
         settings = self.__dict__.get("settings", {})
         if name in settings:
             return settings[name]
-        if name.removeprefix("get_") in settings:
-            return lambda: settings[name.removeprefix("get_")]
+        if name.startswith("get_"):  # as a PTOTestCase is asked; what was not given is None
+            return lambda: self.__dict__.get(name[4:], settings.get(name[4:]))
         raise AttributeError(name)
 
     def run(self) -> RunResult:
@@ -402,13 +407,13 @@ def _compared(
     """Run and compared; what looks at all outputs together is asked with each of them."""
     whole = getattr(config, "compare", None)
     rule = _where_it_counts if whole is None else None
-    rules = {name: rule or functools.partial(_as_whole, whole, name) for name in outputs}
+    rules = {name: rule or functools.partial(_as_whole, whole, outputs) for name in outputs}
     return run_jit(program, list(specs), expected, rtol=config.rtol, atol=config.atol, compare_fn=rules)
 
 
-def _as_whole(whole: Any, name: str, actual: Any, expected: Any, **_: object) -> tuple[bool, str]:
+def _as_whole(whole: Any, names: Sequence[str], *_: Any, **all_of: Any) -> tuple[bool, str]:
     try:
-        whole({name: actual}, {name: expected})
+        whole(*({name: all_of[kind][name] for name in names} for kind in ("actual_outputs", "expected_outputs")))
     except AssertionError as error:
         return False, str(error)
     return True, ""

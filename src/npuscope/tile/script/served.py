@@ -125,13 +125,31 @@ class MissingModule(ModuleType):
         self.__path__: list[str] = []
         self.__dict__.update(members)
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> type:
         if name.startswith("__"):
             raise AttributeError(name)
+        return _Missing(name, (), {"__module__": self.__name__})
+
+
+class _Missing(type):
+    """A name of PyPTO's compiler or device runtime. A module may import it or inherit from it, whoever uses it is told;
+    a class that inherits from it is as missing.
+    """
+
+    def _refuse(cls, *_: object, **__: object) -> NoReturn:
+        origin = cls.__mro__[-2]
         raise fault(
-            f"{self.__name__}.{name} belongs to PyPTO's compiler or device runtime, which npuscope does without",
+            f"{origin.__module__}.{origin.__name__} belongs to PyPTO's compiler or device runtime, which npuscope does "
+            "without",
             "Run the program itself: call its @pl.jit function, or golden.run_jit.",
         )
+
+    __call__ = __bool__ = __iter__ = __getitem__ = _refuse
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        cls._refuse()
 
 
 def _run_program(program: Any, *args: Any, **options: Any) -> object:
