@@ -88,7 +88,7 @@ def test_a_group_that_says_its_split_is_written_for_whole_tiles() -> None:
 
         @pl.function(type=pl.FunctionType.AIV)
         def vector(self, x: tensor, y: pl.Out[tensor]):  # type: ignore[valid-type]
-            popped = pl.tpop_from_aic(split=3)
+            popped: pl.Tile[[16, 16], pl.FP32, pl.Mem.Vec, pl.TileView(valid_shape=[9, 16])] = pl.tpop_from_aic(split=3)
             y = pl.store(pl.add(popped, 1.0), [0, 0], y)
             pl.tfree_to_aic(popped)
             return y

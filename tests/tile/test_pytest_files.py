@@ -116,3 +116,11 @@ def test_a_script_may_have_the_name_of_a_file_of_tests(tmp_path: Path) -> None:
     file.write_text("if __name__ == '__main__':\n    raise SystemExit('run as a script')\n")
     with pytest.raises(SystemExit):
         run_script(file)
+
+
+def test_a_file_of_tests_that_imports_what_is_not_there_says_what(tmp_path: Path) -> None:
+    file = tmp_path / "test_lonely.py"
+    file.write_text("import pypto.language as pl\nimport lonely_library\n\ndef test_nothing(): ...\n")
+    ran = command("run", str(file))
+    assert ran.returncode == 2
+    assert ran.stderr.strip().endswith("line 2: ModuleNotFoundError: No module named 'lonely_library'.")

@@ -98,6 +98,25 @@ def test_the_compilers_own_parts_are_named_as_such(tmp_path: Path) -> None:
         run_script(script(tmp_path, text))
 
 
+def test_what_a_script_imports_of_the_compiler_and_does_not_use_is_no_hindrance(tmp_path: Path) -> None:
+    unused = """
+from pypto.backend.pto_backend import PartialCodegenError
+from pypto.pypto_core import passes
+from pypto.torch import init, register
+
+TILES = passes.l0_tile_chooser.choices
+
+class Renamed(passes.Mutator):
+    def planned(self, planner: passes.MemoryPlanner | None = None) -> PartialCodegenError | None: ...
+
+init()
+register(copy, "mine::copy")(x, y)
+"""
+    assert len(run_script(script(tmp_path, SETTINGS + unused)).recordings) == 2
+    with pytest.raises(NpuscopeError, match=r"passes.Mutator belongs to PyPTO's compiler"):
+        run_script(script(tmp_path, SETTINGS + unused + "Renamed()\n"))
+
+
 def test_an_output_of_unknown_shape_cannot_be_left_out() -> None:
     @pl.jit
     def unknown(x: pl.Tensor[[4, W], pl.FP32], y: pl.Out[pl.Tensor]):

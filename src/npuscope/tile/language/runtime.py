@@ -115,6 +115,14 @@ def bound(value: object) -> None:
         _end_drawn_task()
 
 
+def _as_popped(tile: Tile, other: object) -> object:
+    """The other one, which stands for a tile from now on: it frees that one's places in a ring."""
+    block = current().block
+    if block is not None and block.handover is not None and isinstance(other, Tile):
+        block.handover.stands_for(other, tile)
+    return other
+
+
 def declared(value: object, *places: object) -> object:
     """A tile that an annotation puts into a buffer of the author's: `t: pl.Tile[…, m[i % 2], pl.Mem.Vec] = …`.
 
@@ -125,7 +133,7 @@ def declared(value: object, *places: object) -> object:
         return value.laid_out(layout)
     view = next((one for one in places if isinstance(one, TensorView) and one.valid_shape is not None), None)
     if view is not None and isinstance(value, Tile):
-        value = set_validshape(value, *shape_of(view.valid_shape)[-2:])
+        value = _as_popped(value, set_validshape(value, *shape_of(view.valid_shape)[-2:]))
     place = next((one for one in places if isinstance(one, MemRef)), None)
     if place is None or not isinstance(value, Tile):
         return value
@@ -137,6 +145,7 @@ def declared(value: object, *places: object) -> object:
         raise fault(f"pl.MemRef: {label} has {known[0]} slots elsewhere, {place.slots} here")
     attributes = (("memref", label), ("slots", place.slots))
     tile = run.result(DECLARE, (value,), value.shape, value.dtype, value.valid, value.space, attributes=attributes)
+    _as_popped(value, tile)
     tile.array = value.array
     number = plain(place.index)
     if not isinstance(number, int):  # it differs from turn to turn

@@ -196,6 +196,11 @@ class HandedTiles:
         lanes = [half.core] if way == "C2V" else [0, 1] if split else [0]
         self._popped[id(tile)] = split, [(way, pipe, lane) for lane in lanes]
 
+    def stands_for(self, other: Tile, tile: Tile) -> None:
+        """A popped tile goes by another one from now on: that its annotation made of it."""
+        if other is not tile and id(tile) in self._popped:
+            self._popped[id(other)] = self._popped.pop(id(tile))
+
     def free(self, tile: Tile, op: str, pipe: int | None, split: int | None) -> None:
         popped, keys = self._popped.pop(id(tile), (0, None))
         if keys is None:

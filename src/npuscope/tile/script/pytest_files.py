@@ -148,7 +148,8 @@ def _plugin(outcome: Outcome, harnessed: bool) -> object:
                 config.hook.pytest_deselected(items=other)
 
         def pytest_exception_interact(self, node: Any, call: Any) -> None:
-            outcome.failed[node.name] = call.excinfo.value
+            error = call.excinfo.value
+            outcome.failed[node.name] = error.__cause__ if type(error).__name__ == "CollectError" else error
 
         def pytest_runtest_logreport(self, report: Any) -> None:
             outcome.passed += report.when == "call" and report.passed

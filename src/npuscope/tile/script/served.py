@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
@@ -37,9 +38,11 @@ def served() -> Iterator[tuple[str, ...]]:
         del sys.modules[name]
     new = _modules()
     sys.modules.update(new)
+    sys.meta_path.append(_MissingParts)
     try:
         yield tuple(new)
     finally:
+        sys.meta_path.remove(_MissingParts)
         for name in [name for name in sys.modules if name.split(".")[0] in _SERVED]:
             del sys.modules[name]
         sys.modules.update(before)
@@ -96,6 +99,7 @@ def _members() -> dict[str, dict[str, object]]:
         "pypto.pypto_core.passes": passes,
         "pypto.runtime.distributed_runner": {"_tensor_from_continuous": lambda tensor: tensor},
         "pypto.runtime.runner": {"RunConfig": RunSettings, "RunResult": RunResult},
+        "pypto.torch": {"init": _ignored, "register": lambda function, *_, **__: function},  # as an op of torch
         "pypto.runtime.tensor_spec": {"ScalarSpec": ScalarSpec, "TensorSpec": TensorSpec},
         "pypto.runtime": {
             "RunConfig": RunSettings,
@@ -131,6 +135,23 @@ class MissingModule(ModuleType):
         return _Missing(name, (), {"__module__": self.__name__})
 
 
+class _MissingParts:
+    """Finds every other part of PyPTO: a script may import what it does not use here."""
+
+    @classmethod
+    def find_spec(cls, name: str, *_: object) -> ModuleSpec | None:
+        above = sys.modules.get(name.rpartition(".")[0])
+        return ModuleSpec(name, cls, is_package=True) if isinstance(above, MissingModule) else None  # type: ignore[arg-type]
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> ModuleType:
+        return MissingModule(spec.name, {})
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        """There is nothing in it."""
+
+
 class _Missing(type):
     """A name of PyPTO's compiler or device runtime. A module may import it or inherit from it, whoever uses it is told;
     a class that inherits from it is as missing.
@@ -146,10 +167,10 @@ class _Missing(type):
 
     __call__ = __bool__ = __iter__ = __getitem__ = _refuse
 
-    def __getattr__(cls, name: str) -> NoReturn:
+    def __getattr__(cls, name: str) -> type:
         if name.startswith("__"):
             raise AttributeError(name)
-        cls._refuse()
+        return _Missing(f"{cls.__name__}.{name}", (), {"__module__": cls.__module__})
 
 
 def _run_program(program: Any, *args: Any, **options: Any) -> object:
@@ -281,6 +302,9 @@ class AnyName:
 
     def __getattr__(self, name: str) -> Choice:
         return Choice(name)
+
+    def __or__(self, other: object) -> AnyName:  # in annotations
+        return self
 
 
 _TYPES = SimpleNamespace(**dtypes.BY_NAME)  # `DataType.FP32` of PyPTO's core
