@@ -19,6 +19,7 @@ from npuscope.chip.devices import load
 from npuscope.chip.runtimes import with_runtime
 from npuscope.lower.program import Program
 from npuscope.tile import golden
+from npuscope.tile.fault import TileError
 from npuscope.tile.run.execute import record
 from npuscope.tile.script.run import run_script
 from npuscope.tile.script.served import under
@@ -292,6 +293,22 @@ def test_a_smaller_product_leaves_the_rest_of_an_accumulator(anew: bool) -> None
     np.testing.assert_array_equal(y, first)
 
 
+@pytest.mark.parametrize("rows", [1, 8])
+def test_a_row_beside_a_tile_of_one_row_that_counts_spreads_over_none(rows: int) -> None:
+    @pl.jit
+    def program(x: FLOATS, y: pl.InOut[FLOATS]):
+        with pl.at(level=CORE):
+            some = pl.slice(x, [8, 16], [0, 0], valid_shape=[rows, 16])
+            product = pl.mul(some, pl.slice(x, [1, 16], [8, 0]))
+            y = pl.assemble(y, product, [0, 0])
+        return y
+
+    x, y = floats(16, 16), np.zeros((16, 16), np.float32)
+    finished = record(program, x, y, mode="values")
+    np.testing.assert_array_equal(y[:rows], x[:rows] * x[8])
+    assert [notice.kind for notice in finished.recording.notices] == ([] if rows == 1 else ["spread"])
+
+
 def test_a_launch_of_fewer_than_no_blocks_does_nothing() -> None:
     @pl.jit
     def program(n: pl.Tensor[[1], pl.INT32], y: pl.InOut[FLOATS]):
@@ -315,6 +332,19 @@ def test_a_call_gives_back_the_callers_own_output_and_a_compiled_program_nothing
     assert program.compile(x, y)(x, y) is None
     np.testing.assert_array_equal(program.compile(x, y)(x), 2 * x)
     np.testing.assert_array_equal(y, 2 * x)
+
+
+def test_a_program_that_is_only_lowered_says_whose_numbers_it_reads() -> None:
+    @pl.jit
+    def program(n: pl.Tensor[[1], pl.INT32], x: FLOATS, y: pl.Out[FLOATS]):
+        row = pl.read(n, [0])
+        with pl.at(level=CORE):
+            y = pl.assemble(y, pl.slice(x, [1, 16], [row, 0]), [0, 0])
+        return y
+
+    lowered = program.lower(np.array([1234], np.int32), floats(16, 16), floats(16, 16))
+    with pytest.raises(TileError, match=r"1234 to 1235 of axis 0 .* only lowered here: numbers .* torch.empty's"):
+        _ = lowered.recording
 
 
 def test_experts_of_a_recorded_graph_are_left_out_by_predicate_and_the_run_is_explained() -> None:

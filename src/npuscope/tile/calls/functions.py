@@ -184,7 +184,7 @@ def _binary(spec: OpSpec, options: _Options) -> Callable[..., object]:
 
 def _note_spread(run: TileRun, spec: OpSpec, left: Tile, right: Tile) -> None:
     """What the chip makes of shapes that differ is not always what it says (measured on a 910B4, September 2026)."""
-    rows, columns = (tuple([tile.shape[axis:][:1] for tile in (left, right)]) for axis in (-2, -1))
+    rows, columns = (tuple([(tile.valid or tile.shape)[axis:][:1] for tile in (left, right)]) for axis in (-2, -1))
     about = f"pl.{spec.name} of {describe(left)} and {describe(right)}"
     if columns[0] == columns[1] and rows[0] != rows[1]:
         about = f"{about}: the chip spreads no row over the others, only the first row comes out right"

@@ -397,7 +397,12 @@ class Compiled:
 
     @cached_property
     def recording(self) -> Recording:
-        return self.lower().recording
+        try:
+            return self.lower().recording
+        except TileError as error:
+            note = "The program was only lowered here: numbers that it reads are those of the arguments as they are now"
+            error.remedy = f"{error.remedy} {note}, be they torch.empty's.".lstrip()
+            raise
 
     @property
     def functions(self) -> dict[str, KernelFunction]:
