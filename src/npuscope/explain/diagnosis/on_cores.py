@@ -199,7 +199,8 @@ def _last_blocks(path: RunFacts, last: pl.DataFrame, tail: int) -> Cause:
     free = 1 - float(_fullness(work, last.with_columns(start=pl.lit(begin)))[0])
     whole = int((work.units[work.lane] == unit).sum())
     waves = f"{whole:,} blocks on {cores:,} cores: in the last wave run {busy:,}"
-    what = f"The last block of {name} leaves" if blocks == 1 else f"The last {blocks:,} blocks of {name} leave"
+    of = f" of {name}" if len(np.unique(work.kernel[here])) == 1 else f", of {name} and others,"
+    what = f"The last block{of} leaves" if blocks == 1 else f"The last {blocks:,} blocks{of} leave"
     return TAIL(
         path,
         tail,

@@ -76,7 +76,9 @@ def diagnose(
     if (only := _nothing_to_judge(work)) is not None:
         return Diagnosis((only,), work.wall, work.window)
     on_device = work.on_cores or np.isin(work.units, ("stream", "link")).any()
-    scope = extent(work.start, work.end, ready.dispatch, work.window) if on_device else work.window
+    scope = work.window
+    if on_device and work.trace.meta.clock != "simulated":  # a simulation has nothing before and after its run
+        scope = extent(work.start, work.end, ready.dispatch, work.window)
     run = RunFacts(work, ready, scheduling, path, steps, communication, copies, scope, replays=refine is None)
     cut = list(outside(run))
     causes = [
