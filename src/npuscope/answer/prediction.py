@@ -397,7 +397,7 @@ class Prediction:
     def notices(self) -> str:
         """What a reader of its time should know."""
         told = [f"findings are of {self.told}"] if self.told else []
-        return "; ".join([*(notice.message for notice in self.simulated.grave), *told])
+        return "; ".join([*self.simulated.warned, *told])
 
     def report(self, rules: Sequence[Rule], price: bool = True) -> Checked:
         """What `check` says: by these rules, with prices where the program can be simulated."""

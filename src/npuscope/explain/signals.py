@@ -23,8 +23,7 @@ def signal_waits(ranks: Sequence[tuple[str, Work]], signals: pl.DataFrame) -> Co
     met = followed_back(_both_sides(late), dict(ranks))
     waited = dict(late.group_by("rank").agg(pl.col("late_ns").sum()).iter_rows())
     took = dict(meets.group_by("rank").agg(pl.col("took").sum()).iter_rows())
-    last = late.group_by("meeting").agg(pl.col("rank_late").sort_by("late_ns").last())["rank_late"].value_counts()
-    came_last = dict(last.iter_rows())
+    came_last = dict(late.group_by("rank_late").agg(pl.col("meeting").n_unique()).iter_rows())  # for who waits
     names = [name for name, _ in ranks]
     return CollectiveWaits(
         by_pair(met.filter(pl.col("rank") != pl.col("waits_for"))),

@@ -90,7 +90,7 @@ def _performed(job: VersionJob) -> VersionResult:
         bound=one.simulated.bound.regime,
         program=_program(one),
         diagnosis=pickle.dumps(one.limits),
-        noticed=tuple(f"{notice.message}." for notice in one.simulated.grave),
+        noticed=tuple(f"{words}." for words in one.simulated.warned),
         versus=_versus(job.before, sources, one),
     )
     if job.early:

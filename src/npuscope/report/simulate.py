@@ -130,6 +130,8 @@ def all_ranks(prediction: Prediction, wide: bool = False) -> Iterator[Part]:
         f"Launches lie {step} apart (--skew). The rest is of rank {shown}, which is launched last"
         + (f"; findings are of {prediction.told}." if prediction.told else ".")
     )
+    if outlasts := found.outlasts:
+        yield Say(f"{outlasts[:1].upper()}{outlasts[1:]}.", strong=True)
     yield Rows(found.tables()["ranks"], RANK_ROWS, wide=wide)
 
 

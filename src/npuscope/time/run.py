@@ -27,7 +27,7 @@ from npuscope.time.chip.prepare import COSTS, Peers, Prepared, prepare
 from npuscope.time.chip.trace import trace_of
 from npuscope.time.compiled import announced, switch, wait
 from npuscope.time.core.costs import NS
-from npuscope.time.ranks.result import rank_trace, ranks_trace
+from npuscope.time.ranks.result import RanksResult, rank_trace, ranks_trace
 from npuscope.time.ranks.together import RankRun, RanksHang, run_together, that_goes_on
 from npuscope.trace.core import Trace
 
@@ -86,8 +86,14 @@ class Simulated:
 
     @property
     def grave(self) -> tuple[Notice, ...]:
-        """Of those what a reader of times should know."""
+        """Of those what a reader of times should know of the program."""
         return tuple(notice for notice in self.noticed if notice.kind in (PAST_THE_END, NO_EFFECT, RING))
+
+    @property
+    def warned(self) -> list[str]:
+        """What a reader of its time should know, in words."""
+        outlasts = RanksResult(self.ranks).outlasts if self.ranks else ""
+        return [*(notice.message for notice in self.grave), *([outlasts] if outlasts else [])]
 
     @cached_property
     def trace(self) -> Trace:

@@ -16,6 +16,7 @@ from npuscope.explain import explain_ranks
 from npuscope.forward.llm.tpot import decode_step
 from npuscope.lower.chip import chip_to_lower_for
 from npuscope.models import FOLDER
+from npuscope.table.formats import duration
 from npuscope.time.change_job import scaled
 from npuscope.time.core.costs import link_constant
 from npuscope.time.ranks.result import RanksResult, waiting_time
@@ -215,8 +216,12 @@ def test_a_hang_is_named_with_who_waits_for_whom(tmp_path: Path) -> None:
         _ = predicted(tmp_path, 2, 0.0, expected=2).simulated
     said = str(hang.value)
     assert "no rank can go on" in said
-    assert "rank 0 (meet)" in said
-    assert "rank 1 (meet)" in said
+    path, line = hang.value.path, hang.value.line
+    assert path is not None
+    assert line is not None
+    assert "system.wait(" in Path(path).read_text().splitlines()[line - 1]
+    assert f"rank 0 (meet, line {line}) waits" in said
+    assert f"rank 1 (meet, line {line}) waits" in said
     assert ">= 2 that is 1, which nobody changes any more" in said
 
 
@@ -316,7 +321,10 @@ def test_a_deferred_wait_holds_its_task_and_frees_its_core(tmp_path: Path, runti
 def test_a_deferred_wait_that_nobody_answers_is_named(tmp_path: Path) -> None:
     file = tmp_path / "late.py"
     file.write_text(LATE.replace("WAIT(", "defer_wait(").replace("expected=1", "expected=2"))
-    with pytest.raises(NpuscopeError, match=r"rank 0 \(gate\) waits for a counter >= 2 that is 1, which nobody"):
+    with pytest.raises(
+        NpuscopeError,
+        match=r"\(gate, line 18\) waits for a counter >= 2 that is 1, which nobody changes any more\. ",
+    ):
         _ = Prediction(Request(str(file))).simulated
 
 
@@ -395,3 +403,51 @@ def test_a_written_trace_with_damaged_notes_is_refused_in_a_sentence(tmp_path: P
     damaged.write(tmp_path / "run.npu")
     with pytest.raises(NpuscopeError, match=r"not a whole npuscope folder|is damaged"):
         _ = explain_ranks(read(tmp_path / "run.npu")).diagnosis
+
+
+UNLIKE = """
+from types import SimpleNamespace
+import npuscope.tile as pl
+import npuscope.tile.distributed as pld
+from npuscope.tile.golden import TensorSpec, run_jit
+
+RANKS, TURNS = 3, 20
+
+@pl.jit
+def turn(x: pl.InOut[pl.Tensor[[16, 256], pl.FP32]], signal: pl.InOut[pld.DistributedTensor[[RANKS, 1], pl.INT32]],
+         rank: pl.Scalar[pl.INT32]):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="work"):
+        for t in pl.range(1 + rank % 2 * TURNS):
+            x[:, :] = pl.add(x[:, :], x[:, :])
+        pld.system.notify(signal, peer=(rank + 1) % RANKS, offsets=[rank, 0], value=1, op=pld.NotifyOp.AtomicAdd)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="meet"):
+        x[:, :] = pl.add(x[:, :], x[:, :])
+        pld.system.wait(signal, offsets=[(rank + RANKS - 1) % RANKS, 0], expected=1, cmp=pld.WaitCmp.Ge)
+    return x
+
+@pl.jit.host
+def host(x: pl.InOut[pl.Tensor[[RANKS, 16, 256], pl.FP32]]):
+    signals = pld.alloc_window_buffer(RANKS * 4)
+    for rank in pl.range(RANKS):
+        turn(x[rank], pld.window(signals, [RANKS, 1], dtype=pl.INT32), rank, device=rank)
+
+run_jit(fn=host, specs=[TensorSpec("x", [RANKS, 16, 256], pl.FP32, init_value=1.0, is_output=True)],
+        compile_cfg={"distributed_config": SimpleNamespace(device_ids=list(range(RANKS)))})
+"""
+
+
+def test_a_rank_that_does_more_is_named_where_another_ones_time_is_told(tmp_path: Path) -> None:
+    """Each waits for the one before it in a ring: rank 2 for rank 1, which has most to do, and rank 0 for rank 2."""
+    file = tmp_path / "unlike.py"
+    file.write_text(UNLIKE)
+    one = Prediction(Request(str(file)))
+    runs = {run.rank: run for run in one.simulated.ranks}
+    later = runs[1].end - runs[2].end
+    assert later > 0.05 * one.simulated.wall
+    assert f"rank 1 is done {duration(later)} later than rank 2, whose time this is" in one.notices
+    # AND in a ring a rank is late for the one that waits for it, though another one comes later yet
+    waits = explain_ranks(one.trace).waits
+    assert waits.last == {"rank 0": 0, "rank 1": 1, "rank 2": 1}
+    # WHEN all do the same, THEN there is nothing to say
+    file.write_text(UNLIKE.replace("TURNS = 3, 20", "TURNS = 3, 0"))
+    assert Prediction(Request(str(file))).notices == ""

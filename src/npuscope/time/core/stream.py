@@ -55,6 +55,7 @@ class Message(NamedTuple):
     peer: int = -1
     takes: int = 0
     deferred: bool = False  # the core does not wait, the task does
+    site: int = -1  # where in the source: index into the body's lines, then into the recording's
 
     @property
     def waits(self) -> bool:
@@ -121,7 +122,10 @@ def stream_of(body: PlannedBody, device: Device, known: KnownReads = KnownReads(
 def _located(stream: InstructionStream, body: PlannedBody) -> InstructionStream:
     """With the recording's numbers of lines in place of the body's."""
     sites = np.array(body.lowered.sites, np.int64)
-    return replace(stream, sites=sites[stream.sites]) if len(sites) else stream
+    if not len(sites):
+        return stream
+    messages = tuple(one and one._replace(site=int(sites[one.site])) for one in stream.messages)
+    return replace(stream, sites=sites[stream.sites], messages=messages)
 
 
 class _StreamWriter:
@@ -339,7 +343,7 @@ def _message(one: Instruction) -> Message:
     given: dict[str, Any] = dict(one.attributes)
     sign = given.get("op") or given.get("cmp") or "set"
     peer, takes = given.get("peer", -1), given.get("takes", 0)
-    return Message(sign, given["window"], given["cell"], given["value"], peer, takes, one.spec is DEFER_WAIT)
+    return Message(sign, given["window"], given["cell"], given["value"], peer, takes, one.spec is DEFER_WAIT, one.site)
 
 
 def _ruling_place(one: Instruction, cost: Cost) -> str:

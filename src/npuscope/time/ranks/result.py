@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from npuscope.table.columns import Column, Columns, Table, Tabular
-from npuscope.table.formats import COUNT, SHARE, TEXT, TIME
+from npuscope.table.formats import COUNT, SHARE, TEXT, TIME, duration
 from npuscope.tile.record.model import short_name
 from npuscope.time.chip.job import BEGIN, Floats, Times
 from npuscope.time.chip.trace import FORMAT, trace_of
@@ -21,6 +21,7 @@ from npuscope.trace.core import RANK_WINDOWS, WINDOW, Meta, Trace
 from npuscope.trace.readers.root import TASKS_PER_RANK, merge
 from npuscope.trace.schema import SIGNAL, SIGNALS, is_work
 
+OUTLASTS = 0.05  # of the wall of the rank that is launched last
 RANKS = Columns(
     "simulate.ranks",
     "A rank of a program that was simulated on all of them.",
@@ -46,6 +47,17 @@ class RanksResult(Tabular):
     def wall_ns(self) -> int:
         """From the launch of the first rank until the last has done."""
         return round(max(one.end for one in self.runs))
+
+    @property
+    def outlasts(self) -> str:
+        """The rank that works on for long after the one that is told of, in words; mostly none does."""
+        told = self.runs[-1]
+        begin = next(one.begin for one in self.runs if one.rank == told.rank)
+        last = max(self.runs, key=lambda one: one.end)
+        later = last.end - told.end
+        if later <= OUTLASTS * (told.end - begin):
+            return ""
+        return f"rank {last.rank} is done {duration(later)} later than rank {told.rank}, whose time this is"
 
     @cached_property
     def rows(self) -> list[dict[str, object]]:

@@ -22,6 +22,7 @@ import numpy as np
 
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
+from npuscope.tile.record.model import Site
 from npuscope.time.chip.engine import GrownRing, run, run_with_room, with_grown
 from npuscope.time.chip.job import Floats, Job, Machine, Times, new_times
 from npuscope.time.chip.prepare import Peers, Prepared
@@ -306,20 +307,25 @@ class _Together:
 
     def _hang(self, live: Sequence[_Rank]) -> NpuscopeError:
         """Nobody can go on: who waits for whom."""
-        said = []
+        said: dict[str, Site] = {}
         for rank in live:
             for stop in rank.waiting:
                 message = rank.prepared.messages[stop]
                 counter = self._counter(rank, rank.rank, message)
                 counter.forget(FAR)
                 sign = ">=" if message.sign == "ge" else "=="
-                said.append(
-                    f"rank {rank.rank} ({kernel_of(rank.prepared, rank.job, stop)}) waits for a counter {sign} "
-                    f"{message.value} that is {counter.value}, {self._who(rank.rank, message, live)}"
+                site = rank.prepared.program.recording.sites[message.site]
+                what = (
+                    f"rank {rank.rank} ({kernel_of(rank.prepared, rank.job, stop)}, line {site.line}) waits for a "
+                    f"counter {sign} {message.value} that is {counter.value}, {self._who(rank.rank, message, live)}"
                 )
+                said.setdefault(what, site)  # blocks of a task wait for the same
         more = f"; and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
+        first = next(iter(said.values()))
         return RanksHang(
-            f"no rank can go on: {'; '.join(said[:MOST_NAMED])}{more}",
+            f"no rank can go on: {'; '.join([*said][:MOST_NAMED])}{more}",
+            path=first.file,
+            line=first.line,
             remedy="Somebody must notify what these ranks wait for.",
         )
 
