@@ -26,6 +26,7 @@ SECONDS = 300  # for one program
 A3 = (
     ("Qwen3_14BDecodeA3", "qwen3_14b/decode_fwd.py"),
     ("Qwen3_14BPrefillA3", "qwen3_14b/prefill_fwd.py"),
+    ("Qwen3DecodeA3", "qwen3_32b/decode.py"),
 )
 A5 = (
     ("Qwen3DecodeA5", "qwen3_32b/decode.py"),

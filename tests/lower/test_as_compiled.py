@@ -48,3 +48,48 @@ def test_a_box_of_a_size_that_only_run_time_knows_counts_as_its_whole_tile() -> 
     assert access.shape == (16, 64)
     assert "known at run time only" in next(iter(one.notes))
     assert one.assumed == {}
+
+
+def copies(main: object) -> list[tuple[str, tuple[int, ...], bool]]:
+    """Of each copy on chip the tile, its shape and whether it stays where it was."""
+    _, (one,) = lowered(main)
+    values = one.lowered.values
+    found = [item for item in one.lowered.instructions if item.name == "copy" and item.pipe == "V"]
+    return [
+        (
+            values[item.result].name,
+            values[item.result].shape,
+            values[item.result].storage == values[item.reads[0]].storage,
+        )
+        for item in found
+        if item.result is not None
+    ]
+
+
+def test_columns_of_a_tile_that_meet_a_row_are_copied_before_each_reader() -> None:
+    """As in rope_kv_cache of Qwen3-32B (PTOAS test/samples): a textract before each tcolexpandmul."""
+
+    @pl.jit
+    def main(x: T[[8, 128], pl.FP32], cos: T[[1, 64], pl.FP32], out: pl.Out[T[[8, 64], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="rope"):
+            block, row = x[:, :], cos[:, :]
+            tile = pl.mul(block, 2.0)
+            low = tile[:, 0:64]
+            out = pl.assemble(out, pl.add(pl.col_expand_mul(low, row), pl.col_expand_add(low, row)), [0, 0])
+        return out
+
+    assert copies(main) == [("low", (8, 64), False)] * 2
+
+
+def test_rows_in_one_piece_are_copied_onto_themselves_once_and_other_readers_take_a_part_as_it_is() -> None:
+    @pl.jit
+    def main(x: T[[8, 128], pl.FP32], cos: T[[2, 128], pl.FP32], out: pl.Out[T[[8, 128], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="rope"):
+            both = pl.mul(cos[:, :], 2.0)
+            row = both[0:1, :]
+            first = pl.col_expand_mul(x[:, :], row)
+            out = pl.assemble(out, pl.add(first, pl.col_expand_mul(first, row)), [0, 0])
+            out = pl.assemble(out, pl.add(both[0:1, :], row), [0, 0])
+        return out
+
+    assert copies(main) == [("row", (1, 128), True)]

@@ -8,7 +8,7 @@ import pytest
 
 from npuscope.base.errors import BadInput
 from npuscope.lower.assembly_body import Assembly, assembly_of
-from npuscope.lower.assembly_text import parse_assembly
+from npuscope.lower.assembly_text import parse_assembly, tile_of
 from npuscope.lower.chip import chip_to_lower_for
 from npuscope.lower.model import Instruction, Repeat, instructions
 from npuscope.lower.program import PlannedBody
@@ -129,6 +129,29 @@ def test_what_run_time_data_decides_is_named_with_its_line() -> None:
         "a loop whose turns are known at run time only",
         "a branch that run-time data decides",
     ]
+
+
+def test_a_loop_from_a_number_to_the_same_and_two_has_two_turns() -> None:
+    """As of a mixed kernel that is given where its part of the columns begins."""
+    one = vector(
+        allocated("x__tile", ROW, 0, 16, 64),
+        "%more = arith.addi %first, %c1 : index",
+        "%last = arith.addi %more, %c1 : index",
+        "scf.for %i = %first to %last step %c1 {",
+        binary("tadd", "x__tile", "x__tile", "x__tile"),
+        "}",
+        arguments="%arg0: !pto.ptr<f32>, %first: index",
+    )
+    (loop,) = one.lowered.items
+    assert isinstance(loop, Repeat)
+    assert loop.count == 2
+    assert one.assumed == {}
+
+
+def test_a_short_type_of_scales_has_rows_and_columns() -> None:
+    scales = tile_of("mat, 4x32x!pto.f8E8M0, valid=4x16, slayout=col_major, fractal=32")
+    assert scales is not None
+    assert (scales.space, scales.dtype, scales.rows, scales.columns) == ("mat", "!pto.f8E8M0", 4, 32)
 
 
 def test_ops_that_are_not_known_are_counted() -> None:

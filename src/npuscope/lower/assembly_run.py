@@ -198,6 +198,7 @@ class _FunctionRun:
         self.tensors: dict[str, _TensorBox] = {}
         self.pointers: dict[str, int] = {}
         self.loops: dict[int, int] = {}  # line of a loop -> its number
+        self.above: dict[str, tuple[str, int]] = {}  # number known at run time only -> which one it is how far above
         for n, (name, kind) in enumerate(function.arguments):
             if kind.startswith("!pto.ptr"):
                 self.pointers[name] = n
@@ -264,21 +265,22 @@ class _FunctionRun:
     def _loop(self, op: AssemblyOp) -> Iterator[Repeat]:
         head, _, carried = op.text.partition("iter_args")
         variable, *bounds = re.findall(r"%[\w#]+", head)[:4]
-        first, last, step = (self._number(name, decides=True) for name in bounds)
+        first, _, step = (self._number(name, decides=True) for name in bounds)
+        span = self._distance(*bounds[:2])
         number = self.loops.setdefault(op.line, len(self.loops) + 1 + 1000 * (self.unit == "AIV"))
         pairs = re.findall(r"(%[\w#]+)\s*=\s*(%[\w#]+)", carried)
         for name, start in pairs:
             self.env[name] = self.env.get(start)
         turns = 1
-        if first is None or last is None or not step:
+        if span is None or not step:
             self.body.assumed[op.line] = "a loop whose turns are known at run time only: one is counted"
             first = None
         else:
-            turns = max(0, -(-(int(last) - int(first)) // int(step)))
+            turns = max(0, -(-span // int(step)))
         site, block = self.body.place(op), op.blocks[0]
         if not turns:
             return
-        if first is None or (turns > 1 and not pairs):
+        if not pairs and (first is None or turns > 1):
             env = dict(self.env)
             self.env[variable] = None if first is None else _Turning(frozenset({number}))
             try:
@@ -292,7 +294,7 @@ class _FunctionRun:
                 return
         each = []
         for turn in range(turns):
-            self.env[variable] = int(first or 0) + turn * int(step or 1)
+            self.env[variable] = None if first is None else int(first) + turn * int(step or 1)
             each.append(self._items(block))
             for (name, _), value in zip(pairs, self._yielded((), block), strict=False):
                 self.env[name] = value
@@ -302,6 +304,15 @@ class _FunctionRun:
             yield Repeat("range", number, 1, site, len(list(equal)), items)
 
     # --- scalars
+
+    def _distance(self, first: str, last: str) -> int | None:
+        """How far apart two numbers are, of which only that may be known: `%n` and `%n + 2`."""
+        ends = []
+        for name in (first, last):
+            number = self._number(name, decides=True)
+            ends.append(self.above.get(name, (name, 0)) if number is None else ("", int(number)))
+        (one, start), (other, end) = ends
+        return end - start if one == other else None
 
     def _number(self, name: str, decides: bool = False) -> int | float | None:
         """A number; where it `decides` something, loops that it turns with must go turn by turn."""
@@ -327,6 +338,9 @@ class _FunctionRun:
         given = [self.env.get(name) for name in op.operands]
         turning = frozenset(loop for one in given if isinstance(one, _Turning) for loop in one.loops)
         if any(one is None for one in given):
+            if kind == "addi" and isinstance(given[1], int):
+                base, more = self.above.get(op.operands[0], (op.operands[0], 0))
+                self.above[op.results[0]] = base, more + given[1]
             return None
         if turning:
             return _Turning(turning)

@@ -23,7 +23,7 @@ _OP = re.compile(
     r"(?:(?P<results>%[\w#:, %]+?)\s*=\s*)?(?P<name>(?:[a-z]\w*\.)+\w+|return|builtin\.\w+)(?P<rest>.*)$", re.S
 )
 _TILE = re.compile(r"!pto\.tile_buf<(?P<inside>[^<>]*)>")
-_SHORT = re.compile(r"(?P<space>\w+),\s*(?P<shape>(?:[\d?]+x)+)(?P<dtype>\w+)")
+_SHORT = re.compile(r"(?P<space>\w+),\s*(?P<shape>(?:[\d?]+x){2,})(?P<dtype>[\w!.]+)")
 _FUNCTION = re.compile(r"func\.func\s+(?:private\s+)?@(?P<name>[\w$.]+)\((?P<arguments>.*?)\)(?P<rest>[^)]*)$", re.S)
 _SSA = re.compile(r"%[\w#]+")
 _KINDS: dict[str, CoreKind] = {"cube": "AIC", "vector": "AIV"}

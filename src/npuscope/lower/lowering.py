@@ -10,7 +10,7 @@ from npuscope.lower.build import build, settle_carries
 from npuscope.lower.cores import measure, order_stages, split_cores
 from npuscope.lower.epilogue import fold_epilogues
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
-from npuscope.lower.placement import expand_casts, place
+from npuscope.lower.placement import copy_windows, expand_casts, place
 from npuscope.lower.products import stream, tile_products
 from npuscope.tile.record.model import Recording, Task
 
@@ -33,6 +33,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("epilogues", lambda lowered, device, options: fold_epilogues(lowered, device)),
     ("casts", lambda lowered, device, options: expand_casts(lowered, device)),
     ("placement", lambda lowered, device, options: place(lowered)),
+    ("windows", lambda lowered, device, options: copy_windows(lowered)),
     ("streaming", lambda lowered, device, options: stream(lowered, device) if options.stream else lowered),
     ("products", lambda lowered, device, options: tile_products(lowered, device)),
     ("split", lambda lowered, device, options: split_cores(lowered, device, options.ring_slots)),

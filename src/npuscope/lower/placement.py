@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from npuscope.chip.devices import Device
+from npuscope.lower.chip import matrix
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, add_value, rewritten
 from npuscope.ops.cube import MATMUL
+from npuscope.ops.elementwise import COL_EXPAND
 from npuscope.ops.rounding import cast_chain
+from npuscope.ops.shaping import SLICE
 from npuscope.ops.spec import OpRole
-from npuscope.ops.transfers import MOVE
+from npuscope.ops.transfers import COPY, MOVE
 
 NARROWED = ("BF16", "FP16")  # what leaves an accumulator narrower than it is
 
@@ -44,6 +47,45 @@ def place(lowered: Lowered) -> Lowered:
     spaces = _spaces(lowered)
     values = [value._replace(space=spaces[value.storage]) for value in lowered.values]
     return _Mover(lowered, values).moved()
+
+
+def copy_windows(lowered: Lowered) -> Lowered:
+    """Slices of tiles that meet a row (`col_expand_mul`, …), whose instructions cannot read a part of a tile, copied.
+
+    A part of several rows goes to a tile of its own before each of its readers; one that lies in one piece is copied
+    onto itself before the first. (pypto docs/en/dev/passes/16-canonicalize_tile_slice.md)
+    """
+    makers = {one.result: one for one in lowered.instructions}
+    values, whole = list(lowered.values), set[int]()
+
+    def window(number: int | None) -> Value | None:
+        """The tile that a slice in Vec is a part of."""
+        if number is None or values[number].space != "Vec":
+            return None
+        base = number
+        while (maker := makers.get(base)) and maker.plane == "view" and maker.spec is SLICE and maker.reads:
+            base = maker.reads[0]
+        return None if base == number else values[base]
+
+    def each(one: Instruction) -> Iterator[Instruction]:
+        operands = list(one.operands)
+        for at, number in enumerate(operands if _meets_a_row(one) else ()):
+            base = window(number)
+            if base is None or number is None or number in whole:
+                continue
+            (rows, columns), storage = matrix(values[number].shape), {}
+            if rows == 1 or columns == matrix(base.shape)[1]:
+                whole.add(number)
+                storage = {"storage": values[number].storage}
+            operands[at] = add_value(values, values[number], said=False, **storage)
+            yield Instruction(COPY.name, COPY.plane, one.site, (number,), operands[at])
+        yield one._replace(operands=tuple(operands))
+
+    return replace(lowered, items=rewritten(lowered.items, each), values=tuple(values))
+
+
+def _meets_a_row(one: Instruction) -> bool:
+    return one.spec.axis == "columns" and one.spec.form == "spread" and one.spec is not COL_EXPAND
 
 
 def demand(instruction: Instruction, operand: int) -> str:

@@ -277,9 +277,11 @@ def _choose(
     if not np.any(fits):
         return None
     m, n, k = m[fits], n[fits], k[fits]
-    cycles = cycles_of(product, m, n, k, core)
-    # Of equal times fewer steps of K, then the larger tile.
-    best = np.lexsort((-m * n, -(-product.k // k), np.round(cycles)))[0]
+    cycles, load = cycles_of(product, m, n, k, core)
+    blocks = -(-product.k // k)
+    padded = -(-product.m // m) * m * (-(-product.n // n) * n) * (blocks * k)
+    # Of equal times what pads least, then the fewest steps of K, cycles of moves, the largest tile (l0_tile_chooser)
+    best = np.lexsort((-k, -m * n, load, blocks, padded, np.round(cycles)))[0]
     return Cut(int(m[best]), int(n[best]), int(k[best]), float(cycles[best]))
 
 
@@ -290,8 +292,8 @@ def _steps(extent: int, step: int, whole: bool) -> Floats:
     return np.unique([*range(step, extent + 1, step), extent]).astype(np.float64)
 
 
-def cycles_of(product: Product, m: Floats, n: Floats, k: Floats, core: dict[str, float]) -> Floats:
-    """Core cycles of the whole product for every cut."""
+def cycles_of(product: Product, m: Floats, n: Floats, k: Floats, core: dict[str, float]) -> tuple[Floats, Floats]:
+    """Core cycles of the whole product for every cut, and those of its moves into Left and Right."""
     fractal = core["fractal"]
     tiles_m, tiles_n = np.ceil(product.m / m), np.ceil(product.n / n)
     blocks = np.ceil(product.k / k)
@@ -306,13 +308,12 @@ def cycles_of(product: Product, m: Floats, n: Floats, k: Floats, core: dict[str,
     hold_left = left / core["l0_left"] + right * tiles_m / core["l0_right"]
     hold_right = left * tiles_n / core["l0_left"] + right / core["l0_right"]
     neither = left * tiles_n / core["l0_left"] + right * tiles_m / core["l0_right"]
-    load = np.where(k >= product.k, np.minimum(hold_left, hold_right), neither)
+    load: Floats = np.where(k >= product.k, np.minimum(hold_left, hold_right), neither)
     blocks_of_row = np.ceil(n * product.acc / 32)
     row = np.maximum(core["l0_drain_row"], product.acc * n / core["l0_drain"])
     row = row + core["l0_drain_odd"] * (_odd_part(blocks_of_row) - 1)
     drain = tiles_m * tiles_n * (core["l0_drain_fixed"] + m * row)
-    cycles: Floats = np.maximum(load, mad) + drain
-    return cycles
+    return np.maximum(load, mad) + drain, load
 
 
 def _odd_part(numbers: Floats) -> Floats:
