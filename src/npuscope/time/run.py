@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 
@@ -188,16 +189,38 @@ def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = No
 
 def _run_together(prepared: Prepared, peers: Peers) -> Simulated:
     """All ranks, each changed as this one is where it has the same tasks and blocks."""
-    before, after = peers.prepared.job, prepared.job
+    before, after = peers.prepared, prepared.job
+    kernels = _kernels(before)
 
-    def changed(other: Prepared) -> tuple[Job, Machine]:
-        if other is peers.prepared or not np.array_equal(other.job.block_class, before.block_class):
-            return after if other is peers.prepared else other.job, prepared.machine
-        return after._replace(stops=other.job.stops), prepared.machine
+    def changed(other: Prepared) -> Job:
+        if other is before:
+            return after
+        alike = np.array_equal(other.job.block_class, before.job.block_class) and _kernels(other) == kernels
+        return _changed_alike(other.job, before.job, after) if alike else other.job
 
-    runs = run_together(peers, [[changed(one) for one in programs] for programs in peers.ranks])
+    runs = run_together(peers, [[(changed(one), prepared.machine) for one in programs] for programs in peers.ranks])
     own = next(one for one in runs if (one.rank, one.number) == peers.own)
     return Simulated(replace(prepared, job=own.prepared.job), own.times, _wall_of(runs, runs[-1].rank), ranks=runs)
+
+
+def _kernels(prepared: Prepared) -> list[str]:
+    return [task.kernel for task in prepared.program.recording.tasks]
+
+
+def _changed_alike(other: Job, before: Job, after: Job) -> Job:
+    """A rank's job with a change that is made to another rank's: its times by the same share, as they may be others; as
+    it was where it has other edges than those that change."""
+    fields: dict[str, Any] = {}
+    for name, was, now, its in zip(Job._fields, before, after, other, strict=True):
+        if now is was or name == "stops":
+            continue
+        if isinstance(was, np.ndarray) and not np.array_equal(its, was):
+            if its.shape != was.shape or was.dtype.kind != "f":
+                return other
+            with np.errstate(divide="ignore", invalid="ignore"):
+                now = np.where(was > 0, its * (now / was), now)
+        fields[name] = now
+    return other._replace(**fields)
 
 
 def told_of(simulated: Simulated, rank: int, number: int) -> Simulated:

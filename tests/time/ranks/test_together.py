@@ -448,6 +448,15 @@ def test_a_rank_that_does_more_is_named_where_another_ones_time_is_told(tmp_path
     # AND in a ring a rank is late for the one that waits for it, though another one comes later yet
     waits = explain_ranks(one.trace).waits
     assert waits.last == {"rank 0": 0, "rank 1": 1, "rank 2": 1}
+    # WHEN the chip is changed in what does not matter, THEN each rank keeps its own times
+    prepared, trials = one.simulated.prepared, one.simulated.trials
+    machine = prepared.machine
+    assert trials.wall(machine=machine._replace(limit=2 * machine.limit)) == one.simulated.wall
+    # WHEN kernels become faster, THEN those of the others do by the same share, from the times that they have
+    half = run(prepared, scaled(prepared.job, np.arange(len(prepared.job.run)), 0.5, 0.5))
+    first, other = (next(ran for ran in some if ran.rank == 1) for some in (one.simulated.ranks, half.ranks))
+    took, takes = (np.max(ran.times.end - ran.times.start) for ran in (first, other))
+    assert takes == pytest.approx(took / 2, rel=0.1)
     # WHEN all do the same, THEN there is nothing to say
     file.write_text(UNLIKE.replace("TURNS = 3, 20", "TURNS = 3, 0"))
     assert Prediction(Request(str(file))).notices == ""
