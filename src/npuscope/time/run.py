@@ -6,7 +6,7 @@ simulated.wall_ns, simulated.trace
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -211,7 +211,8 @@ def _changed_alike(other: Job, before: Job, after: Job) -> Job:
     """A rank's job with a change that is made to another rank's: its times by the same share, as they may be others; as
     it was where it has other edges than those that change."""
     fields: dict[str, Any] = {}
-    for name, was, now, its in zip(Job._fields, before, after, other, strict=True):
+    each: Iterable[tuple[str, Any, Any, Any]] = zip(Job._fields, before, after, other, strict=True)
+    for name, was, now, its in each:
         if now is was or name == "stops":
             continue
         if isinstance(was, np.ndarray) and not np.array_equal(its, was):
