@@ -110,3 +110,39 @@ def test_bad_assembly_is_one_sentence_with_file_and_line(tmp_path: Path) -> None
     done = npuscope("memory", written(tmp_path, double=text))
     assert done.returncode == 2
     assert f"double.pto, line {line}: is no op that can be read" in done.stderr
+
+
+def test_two_kernels_of_one_name_are_not_chosen_from(tmp_path: Path) -> None:
+    """A folder over two builds: copies of a kernel are the same, others are not."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    build = tmp_path / "build"
+    written(build / "a", double=doubled()), written(build / "b", double=doubled())
+    done = npuscope("simulate", tmp_path / "program.py", "--build", build, "--no-report")
+    assert done.returncode == 0, done.stderr
+    written(build / "b", double=doubled(turns=8))
+    done = npuscope("simulate", tmp_path / "program.py", "--build", build)
+    assert done.returncode == 2
+    assert "has other kernels of one name: a/build_output/program/ptoas/double.pto and b/" in done.stderr
+    assert "Name the folder of one build" in done.stderr
+
+
+def test_assembly_is_no_program(tmp_path: Path) -> None:
+    file = written(tmp_path, double=doubled()) / "ptoas" / "double.pto"
+    done = npuscope("simulate", file)
+    assert done.returncode == 2
+    assert "not a Python file but what the compiler made of a kernel" in done.stderr
+    assert npuscope("memory", file).returncode == 0
+
+
+def test_tensors_are_the_programs_in_whatever_order_the_assembly_has_them(tmp_path: Path) -> None:
+    """The compiler puts outputs first; what a task has made before is known of the right one."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    text = doubled().replace("%arg0: !pto.ptr<f32>", "%arg1: !pto.ptr<f32>, %arg0: !pto.ptr<f32>")
+    prediction = Prediction(Request(str(tmp_path / "program.py"), build=str(written(tmp_path, double=text))))
+    program = prediction.program
+    own, compiled = (
+        [access.argument for one in found["double", 0, "", 0].lowered.instructions for access in one.accesses]
+        for found in (program.planned, program.compiled)
+    )
+    assert own == [0, 1]
+    assert compiled[0] == own[0]

@@ -318,3 +318,11 @@ def test_what_cannot_be_read_is_one_sentence_with_its_line(text: str, at: str, w
         read(text)
     lines = [number for number, line in enumerate(text.splitlines(), 1) if at and at in line]
     assert (str(found.value.path), found.value.line) == ("kernel.pto", lines[-1] if lines else None)
+
+
+def test_half_of_a_mixed_kernel_says_that_the_other_is_not_there() -> None:
+    shared = '%slots = pto.import_reserved_buffer {name = "slots", peer_func = @kernel_aiv} -> i32'
+    one = read(module(function("kernel_aic", "cube", [shared])))
+    assert [*one.assumed.values()] == ["kernel_aiv, which it shares a ring with, is not in the file"]
+    both = function("kernel_aic", "cube", [shared]), function("kernel_aiv", "vector", [])
+    assert read(module(*both)).assumed == {}

@@ -220,8 +220,8 @@ class _FunctionRun:
             elif op.name == "scf.if":
                 made += self._branch(op)
             elif op.blocks:  # a section, or a loop of a kind that is not known: once
-                if op.name == "scf.while":
-                    self.body.assumed[op.line] = "scf.while: its turns are known at run time only, one is counted"
+                if not op.name.startswith("pto.section"):
+                    self.body.assumed[op.line] = f"{op.name}: its turns are known at run time only, one is counted"
                 for block in op.blocks:
                     made += self._items(block)
             else:
@@ -398,6 +398,9 @@ class _FunctionRun:
         elif name.endswith("_initialize_pipe"):
             self._ring(op)
         elif name in FREE or not known_op(op.name) or name.startswith("get_"):
+            peer = re.search(r"\bpeer_func\s*=\s*@([\w$.]+)", op.text)
+            if peer and all(one.name != peer[1] for one in self.body.file.functions):
+                self.body.assumed[op.line] = f"{peer[1]}, which it shares a ring with, is not in the file"
             for result in op.results:
                 self.env[result] = 0 if op.name in ("pto.get_block_idx", "pto.get_subblock_idx") else None
         else:

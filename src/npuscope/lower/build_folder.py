@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -16,10 +16,11 @@ from npuscope.chip.devices import Device
 from npuscope.lower.assembly_body import Assembly, assembly_of
 from npuscope.lower.assembly_text import AssemblyFile, read_assembly
 from npuscope.lower.chip import matrix, up
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, rewritten
 from npuscope.lower.program import PlannedBody, PlannedKey, Program, planned_key
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.tile.record.model import BlockGroup, Body, Recording, Site, Task, short_name
+from npuscope.tile.record.model import Access, BlockGroup, Body, Recording, Site, Task, short_name
+from npuscope.tile.record.walk import accesses_of
 
 ENDING = ".pto"
 HOW_TO_GET_IT = (
@@ -94,18 +95,48 @@ def with_build(program: Program, build: BuildFolder) -> Program:
         for group in task.groups if file else ():
             if (key := planned_key(task, group.body)) not in found and file is not None:
                 scalars = {"__pypto_spmd_block_idx": int(group.blocks[0]), "__pypto_spmd_block_num": task.blocks}
-                one = assembly_of(file, program.device, scalars)
+                one = _with_arguments(assembly_of(file, program.device, scalars), recording.bodies[group.body])
                 found[key] = sites.located(replace(one, kernel=task.kernel))
     return replace(program, recording=replace(recording, sites=sites.all), assemblies=found)
 
 
 def _file_of(kernel: str, build: BuildFolder) -> AssemblyFile | None:
     """A kernel at several places of a program has a number behind its name; one for both cores may be two files."""
+    alike = [name for name in build.kernels if Path(name).name == kernel]
+    if any(build.kernels[name].functions != build.kernels[alike[0]].functions for name in alike):
+        files = " and ".join(f"{build.kernels[name].path.relative_to(build.path)}" for name in alike)
+        raise BadInput(
+            f"has other kernels of one name: {files}", path=build.path, remedy="Name the folder of one build."
+        )
     whole = build.kernels.get(kernel) or build.kernels.get(f"{kernel}_0")
     halves = [build.kernels[name] for name in (f"{kernel}_aic", f"{kernel}_aiv") if name in build.kernels]
     if whole is not None or not halves:
         return whole
     return replace(halves[0], functions=tuple(function for half in halves for function in half.functions))
+
+
+def _with_arguments(one: Assembly, body: Body) -> Assembly:
+    """With the task's numbers of tensors in place of the assembly's, which has others: by the boxes that are moved."""
+    own = _boxes(access for _, access, _ in accesses_of(body))
+    numbers: dict[int, int] = {}
+    for argument, boxes in _boxes(access for item in one.lowered.instructions for access in item.accesses).items():
+        alike = (number for number, others in own.items() if others & boxes and number not in numbers.values())
+        numbers[argument] = next(alike, len(own) + argument)  # one that the program does not have
+
+    def each(item: Instruction) -> tuple[Instruction]:
+        accesses = tuple(access._replace(argument=numbers[access.argument]) for access in item.accesses)
+        return (item._replace(accesses=accesses),)
+
+    return replace(one, lowered=replace(one.lowered, items=rewritten(one.lowered.items, each)))
+
+
+def _boxes(accesses: Iterable[Access]) -> dict[int, set[tuple[object, ...]]]:
+    """Of each argument what is moved of it: mode, extents and strides, axes of one element left out."""
+    found: dict[int, set[tuple[object, ...]]] = defaultdict(set)
+    for access in accesses:
+        axes = tuple(axis for axis in zip(access.shape, access.strides, strict=True) if axis[0] > 1)
+        found[access.argument].add((access.mode, *axes))
+    return found
 
 
 class _Sites:

@@ -45,6 +45,9 @@ def program_file(path: str | Path) -> Path:
         raise BadInput("no such file", path=path, remedy="`npuscope models` lists programs that come with npuscope.")
     if not file.is_file():
         raise BadInput("not a Python file", path=path, remedy="A capture is explained by `npuscope report`.")
+    if file.suffix == ".pto":
+        remedy = "`npuscope memory` reads it, `npuscope simulate PROGRAM.py --build FOLDER` times it in its program."
+        raise BadInput("not a Python file but what the compiler made of a kernel", path=path, remedy=remedy)
     return file
 
 
