@@ -293,6 +293,24 @@ def test_a_smaller_product_leaves_the_rest_of_an_accumulator(anew: bool) -> None
     np.testing.assert_array_equal(y, first)
 
 
+def test_an_accumulator_made_beforehand_is_stored_whole() -> None:
+    """Its valid region is its own, as PyPTO deduces it, however few rows the product has."""
+    half = pl.Tensor[[16, 16], pl.FP16]
+
+    @pl.jit
+    def program(x: half, y: pl.InOut[pl.Tensor[[16, 16], pl.FP32]]):
+        with pl.at(level=CORE):
+            total = pl.create_tensor([16, 16], dtype=pl.FP32)
+            total = pl.matmul_acc(total, pl.slice(x, [16, 16], [0, 0], valid_shape=[3, 16]), x, init_cond=True)
+            y = pl.assemble(y, total, [0, 0])
+        return y
+
+    x, y = RNG.integers(-3, 4, (16, 16)).astype(np.float16), np.zeros((16, 16), np.float32)
+    program(x, y)
+    np.testing.assert_array_equal(y[:3], x[:3].astype(np.float32) @ x.astype(np.float32))
+    assert np.isnan(y[3:]).all()  # written, with what nobody defined
+
+
 @pytest.mark.parametrize("rows", [1, 8])
 def test_a_row_beside_a_tile_of_one_row_that_counts_spreads_over_none(rows: int) -> None:
     @pl.jit

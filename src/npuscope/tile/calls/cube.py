@@ -82,12 +82,8 @@ def _product(
     flops = 2 * m * n * k * math.prod(batch)
     attributes = tuple([(key, True) for key, on in (("a_trans", a_trans), ("b_trans", b_trans)) if on])
     made = shape if acc is None else acc.shape
-    beside = acc if acc is not None and acc.product and valid is not None and made == shape else None
-    held = valid  # beside a smaller product an accumulator keeps what earlier ones gave
-    if beside is not None and valid is not None:
-        held = tuple(map(max, valid, beside.valid or made))
+    held = valid if acc is None else acc.valid  # an accumulator keeps what it holds beside a smaller product
     result = run.result(spec, (acc, left, right), made, dtype, held, "Acc", attributes=attributes, flops=flops)
-    result.product = True
     if a is not None and b is not None and (acc is None or acc.array is not None):
         if deep < k:  # what lies beyond the valid columns must not enter the sum
             a = a[..., :deep, :] if a_trans else a[..., :deep]
@@ -96,9 +92,10 @@ def _product(
         if acc is not None and acc.array is not None and keep:
             np.add(product, acc.array.reshape(product.shape), out=product)
         result.array = product.reshape(result.shape)
-        if beside is not None and beside.array is not None:
-            result.array, inside = beside.array.copy(), result.array[window(valid or made)]
-            result.array[window(inside.shape)] = inside
+        if acc is not None and acc.array is not None and valid not in (None, acc.valid):
+            inside = window(tuple([1] * (len(made) - len(shape))) + valid)[-len(made) :]
+            result.array, found = acc.array.copy(), result.array[inside]
+            result.array[inside] = found
     if acc is not None and acc.part_of is not None:
         _write_through(run, acc.part_of, result)
     return result

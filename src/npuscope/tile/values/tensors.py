@@ -208,7 +208,6 @@ class Tile(OperandValue):
     promoted: Tensor | None = None
     overwritten: str = ""  # why what it held is gone
     part_of: tuple[Tile, tuple[Whole, ...]] | None = None  # of an accumulator: where products into this part go, too
-    product: bool = False  # an accumulator that a product has written
     drains: bool = False  # an accumulator that its own way out may have changed so (lower/epilogue.py)
     boxes: str = ""  # the layout of a tile that lies in small boxes, MX scales: another shape shows their order
     looks: int = 0  # how often somebody asked for its elements
