@@ -6,11 +6,10 @@ simulated.wall_ns, simulated.trace
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from npuscope.time.chip.prepare import COSTS, Peers, Prepared, prepare
 from npuscope.time.chip.trace import trace_of
 from npuscope.time.compiled import announced, switch, wait
 from npuscope.time.core.costs import NS
+from npuscope.time.ranks.alike import changed_alike
 from npuscope.time.ranks.result import RanksResult, rank_trace, ranks_trace
 from npuscope.time.ranks.together import RankRun, RanksHang, run_together, that_goes_on
 from npuscope.trace.core import Trace
@@ -188,40 +188,15 @@ def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = No
 
 
 def _run_together(prepared: Prepared, peers: Peers) -> Simulated:
-    """All ranks, each changed as this one is where it has the same tasks and blocks."""
+    """All ranks, each changed as this one is."""
     before, after = peers.prepared, prepared.job
-    kernels = _kernels(before)
 
     def changed(other: Prepared) -> Job:
-        if other is before:
-            return after
-        alike = np.array_equal(other.job.block_class, before.job.block_class) and _kernels(other) == kernels
-        return _changed_alike(other.job, before.job, after) if alike else other.job
+        return after if other is before else changed_alike(other, before, after)
 
     runs = run_together(peers, [[(changed(one), prepared.machine) for one in programs] for programs in peers.ranks])
     own = next(one for one in runs if (one.rank, one.number) == peers.own)
     return Simulated(replace(prepared, job=own.prepared.job), own.times, _wall_of(runs, runs[-1].rank), ranks=runs)
-
-
-def _kernels(prepared: Prepared) -> list[str]:
-    return [task.kernel for task in prepared.program.recording.tasks]
-
-
-def _changed_alike(other: Job, before: Job, after: Job) -> Job:
-    """A rank's job with a change that is made to another rank's: its times by the same share, as they may be others; as
-    it was where it has other edges than those that change."""
-    fields: dict[str, Any] = {}
-    each: Iterable[tuple[str, Any, Any, Any]] = zip(Job._fields, before, after, other, strict=True)
-    for name, was, now, its in each:
-        if now is was or name == "stops":
-            continue
-        if isinstance(was, np.ndarray) and not np.array_equal(its, was):
-            if its.shape != was.shape or was.dtype.kind != "f":
-                return other
-            with np.errstate(divide="ignore", invalid="ignore"):
-                now = np.where(was > 0, its * (now / was), now)
-        fields[name] = now
-    return other._replace(**fields)
 
 
 def told_of(simulated: Simulated, rank: int, number: int) -> Simulated:
