@@ -110,11 +110,17 @@ class Renamed(passes.Mutator):
     def planned(self, planner: passes.MemoryPlanner | None = None) -> PartialCodegenError | None: ...
 
 init()
-register(copy, "mine::copy")(x, y)
+try:
+    register(copy, "mine::copy")(x, y)
+except PartialCodegenError:
+    raise SystemExit("nobody raises it here")
+assert not hasattr(copy, "return_types")
 """
     assert len(run_script(script(tmp_path, SETTINGS + unused)).recordings) == 2
     with pytest.raises(NpuscopeError, match=r"passes.Mutator belongs to PyPTO's compiler"):
         run_script(script(tmp_path, SETTINGS + unused + "Renamed()\n"))
+    with pytest.raises(NpuscopeError, match=r"copy.params belongs to PyPTO's IR"):
+        run_script(script(tmp_path, SETTINGS + "print(copy.params)\n"))
 
 
 def test_an_output_of_unknown_shape_cannot_be_left_out() -> None:

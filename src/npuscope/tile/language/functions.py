@@ -11,12 +11,13 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FunctionType as Function
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from npuscope.ops.dtypes import Array
 from npuscope.tile.enums import FunctionType, Level, Role
-from npuscope.tile.fault import fault
+from npuscope.tile.fault import Unsupported, fault
 from npuscope.tile.language.rewrite import Rewritten, rewritten, source_of
+from npuscope.tile.record import sites
 from npuscope.tile.record.model import Core, Mode
 from npuscope.tile.record.recorder import Launch, TaskDraft, asked_for
 from npuscope.tile.run import state
@@ -46,6 +47,13 @@ class TileFunction:
         self.source = source_of(function)
         self.name = function.__name__
         self.around = names_around(function)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        place = sites.site(sites.here())
+        about = f"{self.name}.{name} belongs to PyPTO's IR, and nothing is compiled here"
+        raise Unsupported(about, path=place.file, line=place.line)
 
     @functools.cached_property
     def rewritten(self) -> Rewritten:

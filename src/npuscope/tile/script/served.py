@@ -132,7 +132,12 @@ class MissingModule(ModuleType):
     def __getattr__(self, name: str) -> type:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Missing(name, (), {"__module__": self.__name__})
+        if name.endswith("Error"):  # nobody raises it here
+            made: type = type(name, (Exception,), {"__module__": self.__name__})
+        else:
+            made = _Missing(name, (), {"__module__": self.__name__})
+        setattr(self, name, made)
+        return made
 
 
 class _MissingParts:
