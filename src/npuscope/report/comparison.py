@@ -36,8 +36,11 @@ SCHEDULED = {  # who schedules under hbg, where it is not the AICPU as ever
 
 def runtimes(both: BothRuntimes, wide: bool = False) -> Iterator[Part]:
     """One program under both runtimes."""
-    tasks = many(len(both.tmr.recording.tasks), "task")
-    yield Heading(f"{both.tmr.request.file}: {both.tmr.recording.program} on {both.tmr.chip.name}, {tasks}, simulated")
+    run = both.tmr.simulated
+    what = f"{both.tmr.recording.program} on {both.tmr.chip.name}, {many(run.tasks, 'task')}, simulated"
+    yield Heading(f"{both.tmr.request.file}: {what}")
+    if (peers := run.prepared.peers) is not None:
+        yield Say(f"Times are of rank {peers.own[0]} of {len(peers.ranks)}, which is launched last.")
     tmr = duration(both.device_wall_ns("tmr"))
     if both.refused:
         yield Say(f"Only tmr runs it, in {tmr} of device wall: {both.refused}", strong=True)
