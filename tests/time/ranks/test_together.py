@@ -486,3 +486,32 @@ def test_a_change_of_a_kernel_is_made_on_every_rank_from_its_own_times(tmp_path:
         for kernel, time in before.items():
             assert after[kernel] == pytest.approx(time if kernel == "more" else time / 2, rel=0.05), (rank, kernel)
     assert took(simulated, 1)["work"] > 2 * took(simulated, 2)["work"]
+
+
+SLOW_LINK = """
+name = "slow"
+inherits = "ascend910b1"
+[[link]]
+name = "slow"
+ranks = { value = 3, unit = "ranks", confidence = "guessed", source = "none" }
+bandwidth = { value = 1e8, unit = "B/s", confidence = "guessed", source = "none" }
+latency = { value = 0.5e-6, unit = "s", confidence = "guessed", source = "none" }
+"""
+
+
+def test_nobody_is_told_of_data_that_a_slow_link_still_carries(tmp_path: Path) -> None:
+    file, slow = tmp_path / "put.py", tmp_path / "slow.toml"
+    slow.write_text(SLOW_LINK)
+    file.write_text(
+        UNLIKE.replace("TURNS = 3, 20", "TURNS = 3, 0")
+        .replace("signal: pl", "box: pl.InOut[pld.DistributedTensor[[16, 256], pl.FP32]], signal: pl")
+        .replace("        pld.system.notify(", "        pld.tensor.put(box, peer=(rank + 1) % RANKS, src=x)\n"
+                 "        pld.system.notify(")
+        .replace("    signals =", "    boxes = pld.alloc_window_buffer(16 * 256 * 4)\n    signals =")
+        .replace("turn(x[rank], ", "turn(x[rank], pld.window(boxes, [16, 256], dtype=pl.FP32), ")
+    )  # fmt: skip
+    for one in Prediction(Request(str(file), device=str(slow), skew=0.0)).simulated.ranks:
+        (sent,) = (n for n, message in enumerate(one.prepared.messages) if not message.waits)
+        began, done = one.times.start[0], one.times.end[0]
+        assert done - began > 16 * 256 * 4 / 0.1
+        assert one.times.reached[sent] > began + 0.9 * (done - began)

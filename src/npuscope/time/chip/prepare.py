@@ -164,14 +164,18 @@ def _scheduled(program: Program, job: Job) -> tuple[Job, Machine]:
 
 
 def stops_of(classes: BlockClasses, job: Job) -> tuple[Stops, tuple[Message, ...]]:
-    """Where blocks talk to other ranks, and what they say. Alone on a chip nobody waits for anybody."""
+    """Where blocks talk to other ranks, and what they say. Alone on a chip nobody waits for anybody.
+
+    What makes a block longer than its instructions, links and barriers, comes before and after its stops by their share
+    of the block: nobody is told of data that are on their way.
+    """
     found = [classes.streams[stream].stops for stream, _ in classes.entries]
     counts = np.array([len(one) for one in found], np.int64)[job.block_class] if found else np.zeros(0, np.int64)
     if not np.any(counts):
         return NO_STOPS, ()
     start = classes.device.timing["block_start"].value * NS
     share = {
-        number: (np.array([timing.stops for timing in classes.timed[kind]]) + start) / job.run[number][:, None]
+        number: np.array([(timing.stops + start) / (timing.duration + start) for timing in classes.timed[kind]])
         for number, kind in enumerate(classes.entries)
         if found[number]
     }
