@@ -68,3 +68,27 @@ def test_the_cost_of_an_op_is_among_what_the_time_depends_on() -> None:
     row = found.depends.row(by_predicate=pl_frame.col("constant") == "op.vmul", named=True)
     assert row["less"] < 0 < row["more"]
     assert (row["value"], row["confidence"]) == ("25 + 2 a 256 B cycles", "measured")
+
+
+@pl.jit
+def all_load(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+    for block in pl.spmd(48, name_hint="all_load"):
+        total = pl.full([16, 256], dtype=pl.FP32, value=0.0)
+        for n in pl.range(32):
+            total = pl.add(total, x[block * 16 : block * 16 + 16, n * 256 : n * 256 + 256])
+        y[block * 16 : block * 16 + 16, :] = total
+    return y
+
+
+def test_where_all_cores_wait_for_hbm_its_rate_decides_and_a_cores_own_does_not() -> None:
+    lowered = program(all_load, tensor((768, 8192), "FP32"), tensor((768, 256), "FP32"))
+    simulated = simulate(lowered)
+    found = reasons(simulated, "all_load")
+    first = found.depends.row(0, named=True)
+    assert first["constant"] == "timing.hbm_rate"
+    assert "timing.load_vector_hbm" in found.chain["constant"].to_list()
+    assert "timing.load_vector_hbm" not in found.depends["constant"].head(3).to_list()
+    rate = lowered.device.timing["hbm_rate"].value
+    other = simulate(lowered.with_timing(with_values(lowered.device, {"timing.hbm_rate": 0.8 * rate})))
+    before, after = (float((one.times.end - one.times.start).mean()) for one in (simulated, other))
+    assert first["less"] == pytest.approx(after / before - 1)

@@ -55,11 +55,14 @@ AWAITED = (*NAMES, *REASONS[ISSUING:])  # what an instruction can wait for: a pi
 
 @dataclass(frozen=True)
 class Inside:
-    """`slow`: how many times as long as alone on the chip a transfer takes. `sites`: `file:line` of each site."""
+    """`kind`: of the job's classes. `share`: of what it loads how much is not in L2. `slow`: how many times as long as
+    alone on the chip a transfer takes. `sites`: `file:line` of each site."""
 
     kernel: str
     blocks: int  # of this kind, of all of the kernel
     all_blocks: int
+    kind: int
+    share: float
     slow: float
     timing: Timing
     lane: BlockTrace
@@ -158,12 +161,13 @@ def inside(simulated: Simulated, kernel: str) -> Inside:
     kinds = job.block_class[rows]
     kind = int(np.argmax(np.bincount(kinds, run)))
     of_kind = kinds == kind
-    number, share = simulated.prepared.kind_of(kind)
+    number, steps = simulated.prepared.kind_of(kind)
+    share = steps / STEPS
     slow = float(np.interp(np.mean(run[of_kind]), job.run[kind], SLOW))
     stream = simulated.prepared.classes.streams[number]
-    timing, lane = trace_block(stream, slow, share=share / STEPS)
+    timing, lane = trace_block(stream, slow, share=share)
     sites = tuple(f"{site.file.rpartition('/')[2]}:{site.line}" for site in program.recording.sites)
-    return Inside(kernel, int(np.sum(of_kind)), len(rows), slow, timing, lane, stream, sites)
+    return Inside(kernel, int(np.sum(of_kind)), len(rows), kind, share, slow, timing, lane, stream, sites)
 
 
 # in place of a pipe: the scalar unit handed instructions out, or a barrier was passed; a result was on its way

@@ -2,26 +2,29 @@
 
 A block of the kernel is taken as in `inside`, and its chain: every moment belongs to one instruction, or to entering
 the block. Instructions of one line and one constant are one link. Then every constant that the block is made of is
-taken a fifth smaller and larger and the block is timed anew: what moves it most is what the answer depends on.
+taken a fifth smaller and larger, and with those that move the block most the run is simulated anew: what moves such
+blocks most in it is what the answer depends on.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from npuscope.chip.devices import OP_PARTS, Device, OpCost, ReduceCost
 from npuscope.ops.table import spec_of
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import CHANGE, COUNT, MEAN_TIME, SHARE, TEXT
-from npuscope.time.chip.prepare import STEPS
+from npuscope.time.chip.prepare import retimed
 from npuscope.time.core.costs import NS, at_place, confidence
 from npuscope.time.core.pipes import time_block
 from npuscope.time.inside import ARRIVING, ISSUED, PLACES, Inside, chain_of, inside
-from npuscope.time.run import Simulated
+from npuscope.time.run import Simulated, run
 
 CONSTANT = Column("constant", TEXT, "its place in the device file")
 VALUE = Column("value", TEXT, "and value there")
@@ -47,11 +50,12 @@ DEPENDS_TABLE = Columns(
     CONSTANT,
     VALUE,
     CONFIDENCE,
-    Column("less", CHANGE, "of the block's time, with the constant a fifth smaller", title="-20%"),
-    Column("more", CHANGE, "of the block's time, with the constant a fifth larger", title="+20%"),
+    Column("less", CHANGE, "of such blocks' mean time in the run, with the constant a fifth smaller", title="-20%"),
+    Column("more", CHANGE, "of such blocks' mean time in the run, with the constant a fifth larger", title="+20%"),
     ORIGIN,
 )
-FIFTH = 0.2
+FIFTH, LEAST, MOST = 0.2, 0.0005, 12
+TOGETHER = "timing.hbm_rate"  # no block feels it alone
 START = "timing.block_start"
 ISSUE = "timing.scalar_step"
 
@@ -74,7 +78,7 @@ def reasons(simulated: Simulated, kernel: str) -> Reasons:
     block, device = inside(simulated, kernel), simulated.prepared.program.device
     start = device.timing["block_start"].value * NS
     whole = block.timing.duration + start
-    return Reasons(block, whole, _chain(block, device, start), _depends(simulated, block, whole))
+    return Reasons(block, whole, _chain(block, device, start), _depends(simulated, block))
 
 
 def _chain(block: Inside, device: Device, start: float) -> pl.DataFrame:
@@ -85,6 +89,8 @@ def _chain(block: Inside, device: Device, start: float) -> pl.DataFrame:
         number = -1 if row < 0 else int(block.lane.row[row])
         name = "waiting" if number < 0 else block.stream.names[number]
         constant = ISSUE if place == ISSUED or number < 0 else block.stream.places[number][place == ARRIVING]
+        if block.share > 0.5:  # what it loads comes out of HBM
+            constant = re.sub(r"^(timing\.load_\w+)_l2$", r"\1_hbm", constant)
         key = name, PLACES[place], block.sites[site], constant
         times, ns = links.get(key, (0, 0.0))
         links[key] = times + 1, ns + end - begin
@@ -122,29 +128,39 @@ def _value_text(cost: object) -> str:
     return f"{cost.value:.4g} {cost.unit}"  # type: ignore[attr-defined]
 
 
-def _depends(simulated: Simulated, block: Inside, whole: float) -> pl.DataFrame:
-    classes, device = simulated.prepared.classes, simulated.prepared.program.device
+def _depends(simulated: Simulated, block: Inside) -> pl.DataFrame:
+    """The constants that move the block alone most, with what the whole run makes of them: where cores share a memory
+    at its limit, one that is faster by itself waits for the others."""
+    prepared = simulated.prepared
+    classes, device, job = prepared.classes, prepared.program.device, prepared.job
     number = next(n for n, stream in enumerate(classes.streams) if stream is block.stream)
-    job = simulated.prepared.job
-    share = next(share for stream, share in classes.entries if stream == number) / STEPS if len(job.run) else 1.0
+    mine = job.block_class == block.kind
 
-    def time_with(place: str, factor: float) -> float:
+    def alone(place: str, factor: float) -> float:
         other = _scaled(device, place, factor)
-        timing = time_block(classes.stream_on(number, other), block.slow, share=share)
+        timing = time_block(classes.stream_on(number, other), block.slow, share=block.share)
         return timing.duration + other.timing["block_start"].value * NS
 
+    def in_the_run(place: str, factor: float) -> float:
+        again = run(retimed(prepared, _scaled(device, place, factor)))
+        return float(np.mean((again.times.end - again.times.start)[mine]))
+
+    time_with = alone if prepared.peers is not None else in_the_run
+    base = alone(START, 1.0)
+    moves = {place: max(abs(alone(place, 1 + by) / base - 1) for by in (-FIFTH, FIFTH)) for place in _of(block, device)}
+    strongest = sorted((place for place, move in moves.items() if move > LEAST), key=lambda place: -moves[place])
     rows: list[tuple[object, ...]] = []
-    base = time_with(START, 1.0)
-    for place in _candidates(block, device):
-        less, more = (time_with(place, 1 + change) / base - 1 for change in (-FIFTH, FIFTH))
-        if max(abs(less), abs(more)) > 0.0005:
+    before = time_with(START, 1.0)
+    for place in (*strongest[:MOST], TOGETHER):
+        less, more = (time_with(place, 1 + by) / before - 1 for by in (-FIFTH, FIFTH))
+        if max(abs(less), abs(more)) > LEAST:
             value, sure, origin = _known(place, "", device)
             rows.append((place, value, sure, less, more, origin))
     rows.sort(key=lambda row: -max(abs(row[3]), abs(row[4])))  # type: ignore[arg-type]
     return _frame(DEPENDS_TABLE, rows)
 
 
-def _candidates(block: Inside, device: Device) -> Iterator[str]:
+def _of(block: Inside, device: Device) -> Iterator[str]:
     """Constants of blocks: those of [timing], and the costs of the ops that it is made of."""
     yield from (f"timing.{name}" for name, constant in device.timing.items() if constant.unit != "flag")
     spent = {place for _, place in block.stream.spent}

@@ -188,7 +188,7 @@ def stops_of(classes: BlockClasses, job: Job) -> tuple[Stops, tuple[Message, ...
 
 
 def retimed(prepared: Prepared, device: Device) -> Prepared:
-    """The program with other constants of [timing]. Blocks are timed anew only where a constant of theirs differs."""
+    """The program with other constants of time. Blocks are timed anew only where a constant of theirs differs."""
     program = prepared.program.with_timing(device)
     job, classes = prepared.job, prepared.classes
     if not prepared.machine.hosted:
@@ -204,14 +204,15 @@ def retimed(prepared: Prepared, device: Device) -> Prepared:
     return replace(prepared, program=program, classes=classes, job=job, machine=machine)
 
 
-def _of_blocks(device: Device) -> dict[str, float]:
+def _of_blocks(device: Device) -> tuple[object, ...]:
     """Constants that a block's time depends on; the others are the machine's and the orchestrator's."""
     others = {"hbm_rate", "fill_rate", *COSTS, *HOSTED}
-    return {
+    timing = {
         name: constant.value
         for name, constant in device.timing.items()
         if name not in others and not name.startswith("submit_")
     }
+    return timing, device.core, device.op, device.reduce
 
 
 def submit_costs(program: Program, producers: Ints) -> dict[str, Floats]:
