@@ -1,7 +1,7 @@
 """Runs a job on the chip, event by event. The same code runs compiled and as plain Python.
 
 Events: a block starts or ends (`blocks`), the orchestrator has submitted a task (`orchestrator`), a scheduler thread
-comes round its loop (`scheduler`, or `host_built`'s resolver).
+comes round its loop (`scheduler`, or `resolving`'s).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 
 from npuscope.time.chip.blocks import add_up, set_spans, stop_of, turn_blocks
 from npuscope.time.chip.finishing import wake_for_deferred
-from npuscope.time.chip.host_built import resolve, scan
 from npuscope.time.chip.job import BYTES, CLOSES, HEAP, RING, SLOTS, Job, Machine, Rings, Times, new_times, with_room
 from npuscope.time.chip.orchestrator import orchestrate
+from npuscope.time.chip.resolving import resolve, scan
 from npuscope.time.chip.scheduler import loop
 from npuscope.time.chip.state import (
     AT,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from npuscope.time.chip.finishing import deferred_until, finish, finish_deferred, wake_for_deferred
 from npuscope.time.chip.handing_out import find_together, gated, hand_out, start_together
-from npuscope.time.chip.host_built import expand
 from npuscope.time.chip.job import (
     BEGIN,
     COMPLETED,
@@ -21,6 +20,7 @@ from npuscope.time.chip.job import (
     Times,
 )
 from npuscope.time.chip.orchestrator import go_on
+from npuscope.time.chip.resolving import expand
 from npuscope.time.chip.ring_room import release
 from npuscope.time.chip.state import (
     ASLEEP,
