@@ -10,7 +10,7 @@ import io
 import re
 from pathlib import Path
 
-LONG = 5  # rows from which a table is a file of its own
+LONG = 3  # rows from which a table is a file of its own
 TABLE = re.compile(r"(?:^\|.*\|\n){3,}", re.MULTILINE)
 CELL = re.compile(r"(?<!\\)\|")
 
