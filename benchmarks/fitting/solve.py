@@ -187,6 +187,7 @@ MECHANISMS = (
         },
         {"timing.load_cube_hbm": 2.2e11, "timing.load_vector_hbm": 1.37e11, "timing.load_vector_l2": 1.37e11},
     ),
+    Mechanism("L2 gets slower where HBM is short", {"timing.l2_crowding": (0.2, 4.0)}, {"timing.l2_crowding": NOTHING}),
     Mechanism(
         "short rows",
         {

@@ -128,6 +128,20 @@ def test_a_store_waits_for_the_store_before_it_to_the_same_tensor() -> None:
     np.testing.assert_allclose(unordered.start[stores][1:32], unordered.end[stores][:31])
 
 
+def test_what_comes_out_of_l2_is_slower_where_hbm_is_short() -> None:
+    """Twice the slow-down of HBM less one, times the crowding of L2: on the load's bytes and on its arrival."""
+    program, found = lowered(phased, tensor((16, 64), "FP32"), tensor((32, 64), "FP32"))
+    device = with_values(program.device, {"timing.l2_crowding": 1.5})
+    stream = stream_of(found[0], device)
+    (_, alone), (_, crowded) = (trace_block(stream, slow, share=0.0) for slow in (1.0, 3.0))
+    load = int(np.flatnonzero(alone.pipe == PLACE["AIV", "MTE2"])[0])
+    fixed, latency = (device.timing[name].value * 1e9 for name in ("load_fixed", "load_latency"))
+    for trace, times in ((alone, 1.0), (crowded, 1 + 1.5 * 2)):
+        assert trace.arrived[load] - trace.end[load] == pytest.approx(latency * times)
+        moved = 16 * 64 * 4 / device.timing["load_vector_l2"].value * 1e9
+        assert trace.end[load] - trace.start[load] == pytest.approx(fixed + moved * times)
+
+
 def scalars(apart: int):
     """64 elements of 4 bytes that lie so far apart, one after the other."""
 

@@ -33,7 +33,7 @@ class Cost:
     """Nanoseconds: `fixed` and `memory` of its pipe, the latter out of L2 or, `far`, out of HBM that nobody else uses.
 
     The result is there `latency` later. `lines`: bytes of GM in whole lines, `drawn`: for how many of them a load takes
-    HBM. `place`: the constant that rules it.
+    HBM. `place`: the constant that rules it. `crowding`: how far L2 gets slower where HBM does.
     """
 
     fixed: float
@@ -43,6 +43,7 @@ class Cost:
     latency: float = 0.0
     far: float = 0.0
     drawn: float = 0.0
+    crowding: float = 0.0
 
 
 def cost_of(one: Instruction, lowered: Lowered, device: Device, made: frozenset[int] = frozenset()) -> Cost:
@@ -193,19 +194,20 @@ def _transfer(one: Instruction, lowered: Lowered, device: Device, made: frozense
     number = one.result if one.result is not None else one.reads[0] if one.reads else None
     size = 4 if number is None else BY_NAME[lowered.values[number].dtype].width
     lines = sum(line_bytes(access, size, int(device.core["gm_line"].value)) for access in one.accesses)
+    crowding = timing["l2_crowding"].value
     if one.pipe == "FIXP":
         drain = _drain(*matrix(lowered.values[one.reads[0]].shape), device) * NS / _clock(device)
-        return Cost(0.0, drain, lines, DRAIN, timing["store_latency"].value * NS, drain)
+        return Cost(0.0, drain, lines, DRAIN, timing["store_latency"].value * NS, drain, crowding=crowding)
     rows, moved = _rows_and_bytes(one, lowered, size)
     if one.pipe == "MTE3":
         memory = (moved / timing["store_rate"].value + rows * timing["store_row"].value) * NS
         fixed, latency = timing["store_fixed"].value * NS, timing["store_latency"].value * NS
-        return Cost(fixed, memory, lines, "timing.store_rate", latency, memory)
+        return Cost(fixed, memory, lines, "timing.store_rate", latency, memory, crowding=crowding)
     clash = _short_clashing(one, lowered, size, device, made) if one.unit == "AIC" else 0.0
     near, far = (_load_ns(rows, moved, clash, CORE[one.unit], source, device) for source in ("l2", "hbm"))
     fixed, latency = timing["load_fixed"].value * NS, timing["load_latency"].value * NS
     drawn = sum(_drawn(access, size, device) for access in one.accesses)
-    return Cost(fixed, near, lines, f"timing.load_{CORE[one.unit]}_l2", latency, far, drawn)
+    return Cost(fixed, near, lines, f"timing.load_{CORE[one.unit]}_l2", latency, far, drawn, crowding)
 
 
 def _load_ns(rows: float, moved: float, clash: float, core: str, source: str, device: Device) -> float:

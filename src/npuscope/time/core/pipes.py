@@ -23,6 +23,7 @@ from npuscope.time.compiled import compiled, compiled_with_arrays
 from npuscope.time.core.stream import (
     BARRIER,
     BEGIN,
+    CROWDING,
     DEEP,
     END,
     FAR,
@@ -282,10 +283,12 @@ def _run(
                     reason = SLOT
                     because = gate_by[home]
         for w in range(ways):
-            cost = costs[row, FIXED] + costs[row, NEAR] * (1 - share[w]) + costs[row, FAR] * share[w] * slow[w]
+            crowded = 1 + costs[row, CROWDING] * (slow[w] - 1)
+            near, far = costs[row, NEAR] * (1 - share[w]) * crowded, costs[row, FAR] * share[w] * slow[w]
+            cost = costs[row, FIXED] + near + far
             busy[pipe, w] += cost
             now[DONE, w] = now[START, w] + cost
-            now[THERE, w] = now[DONE, w] + costs[row, LATENCY]
+            now[THERE, w] = now[DONE, w] + costs[row, LATENCY] * crowded
             free[queue, w] = now[DONE, w]
         free_by[queue] = traced
         if _until(done, pipe, now, THERE):

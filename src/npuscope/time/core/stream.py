@@ -30,8 +30,9 @@ UNITS = ("AIC",) * 5 + ("AIV",) * 4
 PLACE = {(unit, pipe): n for n, (unit, pipe) in enumerate(zip(UNITS, PIPES, strict=True))}
 RUN, VIEW, BEGIN, END, CARRY_IN, CARRY_ROUND, BARRIER, HOLD = range(8)
 # columns of `costs`: the pipe is taken for FIXED and for NEAR (out of L2) or FAR (out of HBM); the scalar unit takes
-# ISSUE to give it (of a loop, a turn); its result is there LATENCY later
-FIXED, NEAR, ISSUE, LATENCY, FAR = range(5)
+# ISSUE to give it (of a loop, a turn); its result is there LATENCY later. Where HBM is slowed down, NEAR and LATENCY are
+# by CROWDING times that
+FIXED, NEAR, ISSUE, LATENCY, FAR, CROWDING = range(6)
 READS = 8  # tiles that an instruction reads at most
 LOADED, STORED = 4 + READS, 5 + READS  # columns of `code`: the tensor in GM that is read, and that is written; or -1
 DEEP = 4  # most pipelined loops around a storage
@@ -67,7 +68,7 @@ class InstructionStream:
     """`code` rows: kind, pipe, result, loop or count (of an instruction 1 if it takes from the ring), then operands,
     then tensors in GM.
 
-    `costs` rows, in nanoseconds: see the columns FIXED to FAR.
+    `costs` rows, in nanoseconds: see the columns FIXED to CROWDING.
     """
 
     code: Ints
@@ -155,7 +156,7 @@ class _StreamWriter:
         copies, turns, first, slots = self._slots(max(len(self.lowered.values), 1))
         return InstructionStream(
             np.array(self.rows or [(VIEW, -1, -1, 0, *(-1,) * (READS + 2))], np.int64),
-            np.array(self.costs or [(0.0,) * 5], np.float64),
+            np.array(self.costs or [(0.0,) * 6], np.float64),
             storage,
             copies,
             turns,
@@ -291,7 +292,7 @@ class _StreamWriter:
         if len(reads) > READS:
             raise self._too_much(f"an instruction reads {len(reads)} tiles, {READS} at most")
         self.rows.append((*head, *reads, *(-1,) * (READS - len(reads)), *tensors))
-        self.costs.append((cost.fixed, cost.memory, issue, cost.latency, cost.far))
+        self.costs.append((cost.fixed, cost.memory, issue, cost.latency, cost.far, cost.crowding))
         self.sites.append(site)
         self.names.append("")
         self.places.append(("", ""))
