@@ -182,7 +182,6 @@ MECHANISMS = (
             "timing.load_cube_hbm": (8e10, 1.6e11),
             "timing.load_vector_l2": (6e10, 1.4e11),
             "timing.load_vector_hbm": (4e10, 1.1e11),
-            "timing.store_rate": (9e10, 1.9e11),
             "timing.hbm_rate": (1.1e12, 1.5e12),
         },
         {"timing.load_cube_hbm": 2.2e11, "timing.load_vector_hbm": 1.37e11, "timing.load_vector_l2": 1.37e11},
