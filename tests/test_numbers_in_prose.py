@@ -35,7 +35,7 @@ GIVEN: dict[str, dict[str, str]] = {
         "3.11": "pyproject.toml",
     },
     "docs/start/install.md": dict.fromkeys(("3.11", "3.12", "3.13", "3.14"), "pyproject.toml"),
-    "docs/howto/build.md": dict.fromkeys(("16", "18", "19", "32", "68"), "benchmarks/lowering.py"),
+    "docs/howto/build.md": dict.fromkeys(("1", "16", "18", "22", "32", "68", "629"), "benchmarks/lowering.py"),
     "docs/howto/captures.md": dict.fromkeys(("1.8", "1.85", "2026"), "trace/readers/cann_pypto.py"),
     "docs/howto/cards.md": {
         "256": "pieces of PyPTO's collectives: facts of host and ranks",
