@@ -251,11 +251,11 @@ def _too_small(site: int, one: GrownRing) -> Notice:
 
 TIMING = (  # constants that the simulator reads beside those of lowering
     "barrier", "block_spread", "block_start", "clash_row", "clash_stride", "clash_whole", "fill_rate",
-    "hand_over_to_cube", "hand_over_to_vector", "hbm_rate", "l2_crowding", "load_clash", "load_cube_hbm", "load_cube_l2",
-    "load_cube_row_hbm", "load_cube_row_l2", "load_fixed", "load_groups", "load_latency", "load_shared",
-    "load_vector_hbm", "load_vector_l2", "load_vector_row_hbm", "load_vector_row_l2", "scalar_access", "scalar_read",
-    "scalar_step", "scalar_turn", "shared_stride", "store_fixed", "store_latency", "store_order", "store_rate",
-    "store_row", "submit_argument", "submit_base", "submit_edge", "submit_manual", *COSTS,
+    "hand_over_to_cube", "hand_over_to_vector", "hbm_rate", "l2_crowding", "load_clash", "load_cube_hbm",
+    "load_cube_l2", "load_cube_row_hbm", "load_cube_row_l2", "load_fixed", "load_groups", "load_latency",
+    "load_shared", "load_vector_hbm", "load_vector_l2", "load_vector_row_hbm", "load_vector_row_l2", "scalar_access",
+    "scalar_read", "scalar_step", "scalar_turn", "shared_stride", "store_fixed", "store_latency", "store_order",
+    "store_rate", "store_row", "submit_argument", "submit_base", "submit_edge", "submit_manual", *COSTS,
 )  # fmt: skip
 CORE = ("scalar_line", "vec_repeat")
 RUNTIME = ("scheduler_threads",)

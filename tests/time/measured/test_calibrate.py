@@ -75,7 +75,7 @@ def test_the_fit_is_as_good_as_the_one_by_hand_was(moved: dict[str, float], by_h
 def test_nothing_else_moves_and_what_does_not_matter_is_said() -> None:
     found = {knob.name: knob for knob in fitted().fitted}
     others = [knob for name, knob in found.items() if knob.moved and name not in TRUE]
-    assert len(others) <= 3, [knob.name for knob in others]  # what can stand in for one that moved
+    assert len(others) <= 4, [knob.name for knob in others]  # what can stand in for one that moved
     assert all(abs(knob.log) < 2 * knob.unsure for knob in others)
     assert not found["hbm_rate"].matters
     assert not found["hbm_rate"].decided

@@ -30,8 +30,8 @@ UNITS = ("AIC",) * 5 + ("AIV",) * 4
 PLACE = {(unit, pipe): n for n, (unit, pipe) in enumerate(zip(UNITS, PIPES, strict=True))}
 RUN, VIEW, BEGIN, END, CARRY_IN, CARRY_ROUND, BARRIER, HOLD = range(8)
 # columns of `costs`: the pipe is taken for FIXED and for NEAR (out of L2) or FAR (out of HBM); the scalar unit takes
-# ISSUE to give it (of a loop, a turn); its result is there LATENCY later. Where HBM is slowed down, NEAR and LATENCY are
-# by CROWDING times that
+# ISSUE to give it (of a loop, a turn); its result is there LATENCY later. Where HBM is slowed down, NEAR and LATENCY
+# grow by CROWDING times as much
 FIXED, NEAR, ISSUE, LATENCY, FAR, CROWDING = range(6)
 READS = 8  # tiles that an instruction reads at most
 LOADED, STORED = 4 + READS, 5 + READS  # columns of `code`: the tensor in GM that is read, and that is written; or -1
