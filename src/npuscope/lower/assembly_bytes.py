@@ -39,6 +39,7 @@ class TileName:
     stride: int  # elements from row to row
     in_ring: bool = False
     root: str = ""  # the tile that it is a window of
+    somewhere: bool = False  # in it: only run time says where
 
 
 def python_name(name: str) -> str:
@@ -147,13 +148,13 @@ class Ties:
     def _clobber(self, one: Instruction, other: int, needed: frozenset[str]) -> None:
         """Notes a tile that is still read by its own name after part of its bytes became another tile's.
 
-        Not where the new tile is made of the old one, in its place.
+        Not where the new tile is made of the old one, in its place, nor where what is read may lie beside it.
         """
         assert one.result is not None
         new, old = self._root(one.result), self._root(other)
         if old == new or old not in needed or old not in self.written or self.spans[one.result] == self.spans[other]:
             return
-        if old not in map(self._root, one.reads):
+        if old not in map(self._root, one.reads) and not self.tiles.names[other].somewhere:
             self.clobbered.append((python_name(old), python_name(new), one.site))
 
     def plan(self, lowered: Lowered, device: Device) -> MemoryPlan:

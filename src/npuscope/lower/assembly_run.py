@@ -441,19 +441,21 @@ class _FunctionRun:
         buffer = op.tile
         if whole is None or buffer is None or not op.results:
             return
-        address, size, stride = whole.address, whole.size, buffer.columns
+        address, size, stride, somewhere = whole.address, whole.size, buffer.columns, whole.somewhere
         inside = re.search(r"\[([^\]]*)\]", op.text)
         if inside and op.name.endswith("subview"):
             stride = whole.stride
             at = [self._number(name) for name in re.findall(r"%[\w#]+", inside[1])]
             row, column = ([*at, 0, 0])[:2]
-            if address is not None and row is not None and column is not None:  # else somewhere in it
+            if row is None or column is None:
+                somewhere = True
+            elif address is not None:
                 address += (int(row) * stride + int(column)) * size_of(buffer.dtype)
                 size = ((buffer.rows - 1) * stride + buffer.columns) * size_of(buffer.dtype)
         shape = buffer.rows, buffer.columns
         root = whole.root or whole.name
         self.tiles[op.results[0]] = TileName(
-            op.results[0], buffer, address, shape, op.line, op.source, size, stride, whole.in_ring, root
+            op.results[0], buffer, address, shape, op.line, op.source, size, stride, whole.in_ring, root, somewhere
         )
 
     def _reserve(self, op: AssemblyOp) -> None:
