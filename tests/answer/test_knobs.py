@@ -60,3 +60,12 @@ def test_a_broken_program_has_what_its_text_shows(tmp_path: Path) -> None:
     file.write_text("N, TILE = 256, 64\nfor at in range(0, N, TILE):\n    raise RuntimeError\n")
     (tile, size) = knobs_of(file)
     assert (tile.name, tile.values, size.name) == ("TILE", (16, 32, 64, 128, 256), "N")
+
+
+def test_a_trees_own_golden_which_does_not_run_has_none(tmp_path: Path) -> None:
+    (tmp_path / "golden").mkdir()
+    (tmp_path / "golden" / "__init__.py").write_text(
+        "from dataclasses import dataclass\n@dataclass\nclass TensorSpec:\n    name: str\n    is_output: bool = False\n"
+    )
+    (tmp_path / "script.py").write_text("from golden import TensorSpec\n\nTILE = 64\n")
+    assert [knob.name for knob in knobs_of(tmp_path / "script.py")] == ["TILE"]

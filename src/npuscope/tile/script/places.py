@@ -32,6 +32,7 @@ Kind = Literal["option", "constant", "default", "field", "jit", "variable"]
 NOT_IN_TEXT: Any = type("NotInText", (), {"__repr__": lambda self: "NOT_IN_TEXT"})()  # a value that is computed
 DEEP = 6  # configurations inside configurations
 MOST_FILES = 400  # a program of more is not one
+SERVED = ("pypto", "golden")  # packages that npuscope has: what a tree has under these names does not run
 ON, OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 RUNTIME = frozenset(f"PTO2_{name.upper()}" for name in NAMES.values())  # variables that every program's run asks for
 MOST_LISTED, MOST_NEAR = 12, 6
@@ -71,7 +72,7 @@ def own_files(script: Path) -> tuple[OwnFile, ...]:
             continue
         found[path] = OwnFile(path, module, tree, nodes)
         for name in _imported(nodes, path, module):
-            file = _file_of(name, roots)
+            file = None if name.partition(".")[0] in SERVED else _file_of(name, roots)
             if file is not None and file not in found:
                 waiting.append((file, name))
     return tuple(found.values())

@@ -25,15 +25,16 @@ from npuscope.tile.language.functions import TileFunction
 from npuscope.tile.record.recorder import RUNTIME, asked_for, asked_runtime
 from npuscope.tile.run.execute import Compiled, StackedDeviceTensor, Worker, record
 from npuscope.tile.script.benchmark import BenchmarkStats, benchmark
+from npuscope.tile.script.places import SERVED
 from npuscope.tile.script.pytest_files import RunSettings
 
-_SERVED = ("pypto", "golden", "harness")
+_UNLOADED = (*SERVED, "harness")
 
 
 @contextmanager
 def served() -> Iterator[tuple[str, ...]]:
     """While inside, imports of what is not installed find npuscope's; the names served."""
-    before = {name: module for name, module in sys.modules.items() if name.split(".")[0] in _SERVED}
+    before = {name: module for name, module in sys.modules.items() if name.split(".")[0] in _UNLOADED}
     for name in before:
         del sys.modules[name]
     new = _modules()
@@ -43,7 +44,7 @@ def served() -> Iterator[tuple[str, ...]]:
         yield tuple(new)
     finally:
         sys.meta_path.remove(_MissingParts)
-        for name in [name for name in sys.modules if name.split(".")[0] in _SERVED]:
+        for name in [name for name in sys.modules if name.split(".")[0] in _UNLOADED]:
             del sys.modules[name]
         sys.modules.update(before)
 
